@@ -18,6 +18,7 @@ from dlq.orders import Orders
 from dlq.recorder import Changes, Recorder
 
 CHANNEL = "cli"
+APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals at the management listener"
 
 
 def this_account() -> str:

@@ -1,4 +1,4 @@
-"""``payhook alerts``: what fires, who is told of it, and a notice to try them with."""
+"""``payhook alerts``: what fires, which receivers get it, and a notice to try them with."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.place import Place, with_place
-from cli.tables import row
+from cli.tables import Rows
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice, State
@@ -21,25 +19,25 @@ from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Remembered, read_state
 
 LOOKS_MISSED_MAX = 4
-"""So many looks without a word, and at least `STALE_S`: nobody looks any more."""
+"""After so many evaluations that are missing, and at least `STALE_S`, the alerts' process isn't running."""
 STALE_S = 60.0
 
 
-class NobodyIsTold(PayhookError):
+class NoReceiver(PayhookError):
     """There is no receiver, or not the one that was named."""
 
     def __init__(self, name: str | None, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known
-        wanted = f"there is no receiver {name!r}" if name else "nobody would be told"
-        super().__init__(f"{wanted}; alerts.receivers in payhook.toml names {', '.join(known) or 'no one'}")
+        wanted = f"there is no receiver {name!r}" if name else "there is no receiver"
+        super().__init__(f"{wanted}; alerts.receivers in payhook.toml names {', '.join(known) or 'none'}")
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
 def alerts(place: Place, as_json: bool) -> None:
-    """Show what fires, and who is told. Exit 1 if something fires, or if nobody looks."""
+    """Show what fires, and which receivers get it. Exit 1 if something fires, or if their process isn't running."""
     if click.get_current_context().invoked_subcommand is not None:
         return
     settings, known = place.settings.alerts, read_state(place.layout.alerts)
@@ -59,9 +57,9 @@ def test(place: Place, receiver: str | None) -> None:
     everyone = receivers(place.settings.alerts)
     chosen = {name: one for name, one in everyone.items() if receiver in (None, name)}
     if not chosen:
-        raise NobodyIsTold(receiver, tuple(everyone))
-    told = [_told(name, one, test_notice(SystemClock())) for name, one in chosen.items()]
-    sys.exit(0 if all(told) else 1)
+        raise NoReceiver(receiver, tuple(everyone))
+    taken = [_send(name, one, test_notice(SystemClock())) for name, one in chosen.items()]
+    sys.exit(0 if all(taken) else 1)
 
 
 def test_notice(clock: Clock) -> Notice:
@@ -90,13 +88,13 @@ def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> boo
     return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)
 
 
-def _told(name: str, receiver: Receiver, notice: Notice) -> bool:
+def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
     try:
         receiver.deliver(notice)
     except NotDelivered as refused:
         click.echo(f"{name}: {refused.problem}")
         return False
-    click.echo(f"{name}: told ({receiver.shown})")
+    click.echo(f"{name}: sent ({receiver.shown})")
     return True
 
 
@@ -139,15 +137,14 @@ def _as_tree(settings: AlertsSettings, known: Remembered, looks: bool) -> dict[s
 def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
     if not looks:
         last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
-        click.echo(f"nobody looks: the last look was {last}. `payhook up` runs it, or `python -m stack.alerting`")
-    table = Table("rule", "of", "now", "limit", "state")
+        click.echo(f"the alerts' process isn't running (it last looked: {last}): `payhook up` starts it")
+    rows = Rows("rule", "of", "now", "limit", "state", right=["now", "limit"])
     states = {alert.key: alert for alert in known.alerts}
     for name, rule in rules(settings).items():
         for subject, value in known.values.get(name, {}).items():
             shown = "not known" if value is None else _shown(value)
-            row(table, name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
-    if table.row_count:
-        Console(soft_wrap=True).print(table)
+            rows.add(name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
+    rows.print()
     for alert in _firing(known):
         click.echo(f"{alert.rule}: {alert.text}")
     _print_receivers(settings, known)
@@ -155,7 +152,7 @@ def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
 
 def _print_receivers(settings: AlertsSettings, known: Remembered) -> None:
     if not settings.receivers:
-        click.echo("nobody is told: alerts.receivers in payhook.toml names no one (docs/alerts.md)")
+        click.echo("alerts go nowhere: name a receiver in alerts.receivers of payhook.toml (docs/alerts.md)")
         return
     for name, one in receivers(settings).items():
         gets = "critical alerts" if settings.receivers[name].only_critical else "all alerts"

@@ -8,15 +8,11 @@ import uuid
 from collections.abc import Sequence
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.acting import orders, this_account
-from cli.dlq_opened import SELECTION, number_of, opened
-from cli.dlq_watch import outcome, watch
-from cli.kept_text import KEPT_TEXT
-from cli.place import Place, with_place_of_stream
-from cli.tables import row
+from cli.dlq_watch import SELECTION, number_of, opened, outcome, watch
+from cli.place import KEPT_TEXT, Place, with_place_of_stream
+from cli.tables import Rows
 from console.dead_letters import DeadLetters
 from console.selection_words import DryRunTold, ProgressTold, RunTold
 from core.clock import SystemClock
@@ -201,10 +197,10 @@ def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
         click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")
     if made.followers:
         click.echo(f"{made.followers:>9,}  followers would run after them")
-    table = Table("ID", "would", "followers", "why")
+    rows = Rows("ID", "would", "followers", "why", right=["ID", "followers"])
     for one in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
-        row(table, one.target.item_seq, one.verdict.value.replace("_", " "), one.followers or "", one.why)
-    Console(soft_wrap=True).print(table)
+        rows.add(one.target.item_seq, one.verdict.value.replace("_", " "), one.followers or "", one.why)
+    rows.print()
     if sum(made.counts.values()) > FORECASTS_SHOWN:
         click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")
     click.echo("nothing was sent; the processor decides when it comes to each")

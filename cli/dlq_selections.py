@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.acting import this_account
-from cli.dlq_filters import with_filter
-from cli.dlq_opened import SELECTION, opened, options_again
-from cli.dlq_watch import WORDS, outcome
+from cli.dlq_commands import with_filter
+from cli.dlq_watch import SELECTION, WORDS, opened, options_again, outcome
 from cli.place import Place, with_place_of_stream
-from cli.tables import row
+from cli.tables import Rows
 from console.dead_letters import DeadLetters
 from console.selection_words import ProgressTold, SelectedItem, SelectionsTold, SelectionTold
 from core.money import decimals_of
@@ -71,13 +68,12 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
     elif not kept:
         click.echo(nothing)
     else:
-        table = Table("", "frozen", "who", "items", "note", "run", "by", "state")
+        rows = Rows("", "frozen", "who", "items", "note", "run", "by", "state", right=["items"])
         for one in kept:
             run = one.run
             told = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
             frozen = one.selection
-            row(
-                table,
+            rows.add(
                 frozen.name,
                 f"{frozen.frozen_at:%Y-%m-%d %H:%M}",
                 frozen.actor,
@@ -85,7 +81,7 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
                 frozen.note,
                 *told,
             )
-        Console(soft_wrap=True).print(table)
+        rows.print()
 
 
 def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None, as_json: bool) -> None:
@@ -103,10 +99,10 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
     if progress is not None:
         click.echo(f"{progress.run.run.action} by {progress.run.actor}: {progress.run.run.reason}")
         click.echo(outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
-    table = Table("ID", "row", "state", "why")
+    rows = Rows("ID", "row", "state", "why", right=["ID", "row"])
     for one in items:
-        row(table, one.target.item_seq, one.row_seq or one.target.seen_seq, WORDS[one.state], one.reason)
-    Console(soft_wrap=True).print(table)
+        rows.add(one.target.item_seq, one.row_seq or one.target.seen_seq, WORDS[one.state], one.reason)
+    rows.print()
     if len(items) == SHOWN_MAX:
         click.echo(f"the first {SHOWN_MAX}; --state narrows them, --json shows {ITEMS_JSON_MAX:,}")
 

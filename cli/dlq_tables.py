@@ -1,42 +1,52 @@
-"""How lists, groups and statistics of `payhook dlq` are shown. What strangers wrote reaches no terminal as it came."""
+"""How ``payhook dlq`` shows lists, groups, statistics and one item."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 import click
-from rich.padding import Padding
-from rich.table import Table
 
-from cli.dlq_form import ERROR_CHARS_MAX, age, console, duration, error_of, money
-from cli.tables import row
-from core.visible import visible
-from dlq.index import Group, Hour, Page, Stats
+from cli.tables import Rows, heading, print_details, print_text
+from console.details import Once, died_of, error_text, figures_of, item_details, item_error, tries_of
+from console.formats import money, second, span
+from dlq.index import Group, Item, ItemStory, Neighbour, Page, Stats
 
 HOURS_SHOWN = 12
+COUNTS_SHOWN = 10
+IDS_SHOWN = 3
 BAR_CHARS = 20
+BODY_SHOWN_CHARS_MAX = 4_000
+STACK_SHOWN_CHARS_MAX = 5_000
+ERROR_CHARS_MAX = 240
+
+Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
+"""Item, moment, decision, event key, why, and why in short."""
 
 
 def print_page(page: Page, now: datetime) -> None:
-    """An item a row: what it is, since when, and its error."""
+    """An item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("nothing is dead" if page.total == 0 else "no more")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in ("ID", "age", "what"):
-        table.add_column(name, no_wrap=True, justify="right" if name != "what" else "left")
-    has_amounts = any(item.amount is not None for item in page.items)
-    if has_amounts:
-        table.add_column("amount", no_wrap=True, justify="right")
-    table.add_column("event", overflow="fold", ratio=2)
-    table.add_column("error", overflow="fold", ratio=3)
+    rows = Rows("ID", "age", "state", "event, amount", "error", right=["ID", "age"])
+    errors: dict[str, list[str]] = {}
     for item in page.items:
-        amount = [money(item)] if has_amounts else []
-        row(table, item.item_seq, age(item.since, now), item.decision.value, *amount, item.event_key, error_of(item))
-    console().print(table)
+        amount = money(item.amount_minor, item.currency)
+        named = "\n".join(part for part in (item.event_key, amount) if part)
+        error = error_text(item.error_class, item.error_code, (item.kind, item.mark), None)
+        rows.add(item.item_seq, span(now - item.since, 1), item.decision.value, named, error)
+        errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(str(item.item_seq))
+    rows.print()
+    print_details(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
     if page.next is not None:
         click.echo(f"{len(page.items):,} of {page.total:,}; the next ones: --after {page.next}")
+
+
+def _ids(ids: Sequence[str]) -> str:
+    more = f" +{len(ids) - IDS_SHOWN:,}" if len(ids) > IDS_SHOWN else ""
+    return "ID " + ", ".join(ids[:IDS_SHOWN]) + more
 
 
 def print_groups(groups: Sequence[Group], now: datetime) -> None:
@@ -44,77 +54,101 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
     if not groups:
         click.echo("nothing is dead")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in ("count", "oldest", "newest"):
-        table.add_column(name, no_wrap=True, justify="right")
-    table.add_column("fingerprint, e.g.", no_wrap=True)
-    table.add_column("cause", overflow="fold", ratio=1)
+    names = ("count", "oldest", "newest")
+    rows = Rows(*names, "fingerprint, e.g.", "cause", right=names)
     for group in groups:
-        ages = (age(group.oldest, now), age(group.newest, now))
-        named = f"{group.fingerprint or 'waits only'}\nID {group.sample}"
-        row(table, f"{group.count:,}", *ages, named, _cause(group))
-    console().print(table)
-
-
-def _cause(group: Group) -> str:
-    code = f" {group.error_code}" if group.error_code else ""
-    kinds = f" ({', '.join(kind.value for kind in group.kinds)})" if group.kinds else ""
-    told = [f"{group.error_class or 'no error'}{code}{kinds}: {group.shape}".removesuffix(": ")]
-    where = ", ".join(part for part in (group.place and f"in {group.place}", *group.providers) if part)
-    return "\n".join(visible(line, ERROR_CHARS_MAX) for line in [*told, where] if line)
+        ages = (span(now - group.oldest, 1), span(now - group.newest, 1))
+        rows.add(f"{group.count:,}", *ages, f"{group.fingerprint or 'waits only'}\nID {group.sample}", _cause(group))
+    rows.print()
 
 
 def print_stats(stats: Stats) -> None:
     """Depth and age, then where the items are from, then the last hours."""
-    about = Table.grid(padding=(0, 2))
-    for name, value in _about(stats):
-        row(about, name, value)
-    out = console()
-    out.print(about)
+    print_details((one.name, f"{one.value}; {one.note}") for one in figures_of(stats))
     for title, counts in (
         ("by kind", stats.by_kind),
         ("by class", stats.by_class),
         ("by provider", stats.by_provider),
         ("by type", stats.by_type),
     ):
-        if counts:
-            out.print(title, style="bold")
-            out.print(Padding(_bars((count.value or "none", count.items) for count in counts[:10]), (0, 0, 0, 2)))
-    out.print(f"the last {HOURS_SHOWN} hours (UTC)", style="bold")
-    out.print(Padding(_hours(stats.hours[-HOURS_SHOWN:]), (0, 0, 0, 2)))
+        most = max((count.items for count in counts), default=1)
+        rows = Rows("of", "items", "", right=["items"], title=title)
+        for count in counts[:COUNTS_SHOWN]:
+            rows.add(count.value or "none", f"{count.items:,}", "█" * max(1, round(BAR_CHARS * count.items / most)))
+        rows.print(indent=2)
+    hours = Rows("from", "died", "closed", right=["died", "closed"], title=f"the last {HOURS_SHOWN} hours (UTC)")
+    for hour in stats.hours[-HOURS_SHOWN:]:
+        hours.add(f"{hour.at:%m-%d %H:%M}", f"{hour.died:,}", f"{hour.closed:,}")
+    hours.print(indent=2)
 
 
-def _about(stats: Stats) -> list[tuple[str, str]]:
-    oldest = "none" if stats.oldest is None else f"{age(stats.oldest, stats.at)} ({stats.oldest:%Y-%m-%d %H:%M} UTC)"
-    following = "" if stats.next_over_24h is None else f"; the next one in {duration(stats.next_over_24h - stats.at)}"
-    clear = "never at this rate" if stats.time_to_clear is None else duration(stats.time_to_clear)
-    return [
-        ("open", f"{stats.open:,} dead, {stats.waiting:,} waiting for a try"),
-        ("oldest", oldest),
-        ("over 24 h", f"{stats.over_24h:,}{following}"),
-        ("over 48 h", f"{stats.over_48h:,}"),
-        ("a day's average", f"{stats.inflow_per_h:,.1f} die and {stats.outflow_per_h:,.1f} are closed an hour"),
-        ("time to clear", clear if stats.open else "nothing is open"),
-    ]
+def print_story(story: ItemStory, now: datetime) -> None:
+    """Where it stands, then why, then what is around it, then its bytes."""
+    item = story.item
+    died = f", died first {span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
+    details = ((detail.name, detail.shown) for detail in item_details(story))
+    print_details(details, f"item {item.item_seq}: {item.state.value} ({item.decision.value}){died}")
+    once = Once()
+    if (failed := story.died_of) is not None:
+        heading("died of")
+        print_text(died_of(story), STACK_SHOWN_CHARS_MAX)
+        for name, text in (("stack", failed.stack), ("log", failed.log_lines)):
+            if text:
+                click.secho(f"  {name}", bold=True)
+                print_text(text, STACK_SHOWN_CHARS_MAX, indent=4)
+    _print_decisions(story, once)
+    for one in tries_of(story):
+        known = [
+            ("at", second(one.at)),
+            ("ended", one.decision),
+            *((detail.name, detail.shown) for detail in one.details),
+        ]
+        print_details(known, one.title)
+    _print_items(f"before it, of {item.entity_key}", map(_neighbour, story.before), once)
+    _print_items("after it", map(_neighbour, story.after), once)
+    _print_items(_counted("held by it", story.held, story.held_total), map(_item, story.held), once)
+    _print_items(_counted("earlier ones like it", story.alike, story.alike_total), map(_item, story.alike), once)
+    print_details(sorted(story.headers.items()), "headers")
+    heading("body")
+    print_text(story.payload.note, BODY_SHOWN_CHARS_MAX)
+    if story.payload.raw is not None:
+        print_text(story.payload.pretty or story.payload.raw.decode("utf-8", "replace"), BODY_SHOWN_CHARS_MAX)
 
 
-def _bars(counts: Iterable[tuple[str, int]]) -> Table:
-    listed = list(counts)
-    most = max((n for _, n in listed), default=1)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(overflow="fold", max_width=44)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    for name, n in listed:
-        row(grid, name, f"{n:,}", "█" * max(1, round(BAR_CHARS * n / most)))
-    return grid
+def _print_decisions(story: ItemStory, once: Once) -> None:
+    rows = Rows("seq", "decided (UTC)", "decision", "who", "why", right=["seq"], title="decisions")
+    for one in story.rows:
+        cause = f"row {one.cause_seq}" if one.cause_seq is not None else ""
+        why = "; ".join(part for part in (once.tell(one.reason, f"row {one.seq}"), cause) if part)
+        rows.add(one.seq, second(one.decided_at), one.decision.value, one.actor, why)
+    rows.print(indent=2)
+    if story.rows_cut:
+        click.echo(f"  these are its first and last {len(story.rows)} rows; there are more between")
 
 
-def _hours(hours: Sequence[Hour]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "right", "right"):
-        grid.add_column(no_wrap=True, justify=justify)
-    row(grid, "from", "died", "closed")
-    for hour in hours:
-        row(grid, f"{hour.at:%m-%d %H:%M}", f"{hour.died:,}", f"{hour.closed:,}")
-    return grid
+def _print_items(title: str, items: Iterable[Listed], once: Once) -> None:
+    rows = Rows("ID", "since (UTC)", "decision", "event", "why", right=["ID"], title=title)
+    for item_seq, at, decision, event_key, why, short in items:
+        rows.add(item_seq, second(at), decision, event_key, once.tell(why, f"item {item_seq}", short))
+    rows.print(indent=2)
+
+
+def _neighbour(one: Neighbour) -> Listed:
+    return one.item_seq, one.decided_at, one.decision.value, one.event_key, one.reason, ""
+
+
+def _item(item: Item) -> Listed:
+    why, short = item_error(item)[:ERROR_CHARS_MAX], item.error_class or ""
+    return item.item_seq, item.since, item.decision.value, item.event_key, why, short
+
+
+def _counted(title: str, shown: Sequence[Item], total: int) -> str:
+    return f"{title} (the first {len(shown)} of {total:,})" if total > len(shown) else title
+
+
+def _cause(group: Group) -> str:
+    code = f" {group.error_code}" if group.error_code else ""
+    kinds = f" ({', '.join(kind.value for kind in group.kinds)})" if group.kinds else ""
+    named = f"{group.error_class or 'no error'}{code}{kinds}: {group.shape}".removesuffix(": ")
+    where = ", ".join(part for part in (group.place and f"in {group.place}", *group.providers) if part)
+    return "\n".join(line[:ERROR_CHARS_MAX] for line in (named, where) if line)

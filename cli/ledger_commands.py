@@ -1,14 +1,23 @@
-"""``payhook ledger``: balances, and what providers told twice. Its other commands have files of their own."""
+"""``payhook ledger``: balances, events, entities, decisions that match, and whole tables as files."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cli import moments
-from cli.place import Place, with_place_of_mode
+from cli.acting import put_on_record
+from cli.place import Place, read_as_of, read_since, read_until, with_place_of_mode
+from core.decision import Decision
+from core.moments import span
+from dlq.recorder import EXPORT
+
+if TYPE_CHECKING:
+    from ledger.queries import Form, Source
 
 
 @click.command()
@@ -17,7 +26,7 @@ from cli.place import Place, with_place_of_mode
 @click.option(
     "--as-of",
     "before",
-    callback=moments.as_of,
+    callback=read_as_of,
     metavar="TIME",
     help="As it stood then: a day, counted whole, or a time; UTC.",
 )
@@ -31,7 +40,8 @@ def balances(
 
     Exit 1 if debits and credits differ.
     """
-    from cli import ledger_json, ledger_tables
+    from cli import ledger_tables
+    from console.as_json import dumped
     from ledger.queries import AsOf, totals
     from ledger.queries import balances as read_balances
 
@@ -39,41 +49,178 @@ def balances(
         raise click.UsageError("--as-of or --seq, not both")
     found = read_balances(str(place.ledger.postings), merchant, currency, AsOf(before, seq))
     if as_json:
-        click.echo(ledger_json.of_balances(found))
+        click.echo(dumped(found))
     else:
         ledger_tables.print_balances(found)
     sys.exit(0 if all(total.balanced for total in totals(found)) else 1)
 
 
-@click.command("provider-bugs")
-@click.option("--provider", help="Only this provider's (stripe, adyen, …).")
-@click.option(
-    "--since",
-    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    metavar="DAY",
-    help="Only what was told again then or later: 2026-01-31 or 2026-01-31T12:00:00, UTC.",
-)
+@click.command()
+@click.argument("keys", nargs=-1, required=True, metavar="KEY…")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, to send to the provider.")
 @with_place_of_mode
-def provider_bugs(place: Place, provider: str | None, since: datetime | None, as_json: bool, as_csv: bool) -> None:
-    """List what providers told twice or in two ways: one movement of money under several event ids, one event id
-    with several contents. Both reports are shown, with their amounts while the bodies are kept.
-    """
-    from cli import provider_bugs as shown
-    from ledger.provider_bugs import provider_bugs as read_provider_bugs
-    from providers.registry import build_adapters
+def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
+    """Show an event's whole story: what was answered, what was received and where Kafka holds it, each decision with
+    its cause, what was booked, and the Delta commit of each row.
 
-    if as_json and as_csv:
-        raise click.UsageError("--json or --csv, not both")
-    if since is not None:
-        since = since.replace(tzinfo=UTC)
+    KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about.
+    Exit 1 if a key is unknown.
+    """
+    from cli import ledger_tables
+    from console.as_json import dumped, event_stories
+    from ledger.queries import event_story
+    from ledger.redactions import body_statuses
+
     layout = place.ledger
-    adapters = build_adapters(place.settings.providers)
-    found = read_provider_bugs(str(layout.journal), str(layout.bodies), adapters, provider=provider, since=since)
+    with ledger_tables.looking("looking through the journal"):
+        places = (str(layout.bodies), str(layout.derived("receipts")))
+        stories = {key: event_story(str(layout.journal), str(layout.postings), key, *places) for key in keys}
+        redactions = layout.derived("redactions")
+        bodies = {key: body_statuses(layout.bodies, redactions, story.rows) for key, story in stories.items()}
     if as_json:
-        click.echo(shown.as_json(found, since))
-    elif as_csv:
-        click.echo(shown.as_csv(found), nl=False)
+        click.echo(dumped(event_stories(stories, bodies)))
     else:
-        shown.print_table(found)
+        for key, story in stories.items():
+            if story.rows or story.receipts:
+                ledger_tables.print_story(key, story, bodies[key])
+    for key in (key for key, story in stories.items() if not story.rows):
+        click.echo(_unknown(key, place) if not stories[key].receipts else _undecided(key), err=True)
+    sys.exit(0 if all(story.rows for story in stories.values()) else 1)
+
+
+@click.command()
+@click.argument("key", metavar="KEY")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Most events to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_mode
+def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
+    """Show an entity's events (a payment's, say) in Kafka's order, with their decisions and the balances they leave.
+
+    KEY is an entity key: provider:account:payment. Exit 1 if it is unknown.
+    """
+    from cli import ledger_tables
+    from console.as_json import dumped
+    from ledger.queries import entity_story
+
+    with ledger_tables.looking("looking through the journal"):
+        story = entity_story(str(place.ledger.journal), key, limit)
+    if as_json:
+        click.echo(dumped(story))
+    elif story.total:
+        ledger_tables.print_entity(story)
+    if not story.total:
+        click.echo(_unknown(key, place), err=True)
+        sys.exit(1)
+
+
+def _undecided(key: str) -> str:
+    return f"{key}: answered, and not decided yet: see with `payhook status` whether the processor is behind"
+
+
+def _unknown(key: str, place: Place) -> str:
+    other = "without --test for live traffic" if place.mode == "test" else "with --test for test traffic"
+    return (
+        f"{key}: unknown in the {place.mode} ledger. Look for a part of it with `payhook ledger search --text-in-keys "
+        f"PART`; {other}; see with `payhook status` whether the processor is behind: what isn't decided yet isn't here"
+    )
+
+
+SHOWN = 50
+
+
+@click.command()
+@click.option("--event-type", help="Only events of this type, as the provider names it.")
+@click.option("--provider", help="Only this provider's (stripe, adyen, …).")
+@click.option("--merchant", help="Only what was booked for this merchant.")
+@click.option("--decision", type=click.Choice([one.value for one in Decision]), help="Only decisions of this kind.")
+@click.option(
+    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
+)
+@click.option(
+    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
+)
+@click.option("--amount", help="Only bookings of this amount, such as 12.50; wants --currency.")
+@click.option("--currency", help="Only bookings in this currency.")
+@click.option("--text-in-keys", help="Only with this text in the event's, the fact's or the entity's key.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Most to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
+@with_place_of_mode
+def search(
+    place: Place,
+    event_type: str | None,
+    provider: str | None,
+    merchant: str | None,
+    decision: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    amount: str | None,
+    currency: str | None,
+    text_in_keys: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find decisions, the newest first."""
+    from cli import ledger_tables
+    from console.as_json import dumped, hit
+    from ledger.queries import Wanted, minor_units
+    from ledger.queries import search as find
+
+    if amount is not None and currency is None:
+        raise click.UsageError("--amount wants --currency: 100 is one thing in EUR and another in JPY")
+    wanted = Wanted(
+        event_type=event_type,
+        provider=provider,
+        merchant=merchant,
+        decision=Decision(decision) if decision is not None else None,
+        since=since,
+        until=until,
+        amount_minor=minor_units(amount, currency) if amount is not None and currency is not None else None,
+        currency=currency,
+        in_keys=text_in_keys,
+    )
+    with ledger_tables.looking("looking through the journal"):
+        hits = find(str(place.ledger.journal), str(place.ledger.postings), wanted, limit)
+    if as_json:
+        click.echo(dumped([hit(one) for one in hits]))
+    else:
+        ledger_tables.print_hits(hits, limit)
+
+
+@click.command()
+@click.option("--format", "form", type=click.Choice(["csv", "parquet"]), required=True, help="What kind of file.")
+@click.option("--table", "source", type=click.Choice(["postings", "journal"]), default="postings", show_default=True)
+@click.option(
+    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
+)
+@click.option(
+    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
+)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@with_place_of_mode
+def export(
+    place: Place,
+    form: Form,
+    source: Source,
+    since: datetime | None,
+    until: datetime | None,
+    out: Path,
+    overwrite: bool,
+) -> None:
+    """Write postings or the journal into a file, in the order of decision.
+
+    The file appears whole or not at all. CSV: UTF-8, times in UTC, and a text that a spreadsheet would calculate begins
+    with an apostrophe.
+    """
+    from cli import ledger_tables
+    from ledger.queries import export as write
+
+    places = {"postings": place.ledger.postings, "journal": place.ledger.journal}
+    bounds = {"since": since, "until": until}
+    what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
+    record = functools.partial(put_on_record, place, EXPORT, what)
+    with ledger_tables.writing(out) as progress:
+        done = write(
+            str(places[source]), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record
+        )
+    click.echo(f"{done.rows:,} rows of the {source} (version {done.version}) are in {done.path}")

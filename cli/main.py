@@ -4,11 +4,91 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
-from cli.lazy import Later, LazyGroup
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Where a command is, as ``module:name``, and its line in the group's help."""
+
+    place: str
+    line: str
+
+
+class LazyGroup(click.Group):
+    """``later``: the group's commands by their names."""
+
+    def __init__(self, *args: Any, later: Mapping[str, Later], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.later = later
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
+        return sorted(self.later)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        there = self.later.get(cmd_name)
+        if there is None:
+            return None
+        module, _, name = there.place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.later[name].line) for name in self.list_commands(ctx)])
+
+
+LEDGER_COMMANDS = {
+    "balances": Later("cli.ledger_commands:balances", "each account's balance, now or as of a moment"),
+    "event": Later("cli.ledger_commands:event", "an event's whole story"),
+    "entity": Later("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
+    "search": Later("cli.ledger_commands:search", "find decisions, the newest first"),
+    "export": Later("cli.ledger_commands:export", "postings or the journal into a file"),
+    "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),
+    "reconcile": Later("cli.reconcile_commands:reconcile", "a provider's settlement report against what was booked"),
+    "reconciliations": Later("cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"),
+    "reprocess": Later("cli.reprocess_command:reprocess", "book what was ignored while no handler knew its type"),
+    "reverse": Later("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
+    "enter": Later("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
+    "proposals": Later("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
+    "maintain": Later("cli.lake_commands:maintain", "keep the lake quick to read: small files into large ones"),
+    "redact": Later("cli.lake_commands:redact", "remove the raw body of one event for good"),
+    "rebuild-postings": Later("cli.lake_commands:rebuild_postings", "make the postings again from the journal"),
+}
+
+DLQ_COMMANDS = {
+    "list": Later("cli.dlq_commands:list_command", "dead events, oldest first"),
+    "show": Later("cli.dlq_commands:show", "everything that is known of one dead event"),
+    "stats": Later("cli.dlq_commands:stats", "how many are dead, how old they are, of which kind"),
+    "groups": Later("cli.dlq_commands:groups", "dead events by their cause, the most frequent first"),
+    "select": Later("cli.dlq_selections:select", "freeze the dead events that match as a numbered set"),
+    "selections": Later("cli.dlq_selections:selections", "the frozen sets, or one with what became of its items"),
+    "replay": Later("cli.dlq_runs:replay", "try dead events again: a selection, or single ones"),
+    "purge": Later("cli.dlq_runs:purge", "close dead events for good: none of them takes effect any more"),
+    "resolve": Later("cli.dlq_runs:resolve", "close dead events whose effect was brought about elsewhere"),
+    "proposals": Later("cli.dlq_selections:proposals", "what waits for a second person, oldest first"),
+    "pause": Later("cli.dlq_runs:pause", "send nothing more of a run; what is on its way goes on"),
+    "resume": Later("cli.dlq_runs:resume", "let a paused run go on"),
+    "cancel": Later("cli.dlq_runs:cancel", "send nothing more of a run, for good"),
+    "audit": Later("cli.dlq_commands:audit", "what people did and were refused, the newest first"),
+    "report": Later("cli.dlq_commands:report", "a week: what died of what, how long it took, what to do next"),
+}
+
+
+@click.group(cls=LazyGroup, later=LEDGER_COMMANDS)
+def ledger() -> None:
+    """What was booked, and why."""
+
+
+@click.group(cls=LazyGroup, later=DLQ_COMMANDS)
+def dlq() -> None:
+    """Dead events: what died, why, and another try."""
+
 
 COMMANDS = {
     "up": Later("cli.stack_commands:up", "start Kafka, Redis, the receiver and the processor on loopback"),
@@ -18,14 +98,14 @@ COMMANDS = {
     "send": Later("cli.send_command:send", "sign a body and post it"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
-    "ledger": Later("cli.groups:ledger", "what was booked, and why"),
-    "dlq": Later("cli.groups:dlq", "dead events: what died, why, and another try"),
-    "notify": Later("cli.notify_commands:notify", "subscribers that are told of what was booked"),
+    "ledger": Later("cli.main:ledger", "what was booked, and why"),
+    "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
+    "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
     "users": Later("cli.user_commands:users", "who may sign in at the management listener, and as what"),
-    "alerts": Later("cli.alerts_command:alerts", "what fires, and who is told"),
-    "backup": Later("cli.backup_command:backup", "copy what can't be made again to another disk, and verify the copy"),
-    "restore": Later("cli.backup_command:restore", "put a backup in the place of the lake"),
-    "storage": Later("cli.storage_command:storage", "where the lake is, and whether that place can hold one"),
+    "alerts": Later("cli.alerts_command:alerts", "what fires, and which receivers get it"),
+    "backup": Later("cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"),
+    "restore": Later("cli.lake_commands:restore", "put a backup in the place of the lake"),
+    "storage": Later("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
 }
 
 
@@ -51,8 +131,8 @@ def main() -> None:
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
       payhook dlq report                         the last week: causes, times, and what to do next
-      payhook alerts                             what is wrong now, and who is told of it
-      payhook notify subscribers                 who is told of what was booked
+      payhook alerts                             what is wrong now, and which receivers get it
+      payhook notify subscribers                 to whom what was booked is sent
       payhook verify                             prove that nothing was lost or booked twice
       payhook recover                            what Kafka and the journal disagree on, if the processor refuses
       payhook backup --to FOLDER                 copy what can't be made again, and verify the copy

@@ -1,4 +1,4 @@
-"""``payhook notify``: who is told of what was booked, whether they can be, and a test of it."""
+"""``payhook notify``: the subscribers, whether each can be reached, and a test of it."""
 
 from __future__ import annotations
 
@@ -9,48 +9,46 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.place import Place, with_place
-from cli.tables import row
+from cli.tables import Rows, print_text
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from notify.disabled import DisabledSubscribers
+from core.files import write_whole
 from notify.errors import FileUnusable
 from notify.facts import trial_json
-from notify.files import write_new
-from notify.handler import disabled_folder
-from notify.secret_files import secret_file
-from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender
+from notify.handler import DisabledSubscribers, disabled_folder
+from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, secret_file
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
+
+WHY_CHARS_MAX = 2_000
 
 
 @click.group()
 def notify() -> None:
-    """Subscribers that are told of what was booked."""
+    """Subscribers, to which what was booked is sent."""
 
 
 @notify.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
 def subscribers(place: Place, as_json: bool) -> None:
-    """List the subscribers of the subscribers file, and whether each one can be told.
+    """List the subscribers of the subscribers file, and whether each one can be reached.
 
     Exit 1 if one can't: it answered 410 and is disabled, or its url, secrets or headers can't be used.
     """
     file = _file(place)
     if not file.path.exists():
-        click.echo("[]" if as_json else f"nobody is told: {file.path} isn't there")
+        click.echo("[]" if as_json else f"there are no subscribers: {file.path} isn't there")
         return
-    told = [_state(place, one) for one in file.all().values()]
+    found = [_state(place, one) for one in file.all().values()]
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(found, indent=1))
     else:
-        _print(told)
-    sys.exit(0 if all(one["state"] in ("told", "off") for one in told) else 1)
+        _print(found)
+    sys.exit(0 if all(one["state"] in ("told", "off") for one in found) else 1)
 
 
 @notify.command()
@@ -60,7 +58,7 @@ def enable(place: Place, name: str) -> None:
     """Send to NAME again, which answered 410 and was disabled. What came since isn't sent."""
     subscriber = _file(place).named(name)
     was_disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).enable(name)
-    click.echo(f"{name} is told again" if was_disabled else f"{name} wasn't disabled")
+    click.echo(f"{name} gets events again" if was_disabled else f"{name} wasn't disabled")
     if not subscriber.enabled:
         click.echo(f"but it stays off: enabled = false in {place.settings.notify.subscribers_file}")
 
@@ -93,10 +91,10 @@ def new_secret_command(place: Place, name: str) -> None:
     path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
     known = path.read_text("utf-8").split() if path.exists() else []
     if len(known) >= SECRETS_MAX:
-        problem = f"{len(known)} secrets are live; take out the last lines, which nobody should need any more"
+        problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
         raise FileUnusable(name, path, problem)
     secret = new_secret()
-    write_new(path, "".join(f"{line}\n" for line in (secret, *known)))
+    write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
     click.echo(secret)
 
 
@@ -116,7 +114,7 @@ def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
 
 
 def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
-    """``state``: told, off, disabled or unusable; ``why`` says what keeps it from being told."""
+    """``state``: told, off, disabled or unusable; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
     state, why, since = "told", "", ""
@@ -141,15 +139,13 @@ def _problem(place: Place, subscriber: Subscriber) -> str:
     return ""
 
 
-def _print(told: list[dict[str, Any]]) -> None:
-    console, table = Console(soft_wrap=True), Table("subscriber", "state", "of")
-    for name in ("types", "url"):
-        table.add_column(name, overflow="fold")
-    for one in told:
+def _print(subscribers: list[dict[str, Any]]) -> None:
+    rows = Rows("subscriber", "state", "of", "types", "url")
+    for one in subscribers:
         whose = f"{one['mode']}, tenant {one['tenant']}" if one["tenant"] else one["mode"]
-        row(table, one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
-    console.print(table)
-    for one in told:
+        rows.add(one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
+    rows.print()
+    for one in subscribers:
         if one["why"]:
             since = f" since {one['since']}" if one["since"] else ""
-            console.print(f"{one['name']} is {one['state']}{since}: {one['why']}", markup=False)
+            print_text(f"{one['name']} is {one['state']}{since}: {one['why']}", WHY_CHARS_MAX, indent=0)

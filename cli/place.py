@@ -1,4 +1,4 @@
-"""What every command needs to know: the settings, the data folder, and where its stack answers."""
+"""What every command needs to know: settings, data folder, where its stack answers; times and reasons as typed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from core import moments
 from core.errors import PayhookError
 from core.event import Mode
 from core.layout import LEDGER, Layout, StreamLayout
+from core.moments import MomentInvalid
 from core.routing import stream_of
+from core.visible import kept_text
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
@@ -122,3 +126,44 @@ def _place(data: Path | None, config: Path | None) -> Place:
     settings = load_settings(config)
     limit_rights(settings)
     return Place(settings, config)
+
+
+def read_since(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
+    """The first moment that counts; a day begins with its first."""
+    return _read(moments.since, ctx, param, text)
+
+
+def read_until(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
+    """The first moment that doesn't count any more; a day counts as a whole."""
+    return _read(moments.until, ctx, param, text)
+
+
+def read_as_of(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
+    """The first moment after the one that is named; a day counts as a whole."""
+    return _read(moments.as_of, ctx, param, text)
+
+
+def _read(
+    read: Callable[[str], datetime], ctx: click.Context | None, param: click.Parameter | None, text: str | None
+) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return read(text)
+    except MomentInvalid as wrong:
+        raise click.BadParameter(str(wrong), ctx, param) from wrong
+
+
+class KeptText(click.ParamType[str]):
+    """Printable words, without the blanks around them."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return kept_text(str(value))
+        except ValueError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+KEPT_TEXT = KeptText()

@@ -1,4 +1,4 @@
-"""How ``payhook ledger provider-bugs`` is shown: a table for people, JSON for tools, CSV to send on."""
+"""``payhook ledger provider-bugs``: a table for people, JSON for tools, CSV to send on."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import csv
 import dataclasses
 import io
 import itertools
-import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from cli.tables import row
+from cli.place import Place, with_place_of_mode
+from cli.tables import Rows
+from console.as_json import dumped, plain
+from console.formats import money, second
 from ledger.provider_bugs import EXPLAINED, Kind, ProviderBug, Report
+from ledger.provider_bugs import provider_bugs as read_provider_bugs
+from providers.registry import build_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,18 +38,49 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What makes a spreadsheet take a text for a formula (CWE-1236)."""
 
 
-def as_json(bugs: Sequence[ProviderBug], since: datetime | None) -> str:
+@click.command("provider-bugs")
+@click.option("--provider", help="Only this provider's (stripe, adyen, …).")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    metavar="DAY",
+    help="Only what was reported again then or later: 2026-01-31 or 2026-01-31T12:00:00, UTC.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, to send to the provider.")
+@with_place_of_mode
+def provider_bugs(place: Place, provider: str | None, since: datetime | None, as_json: bool, as_csv: bool) -> None:
+    """List what providers reported twice or in two ways: one movement of money under several event ids, one event id
+    with several contents. Both reports are shown, with their amounts while the bodies are kept.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
+    if since is not None:
+        since = since.replace(tzinfo=UTC)
+    layout = place.ledger
+    adapters = build_adapters(place.settings.providers)
+    found = read_provider_bugs(str(layout.journal), str(layout.bodies), adapters, provider=provider, since=since)
+    if as_json:
+        click.echo(json_of(found, since))
+    elif as_csv:
+        click.echo(csv_of(found), nl=False)
+    else:
+        print_table(found)
+
+
+def json_of(bugs: Sequence[ProviderBug], since: datetime | None) -> str:
     """Counts by provider and kind, and every case; times are RFC 3339 in UTC, amounts in minor units."""
     counts = {name: Counter(bug.kind for bug in found) for name, found in _by_provider(bugs)}
-    told = {
-        "since": _plain(since) if since else None,
-        "counts": {name: {kind: counts[name][kind] for kind in EXPLAINED} for name in counts},
-        "bugs": [dataclasses.asdict(bug) | {"seqs_apart": bug.seqs_apart} for bug in bugs],
-    }
-    return json.dumps(told, indent=1, default=_plain)
+    return dumped(
+        {
+            "since": since,
+            "counts": {name: {kind: counts[name][kind] for kind in EXPLAINED} for name in counts},
+            "bugs": [plain(bug) | {"seqs_apart": bug.seqs_apart} for bug in bugs],
+        }
+    )
 
 
-def as_csv(bugs: Sequence[ProviderBug]) -> str:
+def csv_of(bugs: Sequence[ProviderBug]) -> str:
     """One line a case under `CSV_COLUMNS`; no text is a formula where it is opened."""
     lines = io.StringIO()
     writer = csv.writer(lines)
@@ -59,33 +92,30 @@ def as_csv(bugs: Sequence[ProviderBug]) -> str:
 def print_table(bugs: Sequence[ProviderBug]) -> None:
     """By provider and kind: the two reports of each case, one under the other."""
     if not bugs:
-        click.echo("no provider told anything twice, or in two ways")
-        return
-    console = Console(soft_wrap=True)
+        click.echo("no provider reported anything twice, or in two ways")
     for name, of_provider in _by_provider(bugs):
         for kind, explained in EXPLAINED.items():
             found = [bug for bug in of_provider if bug.kind == kind]
             if found:
-                console.print(_table(f"{name}: {explained} ({len(found):,})", found[:SHOWN_MAX], kind))
-                if len(found) > SHOWN_MAX:
-                    click.echo(f"and {len(found) - SHOWN_MAX:,} more: --csv and --json print all of them")
+                _rows(f"{name}: {explained} ({len(found):,})", found[:SHOWN_MAX], kind).print()
+            if len(found) > SHOWN_MAX:
+                click.echo(f"and {len(found) - SHOWN_MAX:,} more: --csv and --json print all of them")
 
 
-def _table(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Table:
-    table = Table("seq", "event", "received", "content", title=title)
-    table.add_column("minor units", justify="right")
-    if kind != "event_conflict":
-        table.columns[1].header = "fact, events"
+def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
+    event = "event" if kind == "event_conflict" else "fact, events"
+    rows = Rows("seq", event, "received (UTC)", "content", "amount", right=["seq", "amount"], title=title)
     for bug in bugs:
         if kind != "event_conflict":
-            row(table, None, bug.fact_key)
+            rows.add(None, bug.fact_key)
         for report in (bug.first, bug.again):
             if report is None:
-                row(table, None, "the journal has no first report: run payhook verify")
+                rows.add(None, "the journal has no first report: run payhook verify")
             else:
-                row(table, report.seq, report.event_key, _moment(report), _short(report.content_sha256), _money(report))
-        table.add_section()
-    return table
+                amount = money(report.amount_minor, report.currency)
+                content = report.content_sha256[:12] if report.content_sha256 else None
+                rows.add(report.seq, report.event_key, second(report.received_at), content, amount)
+    return rows
 
 
 def _by_provider(bugs: Sequence[ProviderBug]) -> Iterator[tuple[str, list[ProviderBug]]]:
@@ -104,23 +134,7 @@ def _flat(bug: ProviderBug) -> list[object]:
 
 def _cell(value: object) -> object:
     if isinstance(value, datetime):
-        return _plain(value)
+        return value.isoformat()
     if isinstance(value, str) and value.startswith(_FORMULA):
         return "'" + value
     return value
-
-
-def _plain(value: Any) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _moment(report: Report) -> str | None:
-    return report.received_at.isoformat(" ", "seconds") if report.received_at else None
-
-
-def _short(digest: str | None) -> str | None:
-    return digest[:12] if digest else None
-
-
-def _money(report: Report) -> str | None:
-    return None if report.amount_minor is None else f"{report.amount_minor:,} {report.currency}"

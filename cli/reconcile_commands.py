@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from confluent_kafka import Producer
 
-from cli import reconciliations as shown
 from cli.acting import on_record, this_account
-from cli.kept_text import KEPT_TEXT
-from cli.place import Place, with_place_of_mode
+from cli.place import KEPT_TEXT, Place, with_place_of_mode
+from cli.tables import Rows, print_details
+from console.as_json import dumped, plain
+from console.details import Once, journal_says, run_details
+from console.formats import money, second
 from core.clock import SystemClock
 from ingest.publisher import producer_settings
-from ledger.reconciliations import Reconciliations
+from ledger.reconciliations import KINDS, Difference, Reconciliation, Reconciliations, as_dict
+from providers.reconciled import ReconciledReader
 from providers.settlement import REPORTS, SettlementReport, build_report
 from stack.jars import spark_jars
 
 if TYPE_CHECKING:
-    from ledger.reconcile import Made, Repair
+    from ledger.reconcile import LeftOut, Made, Repair
+
 
 DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 PUBLISH_TIMEOUT_MS = 20_000
@@ -82,9 +88,9 @@ def reconcile(
     settings = place.settings.ledger.verify
     made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
-        shown.print_json(made, found.differences(made.run_id))
+        print_json(made, found.differences(made.run_id))
     else:
-        shown.print_run(made, found)
+        print_run(made, found)
     if is_repair:
         repair = Repair(made, place.mode, this_account(), reason or "")
         if dry_run:
@@ -103,13 +109,13 @@ def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
     """List the reconciliations so far, or show one again."""
     found = _found(place)
     if run_id is None:
-        shown.print_runs(found.runs(), as_json)
+        print_runs(found.runs(), as_json)
         return
     run = found.run(run_id)
     if as_json:
-        shown.print_json(run, found.differences(run_id))
+        print_json(run, found.differences(run_id))
     else:
-        shown.print_run(run, found)
+        print_run(run, found)
 
 
 def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: bool) -> None:
@@ -129,7 +135,7 @@ def _found(place: Place) -> Reconciliations:
 def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport, dry_run: bool) -> None:
     from ledger.reconcile import LeftOut, plan, send
 
-    left_out = shown.Kept()
+    left_out = Kept()
 
     def planned() -> Iterator[Made]:
         for one in plan(repair, found.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
@@ -139,16 +145,103 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
                 yield one
 
     if dry_run:
-        count = shown.print_planned(planned())
-        shown.print_left_out(left_out)
+        count = print_planned(planned())
+        print_left_out(left_out)
         click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
         return
     # Any: the client's stubs and the port agree only on arguments given by name.
     producer: Any = Producer({**producer_settings(place.bootstrap(), PUBLISH_TIMEOUT_MS), "log_level": 0})
     sent = send(producer, planned(), place.mode, SystemClock().now())
-    shown.print_left_out(left_out)
+    print_left_out(left_out)
     click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")
 
 
 def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+SHOWN_MAX = 100
+"""Of one kind; JSON has them all."""
+
+
+def print_run(run: Reconciliation, found: Reconciliations) -> None:
+    """The run's head, then what differs, kind by kind."""
+    print_details((detail.name, detail.shown) for detail in run_details(run))
+    for kind, explained in KINDS.items():
+        count = run.counts[kind]
+        title = f"{kind} ({count:,}): {explained}"
+        rows = Rows("line", "fact", "report", "ledger", "journal says", right=["line", "report", "ledger"], title=title)
+        for one in found.differences(run.run_id, kind, SHOWN_MAX) if count else ():
+            amounts = (money(one.reported_minor, one.reported_currency), money(one.booked_minor, one.booked_currency))
+            says = "\n".join(text for text in (journal_says(one), one.event_key) if text)
+            rows.add(one.line, one.fact_key, *amounts, says)
+        rows.print()
+        if count > SHOWN_MAX:
+            click.echo(f"and {count - SHOWN_MAX:,} more: `payhook ledger reconciliations --run {run.run_id} --json`")
+    verdict = "report and ledger agree" if run.clean else "report and ledger differ"
+    click.secho(f"{verdict}: run {run.run_id}", bold=True, fg=None if run.clean else "red")
+
+
+def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
+    """One line a run, the newest first."""
+    if as_json:
+        click.echo(dumped([as_dict(run) for run in runs]))
+        return
+    if not runs:
+        click.echo("nothing has been reconciled yet: payhook ledger reconcile --provider P --report FILE")
+    numbers = ("compared", "agreed", "differ")
+    rows = Rows("run", "report, period", *numbers, right=numbers)
+    for run in runs:
+        counts = (run.compared, run.agreed, sum(run.counts.values()))
+        period = f"{second(run.since) or 'open'} to {second(run.until) or 'open'}"
+        report = f"{run.report_name} of {run.provider}\n{period}"
+        rows.add(run.run_id, report, *(f"{one:,}" for one in counts))
+    rows.print()
+
+
+def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
+    """``{"run": …, "differences": […]}``, written as it is read: there may be as many as the report has lines."""
+    click.echo(f'{{"run": {json.dumps(plain(as_dict(run)))},\n "differences": [', nl=False)
+    for number, one in enumerate(differences):
+        click.echo(("," if number else "") + "\n  " + json.dumps(plain(one)), nl=False)
+    click.echo("\n ]}")
+
+
+def print_planned(planned: Iterator[Made]) -> int:
+    """What would be sent; returns how many that is."""
+    rows = Rows("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
+    for made in itertools.islice(planned, SHOWN_MAX):
+        rows.add(made.origin.line, made.event.event_key, made.event.entity_key, _of_event(made))
+    rows.print()
+    more = sum(1 for _ in planned)
+    if more:
+        click.echo(f"and {more:,} more")
+    return len(rows) + more
+
+
+class Kept:
+    """What is missing here and isn't sent: how many, and as many of them as are"""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.some: list[LeftOut] = []
+
+    def add(self, one: LeftOut) -> None:
+        self.count += 1
+        if len(self.some) < SHOWN_MAX:
+            self.some.append(one)
+
+
+def print_left_out(left_out: Kept) -> None:
+    """What a person has to see to."""
+    rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
+    once = Once()
+    for one in left_out.some:
+        rows.add(one.difference.line, one.difference.fact_key, once.tell(one.why, f"line {one.difference.line}"))
+    rows.print()
+
+
+def _of_event(made: Made) -> str | None:
+    fact = ReconciledReader().money(made.event.body, made.event.event_type)
+    assert fact is not None
+    return f"{fact.movement.value} {money(fact.money.amount_minor, fact.money.currency)}"

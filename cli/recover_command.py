@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from cli.acting import on_record, this_account
-from cli.kept_text import KEPT_TEXT
-from cli.place import Place, with_place
-from cli.tables import row
+from cli.place import KEPT_TEXT, Place, with_place
+from cli.tables import Rows
 from core.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -87,11 +85,10 @@ def _print(looks: list[Look]) -> None:
             console.print(f"  {older.problem}", highlight=False, markup=False)
         for disagreement in findings.disagreements[:EVENTS_SHOWN]:
             console.print(f"  {disagreement.sentence()}", highlight=False, markup=False)
-        table = Table("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
+        rows = Rows("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
         for parting in one.partings():
             lost = "" if parting.lost is None else f"{parting.lost[0]:,} to {parting.lost[1] - 1:,}"
-            row(
-                table,
+            rows.add(
                 f"{parting.topic.rpartition('.')[2]}[{parting.partition}]",
                 f"{parting.until:,}",
                 f"{parting.low:,} to {parting.high:,}",
@@ -100,7 +97,7 @@ def _print(looks: list[Look]) -> None:
                 f"{parting.to_decide:,}",
                 lost,
             )
-        console.print(table)
+        rows.print(indent=2)
         _print_events(one, console)
     if any(one.disagrees for one in looks):
         console.print("Put the newest data back, or: payhook recover --accept-loss --reason R")

@@ -3,19 +3,274 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli import moments
-from cli.kept_text import KEPT_TEXT
-from cli.place import Place, with_place_of_mode
-from cli.proposal_tables import APPROVED_WHERE
+from cli.acting import APPROVED_WHERE, orders, this_account
+from cli.ledger_tables import looking
+from cli.place import KEPT_TEXT, Place, read_since, read_until, with_place_of_mode
+from cli.tables import Rows
+from console.as_json import Line, dumped
+from console.details import Once
+from console.formats import money
+from core.clock import Clock, SystemClock
+from core.decision import OPEN_DECISIONS, Decision
+from core.routing import topics_of
+from core.visible import visible
+from core.work import Posting
+from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess
+from dlq.commands import reprocess as reprocess_order
+from dlq.orders import DeltaView
+from journal.schema import JournalRow
+from ledger.reprocess import Forecast, Verdict
 
 if TYPE_CHECKING:
     from ledger.reprocess import Forecast, Ignored, Wanted
+
+
+SPAN_SEQS_MAX = 250_000
+"""From a command's first event to its last: the processor reads their rows again while its stream waits, and rows lie
+by their seq."""
+
+DECIDED_S_MAX = 60.0
+SETTLED_S_MAX = 90.0
+"""Beside the time that a rate takes: a retry or two."""
+LOOK_S = 0.5
+
+WELL = frozenset({Decision.APPLIED, Decision.DUPLICATE_FACT})
+"""Its movement is booked, by it or by another event that reported the same one."""
+
+
+@dataclass(slots=True)
+class Ran:
+    """``commands``: each command's id and what was decided of it, None: not decided yet. ``rows``: the last row of each
+    item that was named, as far as it was waited for."""
+
+    commands: dict[str, str | None] = field(default_factory=dict)
+    rows: dict[int, JournalRow] = field(default_factory=dict)
+    waited: bool = False
+
+    @property
+    def is_well(self) -> bool:
+        return not self.waited or all(row.decision in WELL for row in self.rows.values())
+
+
+def run(
+    place: Place,
+    books: Sequence[Forecast],
+    reason: str,
+    per_s: float | None,
+    *,
+    what: str,
+    wait: bool,
+    propose: bool = False,
+) -> Ran:
+    """Gives one command after the other: a next one only when the processor has decided the one before.
+
+    ``propose``: each is a proposal, and nothing becomes of the events yet.
+
+    :raises CommandNotSent: Kafka didn't acknowledge one; those before it are on their way
+    :raises AuditLogUnwritable: it can't be put on record
+    """
+    clock, ran = SystemClock(), Ran(waited=wait and not propose)
+    topic = topics_of(place.mode).control
+    view = DeltaView(place.ledger.journal, topic)
+    lineage = view.lineage()
+    interval_us = 0 if per_s is None else round(1_000_000 / per_s)
+    name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess_order)
+    giving = orders(place).giving(this_account(), name, f"{place.mode} {what}", reason)
+    with giving as act, looking("the processor decides"):
+        wanted = [Target.of(one.row) for one in books]
+        for number, targets in enumerate(commands_of(wanted, interval_us)):
+            if number and not propose:
+                time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
+            command = order(
+                place.ledger.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
+            )
+            act.send(command)
+            decided = _decided(view, command.command_id, clock) if wait else None
+            ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
+            if wait and decided is None:
+                break
+    if ran.waited:
+        ran.rows = _settled(view, [one.row.item_seq for one in books], clock)
+    return ran
+
+
+def commands_of(targets: Sequence[Target], interval_us: int) -> Iterator[list[Target]]:
+    """What goes into one command each: neighbours in the journal, and no more than are due within a command's time."""
+    at_once = at_once_of(interval_us)
+    some: list[Target] = []
+    for target in sorted(targets, key=lambda one: one.seen_seq):
+        if some and (len(some) == at_once or target.seen_seq - some[0].seen_seq >= SPAN_SEQS_MAX):
+            yield some
+            some = []
+        some.append(target)
+    if some:
+        yield some
+
+
+def at_once_of(interval_us: int) -> int:
+    """Events of one command at a rate."""
+    return min(REPROCESS_MAX, int(SPREAD_S_MAX * 1_000_000 // interval_us) + 1) if interval_us else REPROCESS_MAX
+
+
+def _decided(view: DeltaView, command_id: str, clock: Clock) -> JournalRow | None:
+    until = clock.monotonic() + DECIDED_S_MAX
+    while (row := view.command_row(command_id)) is None and clock.monotonic() < until:
+        time.sleep(LOOK_S)
+    return row
+
+
+def _settled(view: DeltaView, items: Sequence[int], clock: Clock) -> dict[int, JournalRow]:
+    """The items' last rows, once none of them is open; after a while as they are."""
+    until = clock.monotonic() + SETTLED_S_MAX
+    rows = view.last_rows(items)
+    while any(row.decision in OPEN_DECISIONS and not _is_dead(row) for row in rows.values()):
+        if clock.monotonic() >= until:
+            break
+        time.sleep(LOOK_S)
+        rows = view.last_rows(items)
+    return rows
+
+
+def _is_dead(row: JournalRow) -> bool:
+    return row.decision is Decision.DEAD
+
+
+SHOWN = 50
+WORDS = {
+    Verdict.BOOKS: "would be booked",
+    Verdict.IGNORED: "would be ignored again",
+    Verdict.BOOKED_BEFORE: "report a movement that is booked already",
+    Verdict.NOTHING: "would book nothing",
+    Verdict.NO_BODY: "can't be: their body isn't kept",
+    Verdict.UNREADABLE: "can't be: their adapter can't read them",
+    Verdict.FAILS: "would fail",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """``found`` are ignored, of which so many were ``looked_at``. ``others``: what named keys are that aren't."""
+
+    found: int
+    looked_at: int
+    counts: Counter[Verdict]
+    forecasts: Sequence[Forecast]
+    others: Mapping[str, str]
+
+
+def print_forecasts(told: Told, *, as_json: bool, sent: bool) -> None:
+    if as_json:
+        click.echo(dumped(_tree(told) | {"sent": sent}))
+        return
+    for verdict in Verdict:
+        if told.counts[verdict]:
+            click.echo(f"{told.counts[verdict]:>9,}  {WORDS[verdict]}")
+    if told.forecasts:
+        _print_table(told.forecasts)
+    _print_rest(told)
+    if not told.found and not told.others:
+        click.echo("no event is ignored that is like that")
+    click.echo("nothing was sent")
+
+
+def print_run(told: Told, ran: Ran, *, as_json: bool) -> None:
+    """What was sent, and what became of it."""
+    if as_json:
+        items = [_row(one.row.item_seq, ran) for one in told.forecasts if one.row.item_seq in ran.rows]
+        commands = [{"command_id": number, "decided": decided} for number, decided in ran.commands.items()]
+        click.echo(dumped(_tree(told) | {"sent": True, "commands": commands, "items": items}))
+        return
+    for number, decided in ran.commands.items():
+        waits = "not decided yet: `payhook status` tells whether the processor is behind" if ran.waited else "sent"
+        click.echo(f"command {number}: {visible(decided) if decided else waits}")
+    counts = Counter(one.decision for one in ran.rows.values())
+    for decision, count in counts.most_common():
+        click.echo(f"{count:>9,}  {_became(decision)}")
+    if others := [one for one in ran.rows.values() if one.decision is not Decision.APPLIED]:
+        rows, once = Rows("seq", "event", "became", "why", right=["seq"]), Once()
+        for one in others[:SHOWN]:
+            rows.add(one.seq, one.event_key, one.decision.value, once.tell(one.reason, f"row {one.seq}"))
+        rows.print()
+    _print_rest(told)
+    if not ran.waited:
+        click.echo("`payhook ledger event KEY` tells what became of one")
+
+
+def _became(decision: Decision) -> str:
+    words = {
+        Decision.APPLIED: "booked",
+        Decision.IGNORED: "ignored: see why below",
+        Decision.DUPLICATE_FACT: "not booked: another event reported the same movement",
+        Decision.DEAD: "dead: `payhook dlq list` shows them",
+    }
+    return words.get(decision, f"{decision.value}: not settled yet")
+
+
+def _print_table(forecasts: Sequence[Forecast]) -> None:
+    """Those that would be booked first: the others may be many."""
+    rows, once = Rows("seq", "event", "would", "what", "", right=["seq"]), Once()
+    ordered = sorted(forecasts, key=lambda one: (one.verdict is not Verdict.BOOKS, one.row.seq))
+    for one in ordered[:SHOWN]:
+        would = "be booked" if one.verdict is Verdict.BOOKS else one.verdict.value
+        late = "behind later events" if one.late and one.verdict is Verdict.BOOKS else ""
+        what = "\n".join(map(_line, one.postings)) or once.tell(one.why, f"row {one.row.seq}")
+        rows.add(one.row.seq, one.row.event_key, would, what, late)
+    rows.print()
+    if len(ordered) > SHOWN:
+        click.echo(f"the first {SHOWN} of {len(ordered):,}; --json shows all")
+
+
+def _print_rest(told: Told) -> None:
+    for key, what in told.others.items():
+        click.echo(f"{visible(key)}: {what}", err=True)
+    if told.looked_at < told.found:
+        left = told.found - told.looked_at
+        click.echo(
+            f"{left:,} more are ignored and weren't looked at: run it again, or narrow it (--type, --from, --to)"
+        )
+
+
+def _line(posting: Posting) -> str:
+    return f"{posting.side} {posting.account} {money(posting.money.amount_minor, posting.money.currency)}"
+
+
+def _tree(told: Told) -> dict[str, Any]:
+    return {
+        "ignored": told.found,
+        "looked_at": told.looked_at,
+        "counts": {verdict.value: told.counts[verdict] for verdict in Verdict if told.counts[verdict]},
+        "events": [_forecast(one) for one in told.forecasts],
+        "others": dict(told.others),
+    }
+
+
+def _forecast(one: Forecast) -> dict[str, Any]:
+    return {
+        "seq": one.row.seq,
+        "event_key": one.row.event_key,
+        "event_type": one.row.event_type,
+        "verdict": one.verdict.value,
+        "why": one.why,
+        "postings": [Line.of(line) for line in one.postings],
+        "fact_key": one.fact_key,
+        "behind_later_events": one.late,
+    }
+
+
+def _row(item_seq: int, ran: Ran) -> dict[str, Any]:
+    last = ran.rows[item_seq]
+    names = {"item_seq": item_seq, "seq": last.seq, "event_key": last.event_key}
+    return names | {"decision": last.decision.value, "reason": last.reason, "handler_version": last.handler_version}
+
 
 LIMIT = 1_000
 LIMIT_MAX = 20_000
@@ -28,10 +283,10 @@ LOOKED_AT_MAX = 100_000
 @click.option("--type", "event_types", multiple=True, metavar="TYPE", help="Only events of this type; may be repeated.")
 @click.option("--event-key", "event_keys", multiple=True, metavar="KEY", help="Only this event; may be repeated.")
 @click.option(
-    "--from", "since", callback=moments.since, metavar="TIME", help="Only ignored then or later: a day or a time, UTC."
+    "--from", "since", callback=read_since, metavar="TIME", help="Only ignored then or later: a day or a time, UTC."
 )
 @click.option(
-    "--to", "until", callback=moments.until, metavar="TIME", help="Only ignored before then; a day counts as a whole."
+    "--to", "until", callback=read_until, metavar="TIME", help="Only ignored before then; a day counts as a whole."
 )
 @click.option("--reason", type=KEPT_TEXT, help="Why; it is kept with each decision. Needed unless it is a dry run.")
 @click.option("--dry-run", is_flag=True, help="Say of each event what would be booked, or why not, and send nothing.")
@@ -66,8 +321,7 @@ def reprocess(
     dlq.alone_replay_amounts_minor_max) it is refused unless another person approves it (--propose). Exit 1 if an event
     that was named can't be reprocessed, or one wasn't booked.
     """
-    from cli import reprocess_report as report
-    from cli.reprocess_run import run
+    from cli.reprocess_command import run
     from ledger.reprocess import Verdict, Wanted, ignored, what_else
 
     if not dry_run and not reason:
@@ -78,13 +332,13 @@ def reprocess(
     named = {one.row.event_key for one in forecasts}
     others = what_else(place.ledger.journal, [key for key in event_keys if key not in named])
     books = [one for one in forecasts if one.verdict is Verdict.BOOKS]
-    told = report.Told(found.count, looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
+    told = Told(found.count, looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
     if dry_run or not books:
-        report.print_forecasts(told, as_json=as_json, sent=False)
+        print_forecasts(told, as_json=as_json, sent=False)
         left_out = [one for one in forecasts if one.row.event_key in event_keys and one.verdict is not Verdict.BOOKS]
         sys.exit(1 if others or left_out else 0)
     ran = run(place, books, reason or "", per_s, what=_what(wanted, len(books)), wait=wait, propose=propose)
-    report.print_run(told, ran, as_json=as_json)
+    print_run(told, ran, as_json=as_json)
     if propose and not as_json:
         click.echo(APPROVED_WHERE)
     sys.exit(0 if not others and ran.is_well else 1)

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import click
-import httpx
+import httpx2
 
 from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
-from ingest.context import Contexts
-from ingest.secrets import SecretFiles
+from ingest.endpoints import Contexts, SecretFiles
+from load.samples import sign
 from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
 
@@ -46,19 +46,19 @@ def send(
         endpoint = _test_endpoint(place, provider, endpoint)
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     secret = _newest_secret(place, provider, endpoint)
-    signed = adapters[provider].sign(body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
+    signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True
-    with httpx.Client(timeout=POST_TIMEOUT_S, trust_env=False) as client:
+    with httpx2.Client(timeout=POST_TIMEOUT_S, trust_env=False) as client:
         for _ in range(times):
             all_taken &= _post(client, url, signed.body, signed.headers)
     sys.exit(0 if all_taken else 1)
 
 
-def _post(client: httpx.Client, url: str, body: bytes, headers: dict[str, str]) -> bool:
+def _post(client: httpx2.Client, url: str, body: bytes, headers: dict[str, str]) -> bool:
     try:
         answer = client.post(url, content=body, headers=headers)
-    except httpx.HTTPError as failed:
+    except httpx2.HTTPError as failed:
         raise NothingToSendWith(f"{url} doesn't answer: {failed}") from failed
     replayed = " (a redelivery: nothing new happens)" if "idempotent-replayed" in answer.headers else ""
     click.echo(f"{answer.status_code} {answer.text.strip()}{replayed}")

@@ -7,22 +7,26 @@ import re
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from cli.catching_up import catching_up
-from cli.downstreams import held_back
 from cli.place import Place, with_place, with_place_of_mode
-from cli.tables import row
-from core.clock import SystemClock
+from cli.tables import Rows, print_details
+from core.clock import SystemClock, to_rfc3339
 from core.routing import stream_of
 from core.status_file import read_said
+from core.visible import visible
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
+
+if TYPE_CHECKING:
+    from journal.entity_queue import EntityQueue
+    from journal.open_item import OpenItem
 
 ASK_TIMEOUT_S = 10.0
 REFUSED_EXIT = 3
@@ -141,7 +145,6 @@ def demo(data: Path) -> None:
 
 
 def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
-    from cli.entity_status import print_entity
     from journal.entity_queue import read_entity
 
     name = stream_of(stream, place.mode)
@@ -171,15 +174,15 @@ def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
 
 
 def _print_endpoints(endpoints: Endpoints) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    row(table, "post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER")
-    row(table, "management", f"{endpoints.ops}/")
-    row(table, "Kafka", endpoints.kafka)
-    row(table, "Redis", re.sub(r":[^:@/]*@", "@", endpoints.redis))
-    row(table, "journal", endpoints.journal)
-    if endpoints.test_journal:
-        row(table, "test journal", endpoints.test_journal)
-    Console(soft_wrap=True).print(table)
+    details = [
+        ("post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER"),
+        ("management", f"{endpoints.ops}/"),
+        ("Kafka", endpoints.kafka),
+        ("Redis", re.sub(r":[^:@/]*@", "@", endpoints.redis)),
+        ("journal", endpoints.journal),
+        ("test journal", endpoints.test_journal or None),
+    ]
+    print_details(details)
 
 
 def _print_sign_in(place: Place) -> None:
@@ -196,36 +199,155 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
         click.echo("not running: `payhook up --detach` starts it")
         return
     processor, lag = side.get("processor", {}), side.get("lag")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    row(table, "ready", "yes" if side["ready"] else "no")
-    row(table, "receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready")
-    row(table, "processor", "ready" if processor.get("ready") else "not ready")
+    details: list[tuple[str, str | None]] = [
+        ("ready", "yes" if side["ready"] else "no"),
+        ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
+        ("processor", "ready" if processor.get("ready") else "not ready"),
+    ]
     for name, shown in PROCESSOR_FIGURES.items():
         if processor.get(name) is not None:
-            row(table, shown, processor[name])
+            details.append((shown, str(processor[name])))
     if lag is not None:
-        row(table, "undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items()))
-    for what, words in catching_up(processor.get("catch_up", {})):
-        row(table, what, words)
+        details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
+    details += catching_up(processor.get("catch_up", {}))
     if processor.get("by_range"):
-        gone = "Kafka no longer holds the last decided record of"
-        row(table, "compared by id and range", f"{gone} {', '.join(processor['by_range'])}")
-    for name, stream in said.get("streams", {}).items():
-        row(table, f"stream {name}", _stream_told(stream))
-    for what, words in held_back([processor, *said.get("streams", {}).values()]):
-        row(table, what, words)
+        gone = f"Kafka no longer holds the last decided record of {', '.join(processor['by_range'])}"
+        details.append(("compared by id and range", gone))
+    details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
+    details += held_back([processor, *said.get("streams", {}).values()])
     if side is said and "test" in said:
-        row(table, "test traffic", "ready" if said["test"]["ready"] else "not ready")
-    row(table, "pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items()))
-    if problem := side.get("problem", said.get("problem")):
-        row(table, "problem", problem)
-    Console(soft_wrap=True).print(table)
+        details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
+    details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
+    problem = side.get("problem", said.get("problem"))
+    print_details([*details, ("problem", None if problem is None else str(problem))])
 
 
-def _stream_told(stream: dict[str, Any]) -> str:
+def _of_stream(stream: dict[str, Any]) -> str:
     """One work stream in a line: where it stands, and why if it doesn't run."""
     ready, state = stream.get("ready"), str(stream.get("state", "not started"))
     why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
     told = "not ready" if state == "running" and not ready else state
     restarts = stream.get("restarts", 0)
     return told + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")
+
+
+REASON_SHOWN_CHARS_MAX = 120
+
+
+def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
+    """Prints an entity's queue as a table, or as one JSON object."""
+    if as_json:
+        click.echo(json.dumps(as_tree(stream, queue), indent=2))
+        return
+    if not queue.total:
+        click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: what arrives runs at once")
+        return
+    from console.details import Once
+
+    names = ("item", "event", "state", "place", "attempt", "due", "reason")
+    rows, once = Rows(*names, right=["item", "attempt"]), Once()
+    for item in queue.items:
+        last, place = item.row, queue.place(item)
+        reason = (last.reason or "")[:REASON_SHOWN_CHARS_MAX]
+        why = once.tell(reason, f"item {last.item_seq}", last.error_class or "")
+        rows.add(last.item_seq, last.event_key, last.decision.value, place, last.attempt, _due(item, now), why)
+    rows.print()
+    click.echo(_summary(queue))
+
+
+def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:
+    """What `--json` prints; times are RFC 3339."""
+    return {
+        "stream": stream,
+        "entity_key": queue.entity_key,
+        "seq": queue.seq,
+        "total": queue.total,
+        "head": queue.head,
+        "previous_dead": queue.previous_dead,
+        "items": [_item(queue, item) for item in queue.items],
+    }
+
+
+def _item(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
+    last = item.row
+    return {
+        "item_seq": last.item_seq,
+        "last_seq": item.last_seq,
+        "event_key": last.event_key,
+        "event_type": last.event_type,
+        "state": last.decision.value,
+        "place": queue.place(item),
+        "attempt": last.attempt,
+        "due_at": to_rfc3339(last.due_at) if last.due_at is not None else None,
+        "reason": last.reason,
+        "error_class": last.error_class,
+        "cause_seq": last.cause_seq,
+        "out_of_order": last.out_of_order,
+        "passed_over": item.died,
+        "received_at": to_rfc3339(last.received_at) if last.received_at is not None else None,
+        "decided_at": to_rfc3339(last.decided_at),
+    }
+
+
+def _due(item: OpenItem, now: datetime) -> str | None:
+    due_at = item.row.due_at
+    if due_at is None:
+        return None
+    left_s = (due_at - now).total_seconds()
+    return f"in {left_s:.1f} s" if left_s > 0 else f"since {-left_s:.1f} s"
+
+
+def _summary(queue: EntityQueue) -> str:
+    told = [f"{queue.total} open as of row {queue.seq}"]
+    if queue.total > len(queue.items):
+        told.append(f"the first {len(queue.items)} are shown")
+    if (dead := queue.held_by()) is not None:
+        told.append(
+            f"item {dead.row.item_seq} is dead and holds the entity: see `payhook dlq show {dead.row.item_seq}`"
+        )
+    if queue.previous_dead:
+        told.append("what runs next sees that an earlier event died")
+    return "; ".join(told)
+
+
+def catching_up(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Lines about what a stream's status says under ``catch_up``; none while it says nothing."""
+    if not told:
+        return []
+    lines = [("arriving", f"{told['arrival_per_s']:,.0f} events/s")]
+    if told["behind"]:
+        lines.append(("backlog", f"{told['lag']:,} events, {_until_gone(told)}"))
+    if told["recommended_executors"] > told["executors"] or told["driver_bound"]:
+        lines.append(("capacity", _wanted(told)))
+    return lines
+
+
+def _until_gone(told: Mapping[str, Any]) -> str:
+    if told["drain_per_s"] is None:
+        return "how long it takes isn't known yet"
+    if told["recover_s"] is None:
+        return f"growing: {told['drain_per_s']:,.0f} events/s are decided"
+    forecast = told["forecast"]
+    said = f"; said at first: gone at {forecast['until']}" if forecast and forecast["until"] else ""
+    return f"gone in {told['recover_s']:,.0f} s at {told['drain_per_s']:,.0f} events/s{said}"
+
+
+def _wanted(told: Mapping[str, Any]) -> str:
+    executors, partitions = told["recommended_executors"], told["recommended_partitions"]
+    if told["driver_bound"]:
+        return f"the driver is what is slow: split the stream, executors beyond {executors} won't help"
+    return f"the load asks for {executors} executors on {partitions} partitions"
+
+
+def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Lines about the downstreams that streams' statuses name under ``downstreams``; none of those that are well."""
+    told = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
+    return [(f"downstream {name}", f"{one['text']}; {_counted(one)}") for name, one in told.items() if _is_held(one)]
+
+
+def _is_held(one: Mapping[str, Any]) -> bool:
+    return bool(one["state"] != "closed")
+
+
+def _counted(one: Mapping[str, Any]) -> str:
+    return f"{one['failed']:,} of {one['calls']:,} calls failed, {one['held']:,} weren't made"

@@ -1,48 +1,157 @@
-"""Tables whose cells are shown as they are: data that looks like markup stays data, what steers a terminal is named.
+"""What commands print for people. Every table fits its terminal, and what steers a terminal is named instead.
 
-Keys and accounts are one word of several names. A cell that is too narrow breaks them between names, after ``:`` or
-``/``, and a name only where it alone is wider than the cell.
+Keys and accounts are one word of several names. A cell that is too narrow breaks after a blank, ``:`` or ``/``; where
+that isn't enough, after ``.``, ``_``, ``-`` or ``@``. A table that still doesn't fit is printed record by record.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 
+import click
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
-from core.visible import visible_lines
+from core.visible import visible, visible_lines
 
 CELL_CHARS_MAX = 20_000
-_PIECE = re.compile(r"[^\s:/]*[:/]+|[^\s:/]+|\s+")
+GAP = 2
+OWN_LINE = 2
+NAME_CHARS_MAX = 24
+_PIECE = re.compile(r"(?:[^\s:/]|(?<=\d):(?=\d))+[:/]*|[:/]+|\s+")
+_SMALL_PIECE = re.compile(r"(?:[^\s:/._@-]|(?<=\d)[:.-](?=\d))+[:/._@-]*|[:/._@-]+|\s+")
+"""Times, dates and numbers are whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A text that rich renders into a cell."""
+class Rows:
+    """A table: rows of values under names. ``right``: the columns of numbers; ``title`` stands above it."""
 
-    text: str
+    def __init__(self, *names: str, right: Sequence[str] = (), title: str = "") -> None:
+        self._names = names
+        self._right = frozenset(right)
+        self._title = title
+        self._rows: list[list[str]] = []
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = self.text.split("\n")
-        if not options.no_wrap:
-            lines = [part for line in lines for part in _broken(line, options.max_width)]
-        yield Text("\n".join(lines))
+    def __len__(self) -> int:
+        return len(self._rows)
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        pieces = map(cell_len, _PIECE.findall(self.text))
-        lines = map(cell_len, self.text.split("\n"))
-        return Measurement(max(pieces, default=0), max(lines)).with_maximum(options.max_width)
+    def add(self, *values: object) -> None:
+        """None is an empty cell."""
+        cells = ["" if value is None else visible_lines(str(value), CELL_CHARS_MAX) for value in values]
+        self._rows.append(cells + [""] * (len(self._names) - len(cells)))
+
+    def print(self, indent: int = 0) -> None:
+        """Nothing is printed of no rows."""
+        if not self._rows:
+            return
+        if self._title:
+            heading(self._title)
+        self._drop_empty()
+        lines = self._as_table(indent) or self._as_records(indent)
+        click.echo("\n".join(lines))
+
+    def _drop_empty(self) -> None:
+        """A column in which no row has anything isn't shown."""
+        kept = [at for at in range(len(self._names)) if any(row[at] for row in self._rows)]
+        self._names = tuple(self._names[at] for at in kept)
+        self._rows = [[row[at] for at in kept] for row in self._rows]
+
+    def _as_table(self, indent: int) -> list[str]:
+        """Empty where the names in its cells are too long for it."""
+        widths = self._widths(_columns() - indent)
+        if widths is None:
+            return []
+        lines = [click.style(line, bold=True) for line in self._lines(list(self._names), widths, indent)]
+        return lines + [line for cells in self._rows for line in self._lines(cells, widths, indent)]
+
+    def _widths(self, available: int) -> list[int] | None:
+        columns = [[name, *column] for name, *column in zip(self._names, *self._rows, strict=True)]
+        most = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in columns]
+        for pattern in (_PIECE, _SMALL_PIECE):
+            least = [self._least(*column, pattern=pattern) for column in columns]
+            spare = available - GAP * (len(columns) - 1) - sum(least)
+            if spare >= 0:
+                return _shared(least, most, spare)
+        return None
+
+    def _least(self, name: str, *cells: str, pattern: re.Pattern[str]) -> int:
+        """The narrowest that a column can be; numbers are never broken."""
+        of_name = max(map(cell_len, name.split()), default=0)
+        cut = str.splitlines if name in self._right else pattern.findall
+        pieces = (piece for cell in cells for piece in cut(cell))
+        return max([of_name, *(cell_len(piece.rstrip()) for piece in pieces)])
+
+    def _lines(self, cells: Sequence[str], widths: Sequence[int], indent: int) -> Iterator[str]:
+        broken = [wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        for number in range(max(map(len, broken))):
+            parts = []
+            for name, lines, width in zip(self._names, broken, widths, strict=True):
+                text = lines[number] if number < len(lines) else ""
+                blanks = " " * (width - cell_len(text))
+                parts.append(blanks + text if name in self._right else text + blanks)
+            yield " " * indent + (" " * GAP).join(parts).rstrip()
+
+    def _as_records(self, indent: int) -> list[str]:
+        lines = []
+        for cells in self._rows:
+            lines += [*_detail_lines(list(zip(self._names, cells, strict=True)), indent), ""]
+        return lines[:-1]
 
 
-def row(table: Table, *values: object) -> None:
-    """Adds a row; None is an empty cell."""
-    table.add_row(*(Cell("" if value is None else visible_lines(str(value), CELL_CHARS_MAX)) for value in values))
+def heading(text: str) -> None:
+    click.secho("\n".join(wrapped(visible(text), _columns())), bold=True)
+
+
+def print_details(details: Iterable[tuple[str, str | None]], title: str = "", indent: int = 2) -> None:
+    """Names and what is known under them, one below the other; what is None is left out."""
+    known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
+    if known and title:
+        heading(title)
+    for line in _detail_lines(known, indent if title else 0):
+        click.echo(line)
+
+
+def print_text(text: str, chars_max: int, indent: int = 2) -> None:
+    """A text of many lines, such as a body."""
+    for line in wrapped(visible_lines(text.rstrip(), chars_max), _columns() - indent):
+        click.echo(" " * indent + line)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of that width at most."""
+    return [part for line in text.split("\n") for part in _broken(line, max(width, 1))]
+
+
+def _detail_lines(details: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
+    names = max((cell_len(name) for name, text in details if text and cell_len(name) <= NAME_CHARS_MAX), default=0)
+    width = _columns() - indent - names - GAP
+    for name, text in details:
+        if not text:
+            continue
+        if cell_len(name) > NAME_CHARS_MAX or _least(text) > width:
+            # A hash is whole on a line of its own.
+            yield from (" " * indent + line for line in wrapped(name, _columns() - indent))
+            yield from (" " * (indent + OWN_LINE) + line for line in wrapped(text, _columns() - indent - OWN_LINE))
+            continue
+        first, *others = wrapped(text, width)
+        yield f"{' ' * indent}{name}{' ' * (names - cell_len(name) + GAP)}{first}".rstrip()
+        yield from (f"{' ' * (indent + names + GAP)}{line}" for line in others)
+
+
+def _least(text: str) -> int:
+    return max((cell_len(piece.rstrip()) for piece in _PIECE.findall(text)), default=0)
+
+
+def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
+    """Widths: those that need little more get it whole, the others share what is left."""
+    widths = list(least)
+    ordered = sorted(range(len(least)), key=lambda at: most[at] - least[at])
+    for done, at in enumerate(ordered):
+        more = min(most[at] - least[at], spare // (len(ordered) - done))
+        widths[at] += more
+        spare -= more
+    return widths
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
@@ -54,6 +163,25 @@ def _broken(line: str, width: int) -> Iterator[str]:
             continue
         if part.strip():
             yield part.rstrip()
-        *whole, part = chop_cells(piece.lstrip(), width) or [""]
-        yield from whole
+        part = piece.lstrip()
+        if cell_len(part.rstrip()) > width:
+            *whole, part = _forced(part, width)
+            yield from whole
     yield part.rstrip()
+
+
+def _forced(name: str, width: int) -> Iterator[str]:
+    """A name that is wider than its cell: after its own separators, and within a part only where that is too wide."""
+    part = ""
+    for piece in _SMALL_PIECE.findall(name):
+        if cell_len(part + piece.rstrip()) > width and part:
+            yield part
+            part = ""
+        *whole, last = chop_cells(part + piece, width) or [""]
+        yield from whole
+        part = last
+    yield part
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from cli.acting import put_on_record
+from cli.acting import CHANNEL, this_account
 from cli.place import Place, with_place
-from cli.tables import row
-from console.access import Role, Users, accounts
+from cli.tables import Rows
+from console.access import Role, Users, UserService
+from console.access.accounts import Person
 from console.access.users import TOKEN_DAYS, Token
 from core.clock import SystemClock, from_rfc3339
-from core.errors import PayhookError
-from dlq.audit_log import AuditLogUnwritable, Outcome
+from dlq.audit_log import AuditLog
 
 ROLES = click.Choice([role.value for role in Role])
-Recording = accounts.Recording
 DAYS_MAX = 366
 
 
@@ -35,7 +32,7 @@ def users() -> None:
     admin     may do everything, also purge and approve
     finance   reads the ledger's pages
 
-    Whoever can run these commands on this machine is trusted. Every change is on record: `payhook dlq audit`.
+    All who can run these commands on this machine are trusted. Every change is on record: `payhook dlq audit`.
     """
 
 
@@ -44,27 +41,17 @@ def users() -> None:
 @with_place
 def list_command(place: Place, as_json: bool) -> None:
     """List users with their roles, and their tokens with the day on which each ends."""
-    known = _users(place).all()
+    people, now = _service(place).people(), SystemClock().now()
     if as_json:
-        told = [
-            {
-                "name": name,
-                "roles": sorted(account.roles),
-                "tokens": [
-                    {"name": token.name, "made_at": token.made_at, "ends_at": token.ends_at} for token in account.tokens
-                ],
-            }
-            for name, account in sorted(known.items())
-        ]
-        click.echo(json.dumps(told, indent=1))
-    elif not known:
+        click.echo(json.dumps([_as_dict(one) for one in people], indent=1))
+    elif not people:
         click.echo("there are no users; `payhook users add NAME --role admin` makes one")
     else:
-        table, now = Table("user", "roles", "tokens"), SystemClock().now()
-        for name, account in sorted(known.items()):
-            tokens = (_token(one, now) for one in sorted(account.tokens, key=lambda one: one.name))
-            row(table, name, ", ".join(sorted(account.roles)), "\n".join(tokens))
-        Console(soft_wrap=True).print(table)
+        rows = Rows("user", "roles", "tokens")
+        for one in people:
+            tokens = (_ends(token, now) for token in sorted(one.tokens, key=lambda token: token.name))
+            rows.add(one.name, ", ".join(one.roles), "\n".join(tokens))
+        rows.print()
 
 
 @users.command()
@@ -74,8 +61,7 @@ def list_command(place: Place, as_json: bool) -> None:
 @with_place
 def add(place: Place, name: str, roles: tuple[str, ...], password_stdin: bool) -> None:
     """Add a user; asks for the password."""
-    password = _password(password_stdin)
-    _recorded(place, "user_add", name, lambda to: accounts.add_user(_users(place), name, _roles(roles), password, to))
+    _service(place).add(this_account(), name, _roles(roles), _password(password_stdin))
     click.echo(f"{name} may sign in now")
 
 
@@ -88,7 +74,7 @@ def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> Non
     """Give a user these roles and no others. Ends their sessions."""
     if bool(roles) == no_role:
         raise click.UsageError("give --role once or more, or --none")
-    _recorded(place, "user_roles", name, lambda to: accounts.set_roles(_users(place), name, _roles(roles), to))
+    _service(place).set_roles(this_account(), name, _roles(roles))
     click.echo(f"{name} is {', '.join(roles) or 'without a role'} now; sessions are over, tokens stay")
 
 
@@ -98,10 +84,9 @@ def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> Non
 @with_place
 def password(place: Place, name: str, password_stdin: bool) -> None:
     """Set a user's password; asks for it. Ends their sessions and tokens."""
-    if name not in _users(place).all():
-        raise accounts.UserUnknown(name)
-    secret = _password(password_stdin)
-    _recorded(place, "user_password", name, lambda to: accounts.set_password(_users(place), name, secret, to))
+    service = _service(place)
+    service.person(name)
+    service.set_password(this_account(), name, _password(password_stdin))
     click.echo(f"{name} has a new password; sessions and tokens are over")
 
 
@@ -110,7 +95,7 @@ def password(place: Place, name: str, password_stdin: bool) -> None:
 @with_place
 def remove(place: Place, name: str) -> None:
     """Remove a user. Ends their sessions and tokens."""
-    _recorded(place, "user_remove", name, lambda to: accounts.remove_user(_users(place), name, to))
+    _service(place).remove(this_account(), name)
     click.echo(f"{name} is removed")
 
 
@@ -126,14 +111,9 @@ def token(place: Place, name: str, label: str, days: int) -> None:
 
     It may do what its user may do: curl -H "Authorization: Bearer TOKEN" …
     """
-    made: list[str] = []
-
-    def make(to: Recording) -> None:
-        made.append(accounts.make_token(_users(place), name, label, SystemClock().now(), to, days))
-
-    _recorded(place, "token_make", name, make)
+    made = _service(place).make_token(this_account(), name, label, days)
     click.echo("shown once, and kept as a hash only:", err=True)
-    click.echo(made[0])
+    click.echo(made)
 
 
 @users.command()
@@ -142,16 +122,21 @@ def token(place: Place, name: str, label: str, days: int) -> None:
 @with_place
 def revoke(place: Place, name: str, label: str) -> None:
     """Revoke a bearer token."""
-    _recorded(place, "token_revoke", name, lambda to: accounts.revoke_token(_users(place), name, label, to))
+    _service(place).revoke_token(this_account(), name, label)
     click.echo(f"the token {label} of {name} is revoked")
 
 
-def _token(token: Token, now: datetime) -> str:
+def _service(place: Place) -> UserService:
+    return UserService(Users(place.layout.users), None, AuditLog(place.layout.acts), SystemClock(), CHANNEL)
+
+
+def _as_dict(one: Person) -> dict[str, Any]:
+    tokens = [{"name": token.name, "made_at": token.made_at, "ends_at": token.ends_at} for token in one.tokens]
+    return {"name": one.name, "roles": list(one.roles), "tokens": tokens}
+
+
+def _ends(token: Token, now: datetime) -> str:
     return f"{token.name} ({'ended' if token.is_over(now) else 'ends'} {from_rfc3339(token.ends_at):%Y-%m-%d})"
-
-
-def _users(place: Place) -> Users:
-    return Users(place.layout.users)
 
 
 def _roles(names: tuple[str, ...]) -> frozenset[Role]:
@@ -163,18 +148,3 @@ def _password(from_stdin: bool) -> str:
         return sys.stdin.readline().rstrip("\r\n")
     given: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     return given
-
-
-def _recorded(place: Place, action: str, name: str, change: Callable[[Recording], None]) -> None:
-    """A change of users, on record before it takes effect; one that is refused is on record too."""
-
-    def record(_name: str, before: str | None, after: str | None) -> None:
-        put_on_record(place, action, name, before=before, after=after)
-
-    try:
-        change(record)
-    except AuditLogUnwritable:
-        raise
-    except PayhookError as refused:
-        put_on_record(place, action, name, Outcome.REFUSED, str(refused))
-        raise

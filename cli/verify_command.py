@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 
-from cli import moments
-from cli.place import Place, with_place_of_mode
+from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
 from core.layout import LEDGER
 from core.routing import stream_of
 from journal.lake import has_table
+from ledger.verify import Finding, Watch
 from stack.jars import spark_jars
 from stack.settings import streams_of
 
@@ -25,13 +28,14 @@ if TYPE_CHECKING:
     from ledger.verify import Options, Report
     from ledger.verify.report import Finding
 
+
 WRONG, NOT_CHECKED = 1, 2
 """Exit codes beside 0."""
 
 
 def _since(context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
     """A row's number, or a moment."""
-    return int(text) if text is not None and text.isdigit() else moments.since(context, option, text)
+    return int(text) if text is not None and text.isdigit() else read_since(context, option, text)
 
 
 @click.command()
@@ -87,7 +91,7 @@ def _streams(place: Place, stream: str | None) -> list[str]:
 
 
 def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
-    from cli.verify_progress import watching
+    from cli.verify_command import watching
     from ledger.verify import run
 
     with watching(console, silent=silent) as watch:
@@ -106,11 +110,11 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
 
 
 def print_report(report: Report, console: Console) -> None:
-    """A table for a person; one line an invariant where nobody looks."""
+    """A table on a terminal; elsewhere one line an invariant."""
     rows = f"rows {report.since:,} to {report.seq:,}" if report.since > 1 else f"seq {report.seq:,}"
     title = f"{report.stream}: journal version {report.version}, {rows}, {report.seconds:.1f} s"
     if console.is_terminal:
-        table = Table("", "invariant", "which says", title=title)
+        table = Table("", Column("invariant", no_wrap=True), "which says", title=title)
         for finding in report.findings:
             table.add_row(_said(finding), finding.name, finding.sentence)
         console.print(table)
@@ -139,3 +143,34 @@ def _said(finding: Finding) -> str:
     if finding.not_checked is not None:
         return "[yellow]--[/]"
     return "ok" if finding.ok else "[bold red]NO[/]"
+
+
+class ProgressBars(Watch):
+    """Two bars; rich's own lock makes them safe for several threads."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._portions = progress.add_task("the ledger, portion by portion", total=None)
+        self._invariants = progress.add_task("invariants", total=None)
+
+    def begins(self, invariants: int) -> None:
+        self._progress.update(self._invariants, total=invariants)
+
+    def looked_through(self, done: int, of: int) -> None:
+        self._progress.update(self._portions, completed=done, total=of)
+
+    def found(self, finding: Finding) -> None:
+        if not finding.ok:
+            self._progress.console.print(f"{finding.name} doesn't hold", style="bold red")
+        self._progress.update(self._invariants, advance=1)
+
+
+@contextlib.contextmanager
+def watching(console: Console, *, silent: bool = False) -> Iterator[Watch]:
+    """Bars for as long as the ``with`` lasts; nothing where there is no terminal."""
+    if silent or not console.is_terminal:
+        yield Watch()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield ProgressBars(progress)

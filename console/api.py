@@ -7,33 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from console.access import Everybody, NotAllowed, NotSignedIn, Role, User, require, signed_in
-from console.api_bookings import Bookings, booking_routes
+from console.access import Everybody, Role, User, require, signed_in
 from console.api_dead import routes as dead_routes
-from console.api_problems import problem_of, problems
+from console.api_routes import StrictRoute, key_parameter, problems
 from console.api_selections import acting, reading
-from console.api_streams import Streams
-from console.key_parameter import key_parameter
+from console.bookings import Bookings, booking_routes
+from console.dead_letters import Streams
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
-from console.refusals import answer_refusal
-from console.strict_route import StrictRoute
-from core.errors import PayhookError
+from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
-from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 
-PREFIX = "/api"
-DOCS_URL = "/openapi.json"
 REQUEST_BYTES_MAX = 1 << 20
-RETRY_AFTER_S = 5
-ERRORS_TOLD_MAX = 10
 COMMAND_ID = r"^[0-9a-f]{32}$"
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
@@ -52,7 +42,7 @@ def mount_api(app: FastAPI, desks: Desks, bookings: Bookings, answers: AnswerSto
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
-    app.mount(PREFIX, api)
+    app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds nothing of anybody's"))
 
     @app.get(DOCS_URL, include_in_schema=False, dependencies=[described])
@@ -67,7 +57,7 @@ def describe(api: FastAPI) -> dict[str, Any]:
         version="1",
         summary="Orders on dead events, and what became of them.",
         routes=api.routes,
-        servers=[{"url": PREFIX}],
+        servers=[{"url": API}],
     )
     described["components"]["schemas"]["ProblemTold"] = ProblemTold.model_json_schema()
     return described
@@ -91,13 +81,7 @@ def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
             raise Problem(404, "command-unknown", "No such command", detail)
         return CommandDecided.of(command_id, row)
 
-    api.add_exception_handler(Problem, _on_problem)
-    api.add_exception_handler(PayhookError, _on_known)
-    for refusal in (NotSignedIn, NotAllowed, AuditLogUnwritable, AuditLogBroken):
-        api.add_exception_handler(refusal, _on_refusal)
-    api.add_exception_handler(HTTPException, _on_http)
-    api.add_exception_handler(RequestValidationError, _on_invalid)
-    api.add_exception_handler(Exception, _on_bug)
+    add_refusals(api)
     return api
 
 
@@ -127,7 +111,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
             raise Problem(
                 503, "kafka-unavailable", "Kafka doesn't answer", detail, retry_after_s=RETRY_AFTER_S
             ) from None
-        response.headers["location"] = f"{PREFIX}/dlq/commands/{order.command_id}?mode={asked.mode}"
+        response.headers["location"] = f"{API}/dlq/commands/{order.command_id}?mode={asked.mode}"
         return OrderGiven.of(order, asked.mode, given)
 
 
@@ -145,49 +129,9 @@ def _desk(desks: Desks, mode: Mode) -> OrderService:
 
 
 def _not_as_seen(refused: OrderRefused) -> Problem:
-    told = {str(number): problem for number, problem in [*refused.unknown.items(), *refused.moved.items()]}
+    items = {str(number): problem for number, problem in [*refused.unknown.items(), *refused.moved.items()]}
     if refused.unknown:
         detail = "nothing was sent; `payhook dlq list` shows what is dead"
-        return Problem(404, "item-unknown", "No such item", detail, items=told)
+        return Problem(404, "item-unknown", "No such item", detail, items=items)
     detail = "nothing was sent; look again, and order what you then see"
-    return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=told)
-
-
-async def _on_problem(request: Request, problem: Exception) -> Response:
-    """What is refused here hasn't begun: the key stays free for a corrected request."""
-    assert isinstance(problem, Problem)
-    run: Run | None = getattr(request.state, "idempotency", None)
-    if run is not None and problem.status < 500:
-        run.nothing_began()
-    return Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
-
-
-async def _on_known(request: Request, refused: Exception) -> Response:
-    assert isinstance(refused, PayhookError)
-    return await _on_problem(request, problem_of(refused))
-
-
-async def _on_refusal(request: Request, refusal: Exception) -> Response:
-    return answer_refusal(request, refusal)
-
-
-async def _on_http(request: Request, refused: Exception) -> Response:
-    assert isinstance(refused, HTTPException)
-    slug = {400: "not-readable", 404: "no-such-page", 405: "wrong-method"}.get(refused.status_code, "refused")
-    answer = await _on_problem(request, Problem(refused.status_code, slug, "The request isn't taken", refused.detail))
-    answer.headers.update(refused.headers or {})
-    return answer
-
-
-async def _on_invalid(request: Request, invalid: Exception) -> Response:
-    """Says what is wrong where, and repeats nothing of what was sent."""
-    assert isinstance(invalid, RequestValidationError)
-    wrong = invalid.errors()[:ERRORS_TOLD_MAX]
-    told = [{"at": "/" + "/".join(str(step) for step in one["loc"]), "problem": str(one["msg"])} for one in wrong]
-    problem = Problem(422, "invalid", "The request isn't valid", "correct what `errors` names", errors=told)
-    return await _on_problem(request, problem)
-
-
-async def _on_bug(request: Request, _bug: Exception) -> Response:
-    detail = "it is in the listener's log; repeat the request with the same Idempotency-Key"
-    return await _on_problem(request, Problem(500, "bug", "The listener failed", detail))
+    return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=items)

@@ -9,10 +9,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from console.access import Role, require, signed_in
-from console.api_problems import problems
-from console.api_streams import Streams, StreamWanted
-from console.dead_letters import DeadLetters
-from console.key_parameter import key_parameter
+from console.api_routes import StrictRoute, key_parameter, problems
+from console.dead_letters import DeadLetters, Streams, StreamWanted
 from console.selection_words import (
     ApprovalAsked,
     DryRunTold,
@@ -28,7 +26,6 @@ from console.selection_words import (
     SelectionsTold,
     SelectionTold,
 )
-from console.strict_route import StrictRoute
 from dlq.commands import SEQ_MAX, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.selection import Kept, Run, RunItemState, Selections, Verdict

@@ -1,19 +1,35 @@
-"""What two people book in a ledger (entries, reversals, reprocessing): proposed by one and approved by another."""
+"""What two people book in a ledger (entries, reversals, reprocessing), one proposing and one approving; and its API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from console.access import Role, require, signed_in
 from console.access.users import Users, hands_of
-from core.clock import Clock
+from console.api_routes import StrictRoute, key_parameter, problems
+from console.as_json import Proposal, plain
+from console.orders import Text
+from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
+from core.event import Mode
 from core.layout import StreamLayout
+from core.money import AMOUNT_MINOR_MAX, Money
+from core.work import Posting
 from dlq.commands import Command, approve, propose_entry
-from dlq.entry import Entry
+from dlq.entry import ENTRY_LINES_MAX, Entry
 from dlq.hands import in_common, same_person
 from dlq.orders import Orders
+from ingest.idempotency import Problem
 from journal.reader import lineage_of
-from ledger.reversals import Proposed, proposal, proposals
+from ledger.reversals import Proposed, entry_of, proposal, proposals
 
 
 class AnotherPersonWanted(PayhookError):
@@ -27,7 +43,7 @@ class AnotherPersonWanted(PayhookError):
         super().__init__(f"{proposer} proposed it{could}: another person approves it; nothing was booked")
 
 
-class BookingDesk:
+class BookingService:
     """Blocks; threads may share it."""
 
     def __init__(
@@ -80,3 +96,120 @@ class BookingDesk:
 
     def _tables(self) -> tuple[str, str, str]:
         return str(self._ledger.journal), str(self._ledger.bodies), self._control_topic
+
+
+COMMAND_ID = r"^[0-9a-f]{32}$"
+Answer = TypeVar("Answer")
+Bookings = Mapping[Mode, BookingService]
+
+
+class LineAsked(BaseModel):
+    """One line of a booking."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    account: Text = Field(description="an account of the ledger, such as merchant:m-1:dispute_losses")
+    side: Literal["debit", "credit"]
+    amount_minor: int = Field(ge=1, le=AMOUNT_MINOR_MAX, description="in the currency's minor unit")
+    currency: str = Field(pattern="^[A-Z]{3}$")
+
+
+class EntryAsked(BaseModel):
+    """A booking by hand. Nothing is booked before another person approves it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    entity: Text = Field(description="what it is about: the entity key of a payment's events")
+    occurred_at: Text = Field(description="when the money moved, RFC 3339 with its offset")
+    evidence_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the document that shows it")
+    lines: list[LineAsked] = Field(min_length=2, max_length=ENTRY_LINES_MAX)
+    reason: Text = Field(description="kept with the entry")
+    mode: Mode = Field("live", description="whose ledger: live or test traffic")
+
+    def entry(self) -> Entry:
+        """
+        :raises Problem: the time can't be read
+        :raises EntryUnfit, CommandInvalid: it can't be booked
+        """
+        lines = [Posting(one.account, one.side, Money(one.amount_minor, one.currency)) for one in self.lines]
+        return entry_of(self.entity, self._moment(), self.evidence_sha256, lines)
+
+    def _moment(self) -> datetime:
+        try:
+            return from_rfc3339(self.occurred_at)
+        except ValueError as wrong:
+            raise Problem(422, "invalid", "The request isn't valid", f"occurred_at: {wrong}") from None
+
+
+class BookingApproved(BaseModel):
+    """The reason for an approval."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    reason: Text = Field(description="what was checked; kept with the booking")
+    mode: Mode = Field("live", description="whose ledger: live or test traffic")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """Newest first."""
+
+    proposals: list[Proposal]
+
+
+class CommandSent(BaseModel):
+    """Kafka has the command; the processor decides it."""
+
+    command_id: str
+    action: str
+
+    @classmethod
+    def of(cls, command: Command) -> Self:
+        return cls(command_id=command.command_id, action=command.action)
+
+
+def booking_routes(services: Bookings) -> APIRouter:
+    """Finance reads and proposes; an administrator who didn't propose approves."""
+    router = APIRouter(prefix="/ledger", route_class=StrictRoute)
+
+    def post(path: str, role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return router.post(
+            path,
+            status_code=202,
+            responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+            openapi_extra={"parameters": [key_parameter()]},
+            dependencies=[Depends(require(role))],
+        )
+
+    @router.get(
+        "/proposals",
+        responses=problems(401, 403, 404, 422, 503),
+        response_model=Proposals,
+        dependencies=[Depends(require(Role.FINANCE))],
+    )
+    async def proposals(mode: Mode = "live") -> Response:
+        """Reversals, entries and reprocessing that were proposed, newest first."""
+        found = await asyncio.to_thread(_service(services, mode).proposals)
+        return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
+
+    @post("/entries", Role.FINANCE)
+    async def propose(asked: EntryAsked, request: Request) -> CommandSent:
+        """Proposes a booking by hand."""
+        service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason))
+
+    @post("/proposals/{command_id}/approve", Role.ADMIN)
+    async def approve(
+        command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
+    ) -> CommandSent:
+        """Approves what another person proposed. Of a reversal or an entry all is booked, or none, and once."""
+        service, actor = _service(services, asked.mode), signed_in(request).name
+        return CommandSent.of(await asyncio.to_thread(service.approve, command_id, actor, asked.reason))
+
+    return router
+
+
+def _service(services: Bookings, mode: Mode) -> BookingService:
+    if mode not in services:
+        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
+    return services[mode]

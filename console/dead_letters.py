@@ -1,12 +1,17 @@
-"""One work stream's dead letters, put together: its board and its selections."""
+"""One work stream's dead letters, put together: its index and its selections."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import StringConstraints
 
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import Asked, DryRuns, Run, Selections
+from ingest.idempotency import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +39,23 @@ class DeadLetters:
     def asked(self, run: Run) -> Asked:
         """How a dry run of this run is meant."""
         return Asked(run.mode, self.dead_head, run.in_place, run.force, self.replays_max)
+
+
+StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
+
+    by_name: Mapping[str, DeadLetters]
+
+    def of(self, stream: str) -> DeadLetters:
+        """
+        :raises Problem: there is no such stream
+        """
+        try:
+            return self.by_name[stream]
+        except KeyError:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {known}") from None

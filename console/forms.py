@@ -1,4 +1,4 @@
-"""Forms of the listener's own pages: each carries a token that only its reader's browser got with it."""
+"""What browsers bring: the two cookies, forms with the token that only their reader's browser got, and their fields."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
+from fastapi import Depends
+from starlette.datastructures import FormData, QueryParams
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Message, Receive
 
 from core.errors import PayhookError
@@ -31,7 +38,7 @@ class FormRefused(PayhookError):
 
 
 def new_visitor() -> str:
-    """What the cookie of somebody who isn't signed in holds: their sign-in form's token is made of it."""
+    """What a visitor's cookie holds before they sign in: the token of the sign-in form is made of it."""
     return secrets.token_urlsafe(VISITOR_BYTES)
 
 
@@ -41,7 +48,7 @@ def csrf_token(secret: str) -> str:
 
 
 async def checked_form(request: Request, secret: str | None) -> Receive:
-    """Reads a form and checks its token; returns what gives the same body to whoever reads it next.
+    """Reads a form and checks its token; returns what gives the same body to the next reader.
 
     :raises FormRefused: it isn't a form of the browser whose cookie holds ``secret``
     """
@@ -86,3 +93,136 @@ def _again(body: bytes, rest: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
+
+
+SESSION, VISITOR = "payhook_session", "payhook_visitor"
+STRICT: Literal["strict"] = "strict"
+COOKIE_CHARS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """``secure``: the browser sees the listener over HTTPS. Cookies then belong to that very host (``__Host-``)."""
+
+    secure: bool
+
+    def session(self, request: Request) -> str | None:
+        """A session's id, if the request has one."""
+        return self._read(request, SESSION)
+
+    def visitor(self, request: Request) -> str | None:
+        return self._read(request, VISITOR)
+
+    def secret(self, request: Request) -> str | None:
+        """What the tokens of the browser's forms are made of: the session's id only while the session lasts."""
+        return self.session(request) if getattr(request.state, "user", None) else self.visitor(request)
+
+    def set_session(self, response: Response, secret: str) -> None:
+        self._set(response, SESSION, secret)
+        self._delete(response, VISITOR)
+
+    def set_visitor(self, response: Response, secret: str) -> None:
+        self._set(response, VISITOR, secret)
+
+    def end_session(self, response: Response) -> None:
+        self._delete(response, SESSION)
+
+    def _read(self, request: Request, name: str) -> str | None:
+        found = request.cookies.get(self._named(name))
+        return found if found and len(found) <= COOKIE_CHARS_MAX else None
+
+    def _set(self, response: Response, name: str, value: str) -> None:
+        """Until the browser is closed; the session's own limits hold here."""
+        response.set_cookie(self._named(name), value, path="/", httponly=True, secure=self.secure, samesite=STRICT)
+
+    def _delete(self, response: Response, name: str) -> None:
+        response.delete_cookie(self._named(name), path="/", httponly=True, secure=self.secure, samesite=STRICT)
+
+    def _named(self, name: str) -> str:
+        return f"__Host-{name}" if self.secure else name
+
+
+TEXT_CHARS_MAX = 500
+CHOICES_MAX = 50
+
+Value = TypeVar("Value")
+
+
+class Fields:
+    """The fields of one request. ``problems`` has a sentence for each field that isn't as it should be.
+
+    A field that is empty, or isn't there, is None.
+    """
+
+    def __init__(self, given: QueryParams | FormData) -> None:
+        self._given = given
+        self.problems: dict[str, str] = {}
+
+    def text(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str | None:
+        value = self._given.get(name)
+        value = value.strip() if isinstance(value, str) else ""
+        if len(value) > chars_max:
+            self.wrong(name, f"at most {chars_max} characters are taken")
+            return None
+        return value or None
+
+    def number(self, name: str, least: int, most: int) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
+            self.wrong(name, f"a whole number from {least:,} to {most:,} is wanted")
+            return None
+        return int(value)
+
+    def moment(self, name: str, read: Callable[[str], datetime]) -> datetime | None:
+        """``read`` is one of `core.moments`."""
+        return self.read(name, read)
+
+    def read(self, name: str, read: Callable[[str], Value]) -> Value | None:
+        """What ``read`` makes of the text; its own error is the problem."""
+        value = self.text(name)
+        try:
+            return None if value is None else read(value)
+        except PayhookError as wrong:
+            self.wrong(name, str(wrong))
+            return None
+
+    def choice(self, name: str, among: Collection[str]) -> str | None:
+        value = self.text(name)
+        if value is not None and value not in among:
+            self.wrong(name, f"one of these is wanted: {', '.join(among)}")
+            return None
+        return value
+
+    def choices(self, name: str, among: Collection[str] | None = None) -> tuple[str, ...]:
+        """A field that may be given several times."""
+        values = [value for value in self._given.getlist(name) if isinstance(value, str) and value]
+        if len(values) > CHOICES_MAX or any(len(value) > TEXT_CHARS_MAX for value in values):
+            self.wrong(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are taken")
+            return ()
+        if among is not None and not set(values) <= set(among):
+            self.wrong(name, f"these are wanted: {', '.join(among)}")
+            return ()
+        return tuple(dict.fromkeys(values))
+
+    def listed(self, name: str) -> list[str]:
+        """Every value of a field, however many there are: who asks has a limit of its own."""
+        return [value for value in self._given.getlist(name) if isinstance(value, str)]
+
+    def given(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+        """The field as it came: what the form shows again."""
+        value = self._given.get(name)
+        return value[:chars_max] if isinstance(value, str) else ""
+
+    def wrong(self, name: str, problem: str) -> None:
+        """Says what is wrong with a field; the first word counts."""
+        self.problems.setdefault(name, problem)
+
+
+async def _fields_of_form(request: Request) -> Fields:
+    return Fields(await request.form())
+
+
+FormFields = Annotated[Fields, Depends(_fields_of_form)]
+"""The fields of the form that a route gets."""

@@ -1,25 +1,59 @@
-"""Stands before every page and the API: who asks, may they, and do they ask of their own will?
-
-A browser on an operator's machine reaches the listener from any page that it shows; and a page that isn't ours can't
-read answers, but could send requests.
-"""
+"""Stands before every page and the API: who asks, may they, and do they ask of their own will?"""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from fastapi import APIRouter, FastAPI
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.access import Access, Everybody, NotAllowed, NotSignedIn, User, require
-from console.access.requirement import demanded
-from console.cookies import Cookies
-from console.forms import checked_form
-from console.refusals import ForeignPage, NotJson, answer_refusal
+from console.access.roles import declared_routes, demanded
+from console.forms import Cookies, checked_form
+from console.pages.sign_in import own_password_routes, sign_in_routes
+from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal
+from console.rendering import static_routes
 from core.errors import PayhookError
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+ALWAYS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not "no-referrer": with it a browser sends "Origin: null" with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+UNLESS_SAID = {"Cache-Control": "no-store"}
+"""For whatever doesn't say of itself that it may be kept."""
+
+
+class SecurityHeaders:
+    """Wraps an ASGI application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(ALWAYS)
+                for name, value in UNLESS_SAID.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({b"same-origin", b"none"})
@@ -91,9 +125,9 @@ class Guard:
         """
         :raises NotSignedIn: a token came that isn't one (any more)
         """
-        told = request.headers.get("authorization") if is_api else None
-        if told is not None:
-            token = told[len(BEARER) :].strip() if told.lower().startswith(BEARER) else ""
+        header = request.headers.get("authorization") if is_api else None
+        if header is not None:
+            token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
             user = await asyncio.to_thread(self._access.by_token, token)
             if user is None:
                 raise NotSignedIn
@@ -128,3 +162,19 @@ def _check_json(request: Request) -> None:
 
 def _all(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
     return [value for name, value in headers if name == wanted]
+
+
+def guarded(
+    app: FastAPI, access: Access, cookies: Cookies, origins: Collection[str], pages: Iterable[APIRouter] = ()
+) -> ASGIApp:
+    """Adds pages to the listener and puts its guard before it. ``app`` has its other routes already.
+
+    :raises RouteUndeclared: a route doesn't say whom it is for
+    """
+    for router in (sign_in_routes(access, cookies), own_password_routes(access, cookies), static_routes(), *pages):
+        # Not include_router: it hides what each route demands behind objects of the framework's own.
+        app.router.routes.extend(router.routes)
+    add_refusals(app)
+    # Looked at once here, so that one is found at the start.
+    list(declared_routes(app.routes))
+    return SecurityHeaders(Guard(app, app.routes, access, cookies, origins))

@@ -1,28 +1,52 @@
-"""Requests that aren't passed on, as the asker reads them: problem details at the API, a page or the way to sign in."""
+"""How a request that isn't served is answered: problem details at the API; a page, or the way to sign in, elsewhere."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.access import NotAllowed, NotSignedIn
-from console.access.requirement import TokenOver
+from console.access.accounts import UserUnknown
+from console.access.roles import TokenOver
 from console.access.users import UsersUnreadable
+from console.bookings import AnotherPersonWanted
 from console.forms import FormRefused
-from console.web import render
-from console.web.paths import HOME, path_of
+from console.pages.place import TooMuchAsked
+from console.rendering import HOME, path_of, render
 from core.errors import PayhookError
 from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
-from ingest.idempotency import Problem
+from dlq.commands import CommandInvalid, CommandNotSent
+from dlq.index import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from dlq.selection import (
+    RunRefused,
+    SecondPersonWanted,
+    SelectionBroken,
+    SelectionEmpty,
+    SelectionsFull,
+    SelectionTooLarge,
+    SelectionUnknown,
+)
+from ingest.idempotency import Problem, Run
+from journal.errors import JournalBroken
+from ledger.queries import NothingBooked
+from ledger.reversals import EntryUnfit, ProposalUnknown
 
 log = logging.getLogger(__name__)
 
 API = "/api"
 DOCS_URL = "/openapi.json"
 SIGN_IN = "/login"
+RETRY_AFTER_S = 5
+ERRORS_NAMED_MAX = 10
 
 
 class ForeignPage(PayhookError):
@@ -42,46 +66,153 @@ class NotJson(PayhookError):
         super().__init__("the body is JSON, and its Content-Type says so: application/json")
 
 
-def answer_refusal(request: Request, refusal: Exception) -> Response:
-    """Whatever the guard raised, or a dependency of a page."""
-    if f"{request.url.path}/".startswith(f"{API}/"):
-        problem = _problem(refusal)
-        return Response(problem.body(DOCS_URL), problem.status, {**problem.headers(DOCS_URL), **_challenge(problem)})
-    if isinstance(refusal, NotSignedIn):
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """How one kind of error is answered. ``detail``: instead of the error's own text, which is then only logged.
+
+    ``closes``: the request's body wasn't read, so the connection ends.
+    """
+
+    status: int
+    slug: str
+    title: str
+    detail: str = ""
+    closes: bool = False
+
+
+_INVALID = Answered(422, "invalid", "The request isn't valid")
+_SECOND_PERSON = Answered(409, "second-person", "Another person approves it")
+_NO_RECORD = Answered(
+    503,
+    "record-unavailable",
+    "This can't be put on record",
+    "the listener's log says why; an order that was given all the same has one effect when repeated",
+    closes=True,
+)
+_UNAVAILABLE = Answered(503, "unavailable", "This can't be answered now", "the listener's log says why", closes=True)
+ANSWERS: Mapping[type[Exception], Answered] = {
+    TokenOver: Answered(401, "token-over", "The token's time is over", closes=True),
+    NotSignedIn: Answered(401, "not-signed-in", "Nobody is signed in", closes=True),
+    NotAllowed: Answered(403, "not-allowed", "You may not do this", closes=True),
+    ForeignPage: Answered(403, "foreign-page", "Another site's page may not do this", closes=True),
+    NotJson: Answered(415, "not-json", "JSON is wanted", closes=True),
+    FormRefused: Answered(400, "form-refused", "The form wasn't taken", closes=True),
+    UsersUnreadable: Answered(
+        503,
+        "users-unreadable",
+        "Nobody can be let in",
+        "the file of users can't be read; the listener's log says why",
+        closes=True,
+    ),
+    AuditLogUnwritable: _NO_RECORD,
+    AuditLogBroken: _NO_RECORD,
+    UserUnknown: Answered(404, "user-unknown", "No such user"),
+    ItemUnknown: Answered(404, "item-unknown", "No such item"),
+    ProposalUnknown: Answered(404, "proposal-unknown", "No such proposal waits"),
+    SelectionUnknown: Answered(404, "selection-unknown", "No such selection"),
+    NothingBooked: Answered(404, "nothing-booked", "Nothing is booked yet"),
+    AnotherPersonWanted: _SECOND_PERSON,
+    SecondPersonWanted: _SECOND_PERSON,
+    EntryUnfit: _INVALID,
+    CommandInvalid: _INVALID,
+    FilterInvalid: _INVALID,
+    SelectionEmpty: Answered(409, "nothing-matches", "Nothing that is dead matches"),
+    SelectionTooLarge: Answered(409, "selection-too-large", "Too many items match"),
+    SelectionsFull: Answered(409, "selections-full", "No room for another selection"),
+    SelectionBroken: Answered(409, "selection-broken", "The selection isn't what was frozen"),
+    RunRefused: Answered(409, "run-refused", "The run isn't taken"),
+    CommandNotSent: Answered(503, "kafka-unavailable", "Kafka doesn't answer"),
+    OriginUnreadable: Answered(503, "origin-unreadable", "Kafka doesn't answer"),
+    DeadLetterIndexUnreadable: Answered(503, "board-unreadable", "The list of dead items can't be read"),
+    JournalBroken: Answered(503, "journal-unreadable", "The journal can't be read"),
+    TooMuchAsked: Answered(503, "too-much-asked", "This can't be answered now"),
+    PayhookError: Answered(503, "unavailable", "This can't be answered now"),
+    OSError: _UNAVAILABLE,
+    sqlite3.Error: _UNAVAILABLE,
+    Exception: Answered(500, "bug", "The listener failed", "the listener's log has the error"),
+}
+"""By the error's class, or the nearest of those that it is derived from."""
+
+_NOT_SERVED = {
+    400: ("not-readable", "The request isn't taken"),
+    404: ("no-such-page", "There is no such page"),
+    405: ("wrong-method", "This page doesn't take that"),
+}
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Answers whatever a route of the application raises."""
+    for kind in (Problem, PayhookError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _handle)
+
+
+def answer_refusal(request: Request, error: Exception) -> Response:
+    """The answer to what the guard raised, or a route.
+
+    A refusal below 500 came before anything began: the Idempotency-Key of the request stays free for a corrected one.
+    """
+    is_api = f"{request.url.path}/".startswith(f"{API}/")
+    if isinstance(error, NotSignedIn) and not is_api:
         return _to_sign_in(request)
-    problem = _problem(refusal)
-    return render(request, "refused.html", problem.status, title=problem.title, detail=problem.detail)
+    problem = _problem(error, is_api=is_api)
+    run: Run | None = getattr(request.state, "idempotency", None)
+    if run is not None and problem.status < 500:
+        run.nothing_began()
+    if is_api:
+        answer = Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
+        if problem.status == 401:
+            answer.headers["www-authenticate"] = 'Bearer realm="payhook"'
+    else:
+        detail = "" if isinstance(error, HTTPException) and error.status_code in _NOT_SERVED else problem.detail
+        answer = render(request, "refused.html", problem.status, title=problem.title, detail=detail)
+    if isinstance(error, HTTPException):
+        answer.headers.update(error.headers or {})
+    return answer
 
 
-def _problem(refusal: Exception) -> Problem:
-    match refusal:
-        case TokenOver():
-            return Problem(401, "token-over", "The token's time is over", str(refusal), closes=True)
-        case NotSignedIn():
-            detail = "send Authorization: Bearer and a token that `payhook users token NAME` made, or sign in at /login"
-            return Problem(401, "not-signed-in", "Nobody is signed in", detail, closes=True)
-        case NotAllowed():
-            return Problem(403, "not-allowed", "You may not do this", str(refusal), closes=True)
-        case ForeignPage():
-            return Problem(403, "foreign-page", "Another site's page may not do this", str(refusal), closes=True)
-        case NotJson():
-            return Problem(415, "not-json", "JSON is wanted", str(refusal), closes=True)
-        case FormRefused():
-            return Problem(refusal.status, "form-refused", "The form wasn't taken", str(refusal), closes=True)
-        case UsersUnreadable():
-            log.error("nobody can be let in: %s", refusal)
-            detail = "the file of users can't be read; the listener's log says why"
-            return Problem(503, "users-unreadable", "Nobody can be let in", detail, closes=True)
-        case AuditLogUnwritable() | AuditLogBroken():
-            log.error("nothing can be put on record: %s", refusal)
-            detail = "the listener's log says why; an order that was given all the same has one effect when repeated"
-            return Problem(503, "record-unavailable", "This can't be put on record", detail, closes=True)
-    log.error("a request can't be looked at", exc_info=refusal)
-    return Problem(503, "unavailable", "This can't be answered now", "the listener's log says why", closes=True)
+async def _handle(request: Request, error: Exception) -> Response:
+    return answer_refusal(request, error)
 
 
-def _challenge(problem: Problem) -> dict[str, str]:
-    return {"www-authenticate": 'Bearer realm="payhook"'} if problem.status == 401 else {}
+def _problem(error: Exception, *, is_api: bool) -> Problem:
+    match error:
+        case Problem():
+            return error
+        case HTTPException():
+            slug, title = _NOT_SERVED.get(error.status_code, ("refused", "The request isn't taken"))
+            return Problem(error.status_code, slug, title, error.detail)
+        case RequestValidationError():
+            return _invalid(error)
+    known = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+    status = error.status if isinstance(error, FormRefused) else known.status
+    detail = known.detail or _advised(error)
+    if known.detail:
+        log.error("%s: %s", known.title, error, exc_info=None if isinstance(error, PayhookError) else error)
+    if is_api and status == 500:
+        detail = f"{detail}; repeat the request with the same Idempotency-Key"
+    retries = status == 503 and not known.closes
+    return Problem(
+        status,
+        known.slug,
+        known.title,
+        detail,
+        retry_after_s=RETRY_AFTER_S if retries else None,
+        closes=known.closes,
+    )
+
+
+def _advised(error: Exception) -> str:
+    if isinstance(error, NotSignedIn) and not isinstance(error, TokenOver):
+        return "send Authorization: Bearer and a token that `payhook users token NAME` made, or sign in at /login"
+    return str(error)
+
+
+def _invalid(invalid: RequestValidationError) -> Problem:
+    """Says what is wrong where, and repeats nothing of what was sent."""
+    errors = invalid.errors()[:ERRORS_NAMED_MAX]
+    named = [{"at": "/" + "/".join(map(str, one["loc"])), "problem": str(one["msg"])} for one in errors]
+    places = ", ".join(sorted({str(one["loc"][-1]) for one in errors}))
+    return Problem(422, "invalid", "The request isn't valid", f"correct {places}", errors=named)
 
 
 def _to_sign_in(request: Request) -> Response:

@@ -5,11 +5,20 @@ Every leaf stores its fields and writes its own message, which says what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from core.decision import ErrorKind
 
 
 class PayhookError(Exception):
-    """Base of every error that payhook raises on purpose."""
+    """Base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(error_class: type[PayhookError], args: tuple[Any, ...]) -> PayhookError:
+    return error_class.__new__(error_class, *args)
 
 
 class SettingError(PayhookError):
@@ -20,9 +29,6 @@ class SettingError(PayhookError):
         self.problem = problem
         super().__init__(f"setting {setting}: {problem}")
 
-    def __reduce__(self) -> tuple[type[SettingError], tuple[str, str]]:
-        return SettingError, (self.setting, self.problem)
-
 
 class Unparseable(PayhookError):
     """Signed bytes that can't be read as the provider's event: poison."""
@@ -30,9 +36,6 @@ class Unparseable(PayhookError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"the body can't be read: {problem}")
-
-    def __reduce__(self) -> tuple[type[Unparseable], tuple[str]]:
-        return Unparseable, (self.problem,)
 
 
 class OfKind(PayhookError):
@@ -45,6 +48,3 @@ class OfKind(PayhookError):
         self.kind = kind
         self.problem = problem
         super().__init__(problem)
-
-    def __reduce__(self) -> tuple[type[OfKind], tuple[ErrorKind, str]]:
-        return OfKind, (self.kind, self.problem)

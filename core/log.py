@@ -28,8 +28,8 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=True)
 
 
-TALKATIVE = ("httpx", "py4j")
-"""Libraries that log each call. httpx does it with the URL, and the URL of an alert's receiver can be a secret."""
+TALKATIVE = ("httpx", "httpx2", "py4j")
+"""Libraries that log each call. httpx2 and httpx, which handlers may use, log the URL, and a URL can hold a secret."""
 
 
 def configure_logging(level: str = "INFO") -> None:

@@ -40,9 +40,6 @@ class TopicsUnfit(PayhookError):
             lines.append(ONE_BROKER)
         super().__init__("\n".join(lines))
 
-    def __reduce__(self) -> tuple[type[TopicsUnfit], tuple[tuple[TopicFault, ...], Durability]]:
-        return TopicsUnfit, (self.faults, self.durability)
-
 
 def check_topics(client: AdminClient, bootstrap: str, wanted: Mapping[str, int], durability: Durability) -> None:
     """Every topic is there, removes records by their age alone, elects no leader that lacks records, and takes records

@@ -1,12 +1,13 @@
-"""A stream's dead-letter topic, looked at before the stream starts: a topic is one only if its owner said so.
+"""Checks a stream's dead-letter topic before the stream starts: its owner must have marked it as one.
 
-Where the broker knows `errors.deadletterqueue.group.enable` (KIP-1191, Kafka 4.4), the topic's own configuration says
-so; on a broker that doesn't, the stream's configuration names it, and its name begins with `dlq.`.
+The mark is the topic's configuration `errors.deadletterqueue.group.enable` (KIP-1191, from Kafka 4.4). A broker that
+doesn't know it is asked for less: the stream's configuration names the topic, and the name begins with `dlq.`.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -20,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import topic_config
 from core.errors import PayhookError
-from core.topics import ASK_S_MAX, command, described
+from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, command, described
 from dlq.settings import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ MARK = "errors.deadletterqueue.group.enable"
 
 
 class DlqTopicRefused(PayhookError):
-    """The topic can't take this stream's dead letters. ``command`` mends it."""
+    """The topic can't take this stream's dead letters. ``command`` corrects that."""
 
     def __init__(self, topic: str, problem: str, command: str) -> None:
         self.topic = topic
@@ -37,58 +38,63 @@ class DlqTopicRefused(PayhookError):
         self.command = command
         super().__init__(f"dead-letter topic {topic}: {problem}. This mends it: {command}")
 
-    def __reduce__(self) -> tuple[type[DlqTopicRefused], tuple[str, str, str]]:
-        return DlqTopicRefused, (self.topic, self.problem, self.command)
-
 
 class DlqTopics:
-    """What a broker knows of dead-letter topics. ``bootstrap`` is for the commands that are told."""
+    """What a broker knows of dead-letter topics. ``bootstrap`` is for the commands in errors."""
 
     def __init__(self, client: AdminClient, bootstrap: str) -> None:
         self._client = client
         self._bootstrap = bootstrap
 
     def check(self, stream: str, topic: str, partitions_min: int, *, create: bool, replication: int) -> None:
-        """The topic is there, is marked and has a partition for each of the source's.
+        """Checks that the topic exists, is marked and has a partition for each of the source's.
 
         :param partitions_min: those of the source: a dead letter goes to the partition it came from
         :param create: make it if it isn't there
-        :raises DlqTopicRefused: it isn't so, with the command that mends it
+        :raises DlqTopicRefused: with the command that corrects it
         """
         if not topic.startswith(DLQ_PREFIX):
-            told = f"set dlq.topic of the stream {stream} to {DLQ_PREFIX}{stream}"
-            raise DlqTopicRefused(topic, f"its name doesn't begin with {DLQ_PREFIX}", told)
+            fix = f"set dlq.topic of the stream {stream} to {DLQ_PREFIX}{stream}"
+            raise DlqTopicRefused(topic, f"its name doesn't begin with {DLQ_PREFIX}", fix)
         partitions = self._partitions(topic)
         if partitions is None:
             if not create:
-                told = f"{self._create_command(topic, partitions_min)} (or set dlq.create_topic of the stream {stream})"
-                raise DlqTopicRefused(topic, "it doesn't exist, and isn't made unless that is set", told)
+                fix = f"{self._create_command(topic, partitions_min)} (or set dlq.create_topic of the stream {stream})"
+                raise DlqTopicRefused(topic, "it doesn't exist, and isn't made unless that is set", fix)
             self._create(topic, partitions_min, replication)
             return
         if partitions < partitions_min:
-            told = command("kafka-topics.sh", self._bootstrap, f"--alter --topic {topic} --partitions {partitions_min}")
-            raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", told)
+            fix = command("kafka-topics.sh", self._bootstrap, f"--alter --topic {topic} --partitions {partitions_min}")
+            raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", fix)
         if self._mark(topic) == "false":
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {MARK}=true"
             problem = f"it isn't marked as one: its owner hasn't set {MARK}"
             raise DlqTopicRefused(topic, problem, command("kafka-configs.sh", self._bootstrap, change))
 
     def mark(self, topic: str) -> bool:
-        """Marks a topic of our own making, where the broker knows the mark; returns whether it does."""
+        """Marks a topic of payhook's own; returns whether the broker knows the mark."""
         known = self._mark(topic)
         if known == "false":
             change = ConfigEntry(MARK, "true", incremental_operation=AlterConfigOpType.SET)
             wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
             for future in self._client.incremental_alter_configs([wanted]).values():
                 future.result(ASK_S_MAX)
+            self._await_mark(topic)
         return known is not None
+
+    def _await_mark(self, topic: str) -> None:
+        """The controller has it first; a broker that is asked right afterwards may not know of it yet."""
+        for _ in range(KNOWN_TRIES_MAX):
+            if self._mark(topic) != "false":
+                return
+            time.sleep(KNOWN_WAIT_S)
 
     def _partitions(self, topic: str) -> int | None:
         known = self._client.list_topics(timeout=ASK_S_MAX).topics
         return len(known[topic].partitions) if topic in known else None
 
     def _mark(self, topic: str) -> str | None:
-        """What the topic's configuration says of the mark; None where the broker doesn't know it."""
+        """The mark's value in the topic's configuration; None where the broker doesn't know the mark."""
         entries = described(self._client, topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
 
@@ -100,8 +106,8 @@ class DlqTopics:
             made.result(ASK_S_MAX)
         except KafkaException as refused:
             if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                told = self._create_command(topic, partitions)
-                raise DlqTopicRefused(topic, f"it can't be made: {refused.args[0]}", told) from refused
+                fix = self._create_command(topic, partitions)
+                raise DlqTopicRefused(topic, f"it can't be made: {refused.args[0]}", fix) from refused
         self.mark(topic)
         log.warning("%s was made, with %d partitions and the broker's retention", topic, partitions)
 

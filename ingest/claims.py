@@ -1,24 +1,33 @@
 """The claim on an event key: one atomic decision a key, so that of many copies one is published.
 
-Redis is the fast path, not the authority: whatever it forgets or can't say, the journal decides.
+Redis is the fast path, not the authority: what it forgets or can't answer, the journal decides. Here are the claim's
+states and steps, the circuit breaker before Redis, and the generation that claims are made in.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+import pybreaker
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
+from core.generation import ANNOUNCE_EVERY_S, Announced, generation_key
 from core.keys import hash16
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
 PENDING_KEPT_S = 3_600
-"""A pending key outlives its lease by far, so that who takes it over knows that there was an owner."""
+"""A pending key outlives its lease by far, so that the next owner knows that there was one before."""
 HASH_BYTES = 16
 
 
@@ -34,11 +43,11 @@ class ClaimState(StrEnum):
     """What a claim found, and what the claimer then does."""
 
     CLAIMED = "claimed"
-    """Nobody had it, or the claimer itself: publish."""
+    """It was free, or the claimer's own already: publish."""
     RECLAIMED = "reclaimed"
     """Its owner's lease is over: publish, flagged."""
     IN_FLIGHT = "in_flight"
-    """Somebody publishes it now: wait, then ask again with one's own content."""
+    """Another request publishes it now: wait, then ask again with this request's content."""
     DUPLICATE = "duplicate"
     """Published before with the same content: nothing to do."""
     CONFLICT = "conflict"
@@ -63,7 +72,7 @@ class ClaimKey:
 
     @classmethod
     def of_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
-        """Of a delivery whose id stands for one body. No event's: `ingest.confirmed` doesn't read it."""
+        """Of a delivery whose id stands for one body. No event's: `ingest.redis_claims` doesn't read it."""
         return cls(b"delivery:" + hash16(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES]))
 
 
@@ -83,22 +92,138 @@ class Generations(Protocol):
 
 
 class Claims(Protocol):
-    """The protocol's three steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own.
-
-    Each raises `ClaimsUnavailable` where the store can't be asked in time.
-    """
+    """The protocol's two steps, each one round trip for all its keys. ``owner``: 16 bytes of the request's own."""
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        """Decides each key atomically, in order."""
+        """Decides each key atomically, in order.
 
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        """Marks keys as published; one that another owner has taken over meanwhile stays as it is."""
-
-    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        """Gives keys back that weren't published; only if still the owner."""
+        :raises ClaimsUnavailable: the store can't be asked in time
+        """
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        """Confirms and releases soon, tried until it worked or the lease is over; nobody hears of it.
+        """Marks keys as published, and gives back those that weren't: soon, tried until it worked or the lease is over.
 
-        A claim that overtakes it is told "in flight".
+        A key that another owner has taken over stays as it is. A claim that comes before it finds "in flight".
         """
+
+    async def settled(self) -> None:
+        """Returns when all that was given to `settle` was sent or given up."""
+
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class RedisGate:
+    """Lets a round trip through while Redis answers within ``timeout_s``.
+
+    The breaker's `calling` holds its lock only while the state is read and changed; `call` would hold it all along.
+    """
+
+    def __init__(self, breaker: pybreaker.CircuitBreaker, timeout_s: float) -> None:
+        self._breaker = breaker
+        self._timeout_s = timeout_s
+        self.tries = 0
+        self.failures = 0
+        breaker.add_listener(BreakerLog())
+
+    @property
+    def refusing(self) -> bool:
+        """Whether Redis isn't even asked for now."""
+        return bool(self._breaker.current_state == pybreaker.STATE_OPEN)
+
+    async def through(self, step: Callable[[], Awaitable[Result]]) -> Result:
+        """
+        :raises ClaimsUnavailable: it failed, was late, or wasn't tried; what it did on Redis isn't known
+        """
+        self.tries += 1
+        try:
+            with self._breaker.calling():
+                async with asyncio.timeout(self._timeout_s):
+                    return await step()
+        except pybreaker.CircuitBreakerError as refused:
+            problem = str(refused)
+        except (TimeoutError, RedisError, OSError) as failed:
+            problem = f"{type(failed).__name__} {failed}".strip()
+            log.warning("Redis can't be asked: %s", problem)
+        self.failures += 1
+        raise ClaimsUnavailable(problem)
+
+
+class BreakerLog(pybreaker.CircuitBreakerListener):
+    """Says when a breaker opens, and when it closes again."""
+
+    def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
+        level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
+        log.log(level, "the breaker to %s is %s", breaker.name or "Redis", new.name)
+
+
+UNREAD_S_MAX = 5.0
+"""A generation that couldn't be read for so long isn't claimed in any more."""
+
+
+class RedisGenerations:
+    """`Generations` as the modes' processors announce them. No request waits for it.
+
+    A generation that was seen never goes down while the receiver runs: a processor that announces a lower one doesn't
+    know of the loss that raised it. A refusal counts whatever generation it names.
+    """
+
+    def __init__(self, redis: Redis, modes: Sequence[Mode], clock: Clock) -> None:
+        self._redis = redis
+        self._modes = modes
+        self._clock = clock
+        self._seen: dict[Mode, int] = {}
+        self._usable: dict[Mode, int] = {}
+        self._problems: dict[Mode, str] = {}
+        self._read_at = clock.monotonic()
+
+    def of(self, mode: Mode) -> int | None:
+        return self._usable.get(mode)
+
+    @property
+    def missing(self) -> int:
+        """Modes whose events aren't claimed, but go on deferred."""
+        return len(self._modes) - len(self._usable)
+
+    async def follow(self) -> None:
+        """Reads for ever."""
+        while True:
+            await asyncio.sleep(ANNOUNCE_EVERY_S)
+            await self.read()
+
+    async def read(self) -> None:
+        """Reads once; where Redis can't be asked, what was read before holds for `UNREAD_S_MAX`."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for mode in self._modes:
+            pipeline.get(generation_key(mode))
+        try:
+            async with asyncio.timeout(ANNOUNCE_EVERY_S):
+                values = await pipeline.execute()
+        except (TimeoutError, RedisError, OSError):
+            if self._clock.monotonic() - self._read_at >= UNREAD_S_MAX:
+                for mode in self._modes:
+                    self._defer(mode, "Redis can't be asked")
+            return
+        self._read_at = self._clock.monotonic()
+        for mode, value in zip(self._modes, values, strict=True):
+            self._take(mode, Announced.decode(value))
+
+    def _take(self, mode: Mode, announced: Announced | None) -> None:
+        if announced is None:
+            self._defer(mode, "no processor announces a generation")
+            return
+        generation = self._seen[mode] = max(announced.generation, self._seen.get(mode, 0))
+        if announced.refused:
+            self._defer(mode, "the processor refuses to go on; `payhook status` says why")
+        elif self._usable.get(mode) != generation:
+            self._usable[mode] = generation
+            self._problems.pop(mode, None)
+            log.info("%s events are claimed in generation %d", mode, generation)
+
+    def _defer(self, mode: Mode, problem: str) -> None:
+        self._usable.pop(mode, None)
+        if self._problems.get(mode) != problem:
+            self._problems[mode] = problem
+            log.warning("%s events go on as deferred, without a claim: %s", mode, problem)

@@ -1,7 +1,7 @@
 """What an adapter wants from its provider before it can judge a request, or trust it, fetched within limits.
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
-happens at once and who waits, one circuit breaker a host, and one request for all who want the same.
+happens at once and how many wait, one circuit breaker a host, and one request for all that want the same.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import copy
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-import httpx
+import httpx2
 import pybreaker
 
 from core.clock import Clock
+from ingest.claims import BreakerLog
 from ingest.provider_client import CredentialsRefused, FetchFailed, HostFails, ProviderClient, bare
 from providers.port import Fetched, Wanted
 
@@ -44,7 +45,7 @@ _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
 class _Flight:
-    """One fetch that everybody who wants the same waits for."""
+    """One fetch, shared by all requests that want the same."""
 
     def __init__(self, key: _Key, before: _Flight | None) -> None:
         self.key = key
@@ -91,14 +92,14 @@ def _part(whole: int) -> int:
 class HttpFetch:
     """`Fetch` over a client that the caller opened.
 
-    Who wants the same shares a request: one under way where an older answer would do as well (``kept_s`` > 0), else
+    Equal questions share a request: one under way where an older answer would do as well (``kept_s`` > 0), else
     only one that hasn't been sent yet. An answer to a question from before a webhook may be older than its news.
 
     :param loopback: plain HTTP to this very machine is allowed: for tests and simulators
     """
 
     def __init__(
-        self, client: httpx.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
+        self, client: httpx2.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
     ) -> None:
         self._provider = ProviderClient(client, clock, limits.answer_bytes_max)
         self._limits = limits
@@ -141,7 +142,7 @@ class HttpFetch:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx.URL) -> _Outcome:
+    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx2.URL) -> _Outcome:
         """Waits without taking the fetch down when this one is cancelled: others may share it."""
         await asyncio.wait([flight])
         return FetchFailed(bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
@@ -150,10 +151,10 @@ class HttpFetch:
         self.failures += 1
         return error
 
-    def _checked(self, text: str) -> httpx.URL:
+    def _checked(self, text: str) -> httpx2.URL:
         try:
-            url = httpx.URL(text)
-        except httpx.InvalidURL:
+            url = httpx2.URL(text)
+        except httpx2.InvalidURL:
             raise self._failed(FetchFailed("the wanted address", "isn't an address")) from None
         plain = url.scheme == "http" and self._loopback and url.host in LOOPBACK
         if not url.host or not (url.scheme == "https" or plain) or url.userinfo:
@@ -173,7 +174,7 @@ class HttpFetch:
         while len(self._kept) > self._limits.kept_max:
             self._kept.popitem(last=False)
 
-    def _flight(self, key: _Key, url: httpx.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
+    def _flight(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
         """The fetch to wait for: one that is there, or a new one behind it."""
         there = self._flights.get(key)
         if there is not None and there.task is not None and (wanted.kept_s > 0 or not there.asking):
@@ -187,7 +188,7 @@ class HttpFetch:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 
-    async def _run(self, flight: _Flight, url: httpx.URL, wanted: Wanted) -> _Outcome:
+    async def _run(self, flight: _Flight, url: httpx2.URL, wanted: Wanted) -> _Outcome:
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 await self._turn(flight, self._share(url, wanted))
@@ -206,7 +207,7 @@ class HttpFetch:
         return fetched
 
     async def _turn(self, flight: _Flight, share: _Share) -> None:
-        """A place among those who ask; the one before, which asks the same, first."""
+        """Waits for a place, after an earlier fetch of the same question."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
@@ -217,13 +218,13 @@ class HttpFetch:
             share.places.release()
             raise
 
-    def _share(self, url: httpx.URL, wanted: Wanted) -> _Share:
+    def _share(self, url: httpx2.URL, wanted: Wanted) -> _Share:
         """Of a domain, as a provider has several hosts. Adapters name a handful, so these are few."""
         domain = ".".join(url.host.split(".")[-2:])
         places = asyncio.Semaphore(_part(self._limits.at_once_max))
         return self._shares.setdefault((domain, wanted.verified), _Share(places))
 
-    async def _guarded(self, url: httpx.URL, wanted: Wanted) -> Fetched:
+    async def _guarded(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
         try:
             with self._breaker(url).calling():
@@ -237,7 +238,7 @@ class HttpFetch:
             problem = str(failed)
         raise FetchFailed(bare(url), problem) from None
 
-    def _breaker(self, url: httpx.URL) -> pybreaker.CircuitBreaker:
+    def _breaker(self, url: httpx2.URL) -> pybreaker.CircuitBreaker:
         host = f"{url.host}:{url.port}" if url.port else url.host
         found = self._breakers.get(host)
         if found is None:
@@ -245,7 +246,7 @@ class HttpFetch:
                 fail_max=self._limits.failures_max,
                 reset_timeout=self._limits.reset_s,
                 exclude=[FetchFailed, CredentialsRefused],
-                listeners=[_StateLog()],
+                listeners=[BreakerLog()],
                 name=host,
                 throw_new_error_on_trip=False,
             )
@@ -253,11 +254,3 @@ class HttpFetch:
                 self._breakers.popitem(last=False)
         self._breakers.move_to_end(host)
         return found
-
-
-class _StateLog(pybreaker.CircuitBreakerListener):
-    """Says when a host is given up, and when it is back."""
-
-    def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
-        level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
-        log.log(level, "the breaker to %s is %s", breaker.name, new.name)

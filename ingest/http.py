@@ -8,42 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, cast
 from urllib.parse import unquote
 
 import httptools
 from uvicorn._types import ASGIVersions
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from ingest.errors import (
-    Refused,
-    chunk_overhead,
-    forbidden_trailer,
-    head_too_large,
-    head_too_slow,
-    target_too_long,
-    too_many_headers,
-    too_many_pipelined,
-    unknown_method,
-    upgrade,
-)
-from ingest.http_answer import EXTENSIONS, WholeAnswerCycle
-from ingest.http_connection import BODY, HEAD, IDLE, BoundedConnection, HttpLimits
-from ingest.http_head import (
+from ingest.errors import Refused
+from ingest.http_messages import (
+    EXTENSIONS,
     FORBIDDEN_TRAILERS,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
     JUDGED,
     TARGET_BYTES_MAX,
+    WholeAnswerCycle,
     check_head,
     check_size,
     refusal_of,
     split_target,
 )
+from ingest.limits import LIMITS, Limits
 
-__all__ = ["HttpLimits", "WebhookHttpProtocol", "http_protocol"]
+LINGER_S = 2.0
+LINGER_BYTES_MAX = 1 << 20
+"""A sender that is still sending is listened to for so long: a reset connection would take its answer away."""
+TURNED_AWAY_MAX = 64
+"""Connections beyond the limit that may linger; further ones are closed at once."""
+
+IDLE, HEAD, BODY = range(3)
+"""What a connection is in the middle of."""
+
 
 PIECE_BYTES = 16_384
 """What the parser is given at once: between two pieces the limits are looked at."""
@@ -53,7 +52,7 @@ CHUNK_OVERHEAD_BYTES_MAX = 16_384
 """Sizes, extensions and trailers of a chunked body, beyond as many bytes as it holds."""
 
 
-def http_protocol(limits: HttpLimits, on_refused: Callable[[Refused], None]) -> type[WebhookHttpProtocol]:
+def http_protocol(limits: Limits, on_refused: Callable[[Refused], None]) -> type[WebhookHttpProtocol]:
     """The protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
 
     class LimitedProtocol(WebhookHttpProtocol):
@@ -65,11 +64,33 @@ def http_protocol(limits: HttpLimits, on_refused: Callable[[Refused], None]) -> 
     return LimitedProtocol
 
 
-class WebhookHttpProtocol(BoundedConnection):
-    """The requests of one connection, each judged before an application sees it.
+class _Closing:
+    """The transport as a request's cycle sees it: it closes through the protocol."""
 
-    A request that is whole when it comes in costs no timer; a head that isn't has one of its own.
+    __slots__ = ("_protocol", "_transport", "write")
+
+    def __init__(self, transport: asyncio.Transport, protocol: WebhookHttpProtocol) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self.write = transport.write
+
+    def close(self) -> None:
+        self._protocol.close()
+
+    def is_closing(self) -> bool:
+        return self._protocol.lingering or self._transport.is_closing()
+
+
+class WebhookHttpProtocol(HttpToolsProtocol):
+    """One connection: its requests are judged before an application sees them, and it is closed in order.
+
+    What is refused is answered after the requests before it; then the connection is closed. A request that is whole
+    when it comes in costs no timer; a head that isn't has one of its own.
     """
+
+    limits: ClassVar[Limits] = LIMITS
+    on_refused: ClassVar[Callable[[Refused], None]] = staticmethod(lambda refused: None)
+    turned_away: ClassVar[set[WebhookHttpProtocol]] = set()
 
     def __init__(
         self,
@@ -79,6 +100,16 @@ class WebhookHttpProtocol(BoundedConnection):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.lingering = False
+        self._raw: asyncio.Transport | None = None
+        self._deaf = False
+        self._owed: Refused | None = None
+        self._phase = IDLE
+        self._ignored_bytes = 0
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
         self._scheme = "https" if config.is_ssl else "http"
         self.url = b""
@@ -88,6 +119,95 @@ class WebhookHttpProtocol(BoundedConnection):
         self._judged_well: list[tuple[bytes, bytes]] | None = None
         self._trailers = 0
         self._wire_bytes = self._body_bytes = 0
+
+    # The connection
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        full = len(self.connections) >= self.limits.connections_max
+        super().connection_made(transport)
+        self._raw = transport
+        self.transport = cast(asyncio.Transport, _Closing(transport, self))
+        if full:
+            self.connections.discard(self)
+            self.turned_away.add(self)
+            self._refuse(Refused("too_many_connections"))
+        else:
+            self._idle_since = self.loop.time()
+            self._idle_timer = self.loop.call_later(self.limits.idle_s, self._look_whether_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        self.turned_away.discard(self)
+        self._cancel_timers()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Ends the connection after what was written; while a request is under way its rest is taken in and ignored."""
+        raw = self._raw
+        if raw is None or raw.is_closing() or self.lingering:
+            return
+        crowded = self in self.turned_away and len(self.turned_away) > TURNED_AWAY_MAX
+        if crowded or (self._phase == IDLE and not self._deaf):
+            raw.close()
+            return
+        self._deaf = self.lingering = True
+        self._cancel_timers()
+        self.flow.resume_reading()
+        raw.write_eof()
+        self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
+
+    def _look_whether_idle(self) -> None:
+        """One timer a connection, that looks back: one a request would cost more than all of the checks."""
+        left_s = self.limits.idle_s
+        if self._phase == IDLE and (self.cycle is None or self.cycle.response_complete):
+            left_s = self._idle_since + self.limits.idle_s - self.loop.time()
+        if left_s <= 0:
+            self.close()
+        else:
+            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
+
+    def _ignore(self, size: int) -> None:
+        self._ignored_bytes += size
+        if self._ignored_bytes > LINGER_BYTES_MAX and self._raw is not None:
+            self._raw.abort()
+
+    def _refuse(self, refused: Refused) -> None:
+        """Nothing more of this connection is read; the answer waits for those before it."""
+        self._deaf = True
+        self._cancel_timers()
+        type(self).on_refused(refused)
+        cycle = self.cycle
+        answered = cycle is None or cycle.response_complete
+        if self._phase == BODY and self.pipeline:
+            # The request whose body is wrong is the newest: it hasn't begun.
+            self.pipeline.popleft()
+            self._owed = refused
+        elif self._phase == BODY and not answered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if not cycle.response_started:
+                self._write(refused)
+            self.close()
+        elif not answered:
+            self._owed = refused
+        else:
+            self._write(refused)
+            self.close()
+
+    def _write(self, refused: Refused) -> None:
+        body = refused.json()
+        lines = [STATUS_LINE[refused.status]]
+        for name, value in self.server_state.default_headers:
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if refused.retry_after_s is not None:
+            lines.append(b"retry-after: %d\r\n" % refused.retry_after_s)
+        lines.append(b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body))
+        self.transport.write(b"".join([*lines, body]))
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._idle_timer, self._head_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
+        self._idle_timer = self._head_timer = self._linger_timer = None
 
     # What comes in
     def data_received(self, data: bytes) -> None:
@@ -106,7 +226,7 @@ class WebhookHttpProtocol(BoundedConnection):
         except httptools.HttpParserError as wrong:
             self._refuse(refusal_of(wrong, data))
         except httptools.HttpParserUpgrade:
-            self._refuse(upgrade())
+            self._refuse(Refused("upgrade"))
         except Refused as refused:
             self._refuse(refused)
 
@@ -115,7 +235,7 @@ class WebhookHttpProtocol(BoundedConnection):
         if self._phase == BODY:
             self._wire_bytes += size
             if self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
-                raise chunk_overhead(CHUNK_OVERHEAD_BYTES_MAX)
+                raise Refused("chunk_overhead", bytes_max=CHUNK_OVERHEAD_BYTES_MAX)
             return
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self.limits.header_deadline_s, self._head_is_late)
@@ -125,18 +245,18 @@ class WebhookHttpProtocol(BoundedConnection):
         else:
             self._head_bytes += size
         if len(self.url) > TARGET_BYTES_MAX:
-            raise target_too_long(TARGET_BYTES_MAX)
+            raise Refused("target_too_long", bytes_max=TARGET_BYTES_MAX)
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise head_too_large(HEAD_BYTES_MAX)
+            raise Refused("head_too_large", bytes_max=HEAD_BYTES_MAX)
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        self._refuse(head_too_slow(self.limits.header_deadline_s))
+        self._refuse(Refused("head_too_slow", seconds=self.limits.header_deadline_s))
 
     # The parser's callbacks; the hot ones don't pass through uvicorn's, which do more
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= PIPELINED_MAX:
-            raise too_many_pipelined(PIPELINED_MAX)
+            raise Refused("too_many_pipelined", requests_max=PIPELINED_MAX)
         self.url = b""
         self.headers = []
         self._judged = []
@@ -154,25 +274,25 @@ class WebhookHttpProtocol(BoundedConnection):
             self._judged.append((name, value))
 
     def _on_trailer(self, name: bytes) -> None:
-        """Trailers are dropped: merged into the headers they would say things that nobody checked."""
+        """Trailers are dropped: merged into the headers they would say things that weren't checked."""
         self._trailers += 1
         if self._trailers > HEADERS_MAX:
-            raise too_many_headers(HEADERS_MAX)
+            raise Refused("too_many_headers", headers_max=HEADERS_MAX)
         if name in FORBIDDEN_TRAILERS:
-            raise forbidden_trailer()
+            raise Refused("forbidden_trailer")
 
     def on_headers_complete(self) -> None:
         parser = self.parser
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if parser.should_upgrade():
-            raise unknown_method() if method == "CONNECT" else upgrade()
+            raise Refused("unknown_method" if method == "CONNECT" else "upgrade")
         if self._head_timer is not None:
             # It came in several pieces; one alone is within the limit.
             self._head_timer.cancel()
             self._head_timer = None
             check_size(self.url, self.headers)
         if len(self.headers) > HEADERS_MAX:
-            raise too_many_headers(HEADERS_MAX)
+            raise Refused("too_many_headers", headers_max=HEADERS_MAX)
         self.expect_100_continue = False
         if self._judged != self._judged_well or version != "1.1":
             self.expect_100_continue = check_head(version, self._judged)
@@ -251,7 +371,7 @@ class WebhookHttpProtocol(BoundedConnection):
             self._write(self._owed)
             self.close()
         elif self._phase == BODY:
-            # It was answered before the end of its body, which nobody will read.
+            # It was answered before the end of its body, which won't be read.
             self.close()
         else:
             self.flow.resume_reading()

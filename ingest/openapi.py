@@ -1,7 +1,6 @@
 """The public listener in OpenAPI 3.1: ``python -m ingest.openapi > docs/openapi-receiver.json``.
 
-The listener itself serves no description: who may post knows the path from the provider's settings, and nobody else
-needs one.
+The listener itself serves no description: providers don't read one, and strangers need none.
 """
 
 from __future__ import annotations
@@ -10,60 +9,15 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
-from ingest.reading import FORM, FORM_PROVIDERS, JSON
+from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS, Refusal
 from ingest.receiver import ENDPOINT
-from providers.port import Adapter, SignatureReason
+from providers.port import Adapter
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
-__all__ = ["CODES", "describe"]
-
 Described: TypeAlias = dict[str, Any]
-
-_HTTP: Mapping[int, tuple[str, ...]] = MappingProxyType(
-    {
-        400: (
-            "malformed",
-            "wrong_host",
-            "wrong_target",
-            "wrong_coding",
-            "upgrade",
-            "forbidden_trailer",
-            "chunk_overhead",
-        ),
-        408: ("head_too_slow",),
-        414: ("target_too_long",),
-        417: ("unknown_expectation",),
-        429: ("too_many_pipelined",),
-        431: ("head_too_large", "too_many_headers"),
-        501: ("unknown_coding", "unknown_method"),
-        503: ("too_many_connections",),
-        505: ("wrong_version",),
-    }
-)
-"""Said of any request, before anybody looks at its path."""
-
-_WEBHOOKS: Mapping[int, tuple[str, ...]] = MappingProxyType(
-    {
-        400: ("signature_several", "unreadable", "cut_off"),
-        404: ("unknown_provider", "unknown_endpoint", "not_found"),
-        405: ("wrong_method",),
-        408: ("too_slow",),
-        409: ("in_flight",),
-        413: ("too_large",),
-        415: ("encoded", "wrong_type"),
-        422: ("mode_mismatch",),
-        429: ("too_many_requests",),
-        503: ("not_published", "not_configured", "not_fetched", "not_masked", "overloaded"),
-    }
-)
-_SIGNATURE = tuple(f"signature_{reason}" for reason in get_args(SignatureReason) if reason != "several")
-"""With the status that the provider knows."""
-
-CODES = frozenset(code for codes in (*_HTTP.values(), *_WEBHOOKS.values(), _SIGNATURE) for code in codes)
-"""Every word that ``error.code`` can be."""
 
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
@@ -133,7 +87,7 @@ _ERROR: Described = {
             "required": ["code", "message"],
             "additionalProperties": False,
             "properties": {
-                "code": {"type": "string", "enum": sorted(CODES)},
+                "code": {"type": "string", "enum": sorted(REFUSALS)},
                 "message": {"type": "string", "maxLength": 300, "description": "what is wrong, and what to do"},
             },
         }
@@ -142,7 +96,6 @@ _ERROR: Described = {
 
 
 def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
-    content_type = FORM if adapter.name in FORM_PROVIDERS else JSON
     parameters = [_TRACEPARENT] if endpoint is None else [endpoint, _TRACEPARENT]
     return {
         "operationId": adapter.name if endpoint is None else f"{adapter.name}_at_endpoint",
@@ -151,7 +104,7 @@ def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
         "requestBody": {
             "required": True,
             "description": "the exact bytes that were signed, in UTF-8 and without a Content-Encoding",
-            "content": {content_type: {"schema": {}}},
+            "content": {adapter.media_type: {"schema": {}}},
         },
         "responses": _responses(adapter),
     }
@@ -159,7 +112,7 @@ def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
 
 def _responses(adapter: Adapter) -> Described:
     accepted = adapter.accepted()
-    told = accepted.body.decode("utf-8")
+    body = accepted.body.decode("utf-8")
     responses: Described = {
         str(accepted.status): {
             "description": "taken, now or before",
@@ -169,23 +122,27 @@ def _responses(adapter: Adapter) -> Described:
                     "schema": {"type": "string", "const": "true"},
                 }
             },
-            "content": {accepted.content_type: {"example": json.loads(told) if told.startswith("{") else told}},
+            "content": {accepted.content_type: {"example": json.loads(body) if body.startswith("{") else body}},
         }
     }
-    for status in sorted({*_HTTP, *_WEBHOOKS, adapter.signature_status}):
+    for status in sorted({*_statuses(HTTP), *_statuses(WEBHOOKS), adapter.signature_status}):
         responses[str(status)] = _reference(status)
     return responses
 
 
+def _statuses(refusals: Mapping[str, Refusal]) -> list[int]:
+    return [refusal.status for refusal in refusals.values()]
+
+
 def _refusals(adapters: Iterable[Adapter]) -> Described:
     """By status, the signature's among them, as some providers know one of their own."""
-    signature_statuses = {adapter.signature_status for adapter in adapters}
-    refusals: Described = {}
-    for status in sorted({*_HTTP, *_WEBHOOKS, *signature_statuses}):
-        codes = [*_HTTP.get(status, ()), *_WEBHOOKS.get(status, ())]
-        codes += _SIGNATURE if status in signature_statuses else ()
-        refusals[f"Refused{status}"] = _refusal(status, codes)
-    return refusals
+    signature = [code for code in SIGNATURE if code not in WEBHOOKS]
+    codes: dict[int, list[str]] = {}
+    for code, refusal in (*HTTP.items(), *WEBHOOKS.items()):
+        codes.setdefault(refusal.status, []).append(code)
+    for status in {adapter.signature_status for adapter in adapters}:
+        codes.setdefault(status, []).extend(signature)
+    return {f"Refused{status}": _refusal(status, codes[status]) for status in sorted(codes)}
 
 
 def _reference(status: int) -> Described:
@@ -210,7 +167,7 @@ def _asked(name: str, summary: str, answers: Mapping[int, str]) -> Described:
         str(status): {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
         for status, meaning in answers.items()
     }
-    for status in sorted({*_HTTP, 405} - set(answers)):
+    for status in sorted({*_statuses(HTTP), 405} - set(answers)):
         responses[str(status)] = _reference(status)
     return {"operationId": name, "summary": summary, "responses": responses}
 

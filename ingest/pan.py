@@ -2,25 +2,65 @@
 
 A masked event keeps its identities. ``original_sha256`` is a keyed hash of the bytes as they were sent and
 ``original_content_sha256`` of their content's hash; ``body``, its hash and ``content_sha256`` are of the masked bytes,
-so that whoever reads them later computes the same. Where a security code or a track's data was masked, nothing of the
+so that a later reader computes the same. Where a security code or a track's data was masked, nothing of the
 original is kept, not even so.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import unquote
 
 from core.card_numbers import INVISIBLE, card_spans, seen_as, without_card_numbers
+from core.errors import SettingError
 from core.event import WITHHELD_SHA256, Event, poison_event
+from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
+from core.secret_lines import secret_lines
 from ingest.pan_body import BASE64_DIGITS, CARD_DIGITS_MIN, BodyMask, CardFields
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import PanSettings, field_name
+from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
+
+SETTING = "ingest.secrets_dir"
+FILE = "masking"
+"""Beside the providers' secrets, the same for every receiver; made where it isn't there."""
+KEY_CHARS_MIN = 32
+"""128 bits where the key is hexadecimal."""
+
+
+class MaskingKey:
+    """HMAC-SHA256 (RFC 2104) under a key that no store of events holds."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+
+    @classmethod
+    def read(cls, file: Path) -> MaskingKey:
+        """The key in ``file``; where there is no such file, a random key is made and kept there.
+
+        :raises SettingError: the file can't be made or read, or holds no key of `KEY_CHARS_MIN` characters or more
+        """
+        make = f"`openssl rand -hex 32 > {file}` makes one, readable by payhook alone"
+        try:
+            if not file.exists():
+                create_once(file, secrets.token_hex(32) + "\n")
+            lines = secret_lines(file.read_text("utf-8"))
+        except (OSError, ValueError) as unreadable:
+            raise SettingError(SETTING, f"{file} can't be made or read ({unreadable}); {make}") from unreadable
+        if len(lines) != 1 or len(lines[0]) < KEY_CHARS_MIN:
+            raise SettingError(SETTING, f"{file} must hold one key of {KEY_CHARS_MIN} characters or more; {make}")
+        return cls(lines[0])
+
+    def sha256(self, original: bytes) -> str:
+        """The keyed hash, 64 characters of lower-case hex as a plain one has."""
+        return hmac.digest(self._key, original, "sha256").hex()
+
 
 _CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")

@@ -17,7 +17,25 @@ import orjson
 
 from core.card_numbers import DIGITS_MIN, card_spans, is_card_number, masked_number, track_rest
 from ingest.pan_escapes import FORM_VALUE, JSON_STRING, WIDE_TEXT, XML_TEXT
-from ingest.pan_paths import ENVELOPES
+
+_ADYEN = "notificationItems NotificationRequestItem data events accountHolder balanceAccount categoryData sweep"
+_BRAINTREE = "notification subject transactions transaction subscription dispute"
+_CHECKOUT_GOCARDLESS_MOLLIE = "processing source links _embedded entity event"
+_PADDLE_PAYPAL = (
+    "payments resource disputed_transactions batch_header payout_item related_resources purchase_units captures "
+    "refunds authorizations supplementary_data related_ids"
+)
+_RAZORPAY = "payload payment order refund payment_link invoice payout virtual_account account"
+_SQUARE_STRIPE = "object disputed_payment charges request"
+
+ENVELOPES = frozenset(
+    " ".join((_ADYEN, _BRAINTREE, _CHECKOUT_GOCARDLESS_MOLLIE, _PADDLE_PAYPAL, _RAZORPAY, _SQUARE_STRIPE))
+    .encode()
+    .split()
+)
+"""Names of objects and elements. The path to an id goes from a body's root through these alone: none of them is a map
+that a merchant fills (metadata, notes, custom fields, additional data)."""
+
 
 DEPTH_MAX = 4
 """Bodies within bodies: JSON in a text of JSON, XML in base64 in a form."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import NamedTuple
 
-import httpx
+import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
 from core.clock import Clock
@@ -39,9 +39,6 @@ class FetchFailed(PayhookError):
         self.problem = problem
         super().__init__(f"{url}: {problem}")
 
-    def __reduce__(self) -> tuple[type[FetchFailed], tuple[str, str]]:
-        return FetchFailed, (self.url, self.problem)
-
 
 class CredentialsRefused(PayhookError):
     """The provider refuses our credentials, so what it holds isn't known: the operator must set others.
@@ -54,9 +51,6 @@ class CredentialsRefused(PayhookError):
         self.refused = refused
         which = ", ".join(str(index + 1) for index in refused)
         super().__init__(f"{url}: the provider refuses credential {which}; replace it or take it out")
-
-    def __reduce__(self) -> tuple[type[CredentialsRefused], tuple[str, tuple[int, ...]]]:
-        return CredentialsRefused, (self.url, self.refused)
 
 
 class _Answer(NamedTuple):
@@ -81,23 +75,23 @@ class _TokenAnswer(BaseModel):
     expires_in: int = Field(ge=1)
 
 
-def open_client() -> httpx.AsyncClient:
+def open_client() -> httpx2.AsyncClient:
     """A client that keeps nothing that hosts send, no cookies either. The caller closes it."""
     no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
     headers = {"user-agent": "payhook", "accept-encoding": "identity"}
-    return httpx.AsyncClient(headers=headers, cookies=no_cookies, follow_redirects=False, timeout=SILENT_S_MAX)
+    return httpx2.AsyncClient(headers=headers, cookies=no_cookies, follow_redirects=False, timeout=SILENT_S_MAX)
 
 
 class ProviderClient:
     """Asks over a client that the caller opened, and keeps the tokens that it is given. The caller limits the time."""
 
-    def __init__(self, client: httpx.AsyncClient, clock: Clock, answer_bytes_max: int) -> None:
+    def __init__(self, client: httpx2.AsyncClient, clock: Clock, answer_bytes_max: int) -> None:
         self._client = client
         self._clock = clock
         self._answer_bytes_max = answer_bytes_max
         self._tokens: dict[tuple[str, str], _Token] = {}
 
-    async def ask(self, url: httpx.URL, wanted: Wanted) -> Fetched:
+    async def ask(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Each credential in its turn, until one is answered with what is wanted.
 
         :raises HostFails: the host is in trouble, not just this request
@@ -119,7 +113,7 @@ class ProviderClient:
             raise CredentialsRefused(bare(url), tuple(refused))
         return gone
 
-    async def _get(self, url: httpx.URL, bearer: str, token_url: str | None) -> _Answer:
+    async def _get(self, url: httpx2.URL, bearer: str, token_url: str | None) -> _Answer:
         if token_url is None:
             return await self._send("GET", url, {"authorization": f"Bearer {bearer}"} if bearer else {})
         for _ in range(2):
@@ -138,7 +132,7 @@ class ProviderClient:
         known = self._tokens.get((token_url, client))
         if known is not None and self._clock.monotonic() < known.ends_at:
             return known.text
-        url, asked_at = httpx.URL(token_url), self._clock.monotonic()
+        url, asked_at = httpx2.URL(token_url), self._clock.monotonic()
         basic = base64.b64encode(client.encode()).decode()
         headers = {"authorization": f"Basic {basic}", "content-type": "application/x-www-form-urlencoded"}
         answer = await self._send("POST", url, headers, b"grant_type=client_credentials")
@@ -153,17 +147,17 @@ class ProviderClient:
         self._tokens[token_url, client] = _Token(given.access_token, asked_at + given.expires_in - TOKEN_MARGIN_S)
         return given.access_token
 
-    async def _send(self, method: str, url: httpx.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
+    async def _send(self, method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes = b"") -> _Answer:
         try:
             async with self._client.stream(
                 method, url, headers=headers, content=body or None, follow_redirects=False
             ) as response:
                 broken = response.status_code >= 500
                 return _Answer(response.status_code, b"" if broken else await self._read(url, response))
-        except httpx.TransportError as failed:
+        except httpx2.TransportError as failed:
             raise HostFails(type(failed).__name__) from None
 
-    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+    async def _read(self, url: httpx2.URL, response: httpx2.Response) -> bytes:
         """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise FetchFailed(bare(url), "the answer is compressed, which wasn't asked for")
@@ -175,12 +169,12 @@ class ProviderClient:
         return bytes(body)
 
 
-def _unexpected(url: httpx.URL, status: int) -> Exception:
+def _unexpected(url: httpx2.URL, status: int) -> Exception:
     """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
     problem = f"answered {status}"
     return HostFails(problem) if status >= 500 or status == TOO_MANY else FetchFailed(bare(url), problem)
 
 
-def bare(url: httpx.URL) -> str:
+def bare(url: httpx2.URL) -> str:
     """Scheme, host and path."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))

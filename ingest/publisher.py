@@ -1,4 +1,4 @@
-"""Publishes to Kafka and waits for acks=all without a thread hop a message."""
+"""Publishes events and receipts to Kafka, and waits for acks=all without a thread hop a message."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
-from core.event import Headers
-from core.routing import PARTITIONER
+from core.event import Event, Headers, Mode
+from core.routing import PARTITIONER, topics_of
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ BUSY_POLL_S = 0.001
 IDLE_POLL_S = 0.02
 METADATA_S = 1.0
 REACHABLE_FOR_S = 1.0
-"""So long an answer about Kafka holds: whoever asks more often costs nothing."""
+"""An answer about Kafka is used for so long: asking more often costs nothing."""
 
 
 class ProducerBroken(PayhookError):
@@ -55,7 +56,7 @@ class Publisher(Protocol):
 
     def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> Awaitable[bool]:
         """Published before it returns; then True once every in-sync replica has it, False when that failed or
-        nobody knows."""
+        isn't known."""
 
     def note(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
@@ -117,7 +118,7 @@ class KafkaPublisher:
         self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
 
     async def reachable(self) -> bool:
-        """Whether the broker tells its metadata; asked once a second at most, whoever asks."""
+        """Whether the broker tells its metadata; asked once a second at most."""
         now = self._clock.monotonic()
         if self._asked is None or (self._asked.done() and now - self._asked_at >= REACHABLE_FOR_S):
             self._asked, self._asked_at = asyncio.create_task(self._ask()), now
@@ -170,3 +171,46 @@ async def publish_all(publisher: Publisher, records: Sequence[Record]) -> list[b
     if len(records) == 1:
         return [await publisher.publish(*records[0])]
     return list(await asyncio.gather(*[publisher.publish(*record) for record in records]))
+
+
+GATHER_S = 0.05
+"""So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
+RECEIPTS_A_RECORD_MAX = 200
+"""Of at most a few hundred bytes each; a record takes 2 MiB."""
+
+
+class Receipts:
+    """Writes to the receipts topics and waits for nothing. A record holds one receipt a line, as JSON."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._waiting: dict[Mode, list[bytes]] = {}
+
+    def answered(self, event: Event, outcome: str, status: int, at: str) -> None:
+        """One event of a request that was verified. ``at`` in RFC 3339."""
+        receipt = {
+            "provider": event.provider,
+            "event_key": event.event_key,
+            "outcome": outcome,
+            "status": status,
+            "content_sha256": event.content_sha256,
+            "at": at,
+        }
+        self._note(event.mode, receipt)
+
+    def nothing_taken(self, provider: str, outcome: str, status: int, at: str, mode: Mode) -> None:
+        """A request of which nothing is named: it was refused, so nothing in it is believed, or it held no event."""
+        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": at})
+
+    def flush(self) -> None:
+        """Hands over what waits, for when the receiver ends."""
+        for mode, lines in self._waiting.items():
+            for start in range(0, len(lines), RECEIPTS_A_RECORD_MAX):
+                record = b"\n".join(lines[start : start + RECEIPTS_A_RECORD_MAX])
+                self._publisher.note(topics_of(mode).receipts, record)
+        self._waiting = {}
+
+    def _note(self, mode: Mode, receipt: dict[str, Any]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_S, self.flush)
+        self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))

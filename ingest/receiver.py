@@ -7,50 +7,33 @@ import functools
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
 from core.clock import Clock, to_rfc3339
-from core.errors import PayhookError, SettingError, Unparseable
+from core.errors import SettingError, Unparseable
 from core.event import OWN_TYPES, Event, poison_event
-from ingest.context import Context, Contexts, UnknownEndpoint
-from ingest.errors import (
-    Refused,
-    error_json,
-    in_flight,
-    not_configured,
-    not_fetched,
-    not_masked,
-    not_published,
-    unknown_endpoint,
-    unknown_provider,
-    wrong_method,
-)
+from ingest.endpoints import Context, Contexts, SecretFiles, SecretsMissing, UnknownEndpoint
+from ingest.errors import Refused
 from ingest.fetch import Fetch
-from ingest.http_answer import send_answer
+from ingest.http_messages import send_answer
+from ingest.limits import LIMITS, Limits, Load, RateLimits, RawHeaders, ReadDeadline, check_head, read_body, source_of
 from ingest.metrics import IngestMetrics
-from ingest.overload import Load, RateLimits, source_of
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
-from ingest.publisher import Publisher
-from ingest.reading import RawHeaders, ReadDeadline, check_head, read_body
-from ingest.receipts import Receipts
-from ingest.secrets import SecretFiles, SecretsMissing
+from ingest.publisher import Publisher, Receipts
 from ingest.settings import IngestSettings
 from providers.port import (
     DEFAULT_ENDPOINT,
     Adapter,
     Answer,
-    Fetched,
     FetchingAdapter,
     ModeMismatch,
     SignatureInvalid,
-    Wanted,
     WeaklySigningAdapter,
 )
 from providers.port import Request as Webhook
@@ -70,7 +53,7 @@ SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 
 
 class Receiver:
-    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened and passed in by whoever starts it."""
+    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller."""
 
     def __init__(
         self,
@@ -83,6 +66,7 @@ class Receiver:
         metrics: IngestMetrics,
         clock: Clock,
         masker: CardMasker,
+        limits: Limits = LIMITS,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
@@ -91,8 +75,8 @@ class Receiver:
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
-        self._load = Load(settings.in_flight_max, settings.in_flight_bytes_max, settings.retry_after_s, clock)
-        self._deadline = ReadDeadline(settings.read_deadline_s)
+        self._load = Load(settings.in_flight_max, limits.in_flight_bytes_max, clock)
+        self._deadline = ReadDeadline(limits.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
         self._fetch = fetch
@@ -118,12 +102,10 @@ class Receiver:
         try:
             answer, extra = await self._take(scope, receive, adapter, provider, endpoint)
         except Refused as refused:
-            self._metrics.refused(known, refused.outcome)
-            if refused.outcome not in SETTLED_BY_RECEIPTS:
+            self._metrics.refused(known, refused.code)
+            if refused.code not in SETTLED_BY_RECEIPTS:
                 mode = self._settings.mode
-                self._receipts.nothing_taken(
-                    known, refused.outcome, refused.status, to_rfc3339(self._clock.now()), mode
-                )
+                self._receipts.nothing_taken(known, refused.code, refused.status, to_rfc3339(self._clock.now()), mode)
             answer, extra = _error(refused)
         self._metrics.answered(known, answer.status, self._clock.monotonic() - began)
         headers = [*_content_headers(answer.content_type, len(answer.body)), *extra]
@@ -134,17 +116,17 @@ class Receiver:
     ) -> tuple[Answer, Extra]:
         """The answer, and headers to go with it."""
         if adapter is None:
-            raise unknown_provider(sorted(self._adapters))
+            raise Refused("unknown_provider", known=", ".join(sorted(self._adapters)))
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
-            raise unknown_endpoint()
+            raise Refused("unknown_endpoint")
         try:
             context = self._contexts.of(provider, endpoint)
         except UnknownEndpoint:
-            raise unknown_endpoint() from None
+            raise Refused("unknown_endpoint") from None
         if scope["method"] != "POST":
-            raise wrong_method()
+            raise Refused("wrong_method", allow="POST")
         settings, headers = self._settings, scope["headers"]
-        check_head(provider, headers, settings.body_bytes_max)
+        check_head(adapter.media_type, headers, settings.body_bytes_max)
         task = asyncio.current_task()
         assert task is not None
         held = self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
@@ -158,12 +140,33 @@ class Receiver:
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
+        """Proves the request, takes its events, and says what adapter and provider refuse."""
+        try:
+            return await self._proven(adapter, webhook, endpoint, context)
+        except SignatureInvalid as invalid:
+            status = None if invalid.reason == "several" else adapter.signature_status
+            raise Refused(f"signature_{invalid.reason}", status=status, problem=str(invalid)) from None
+        except Unparseable as unreadable:
+            raise Refused("unreadable", problem=str(unreadable)) from None
+        except ModeMismatch as mismatch:
+            raise Refused("mode_mismatch", problem=str(mismatch)) from None
+        except FetchFailed as failed:
+            log.warning("%s can't be asked: %s", adapter.name, failed)
+            raise Refused("not_fetched") from None
+        except (SecretsMissing, SettingError, CredentialsRefused) as wrong:
+            log.error("%s", wrong)
+            raise Refused("not_configured", provider=adapter.name) from None
+
+    async def _proven(
+        self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
+    ) -> tuple[Answer, Extra]:
         received_at = self._clock.now()
-        secrets = self._secrets_of(adapter, endpoint)
+        secrets = self._secrets.of(adapter.name, endpoint)
         fetching = self._fetching.get(adapter.name)
-        if fetching is not None:
-            webhook = await self._fetched(fetching, webhook, secrets)
-        self._verify(adapter, webhook, secrets, received_at)
+        if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
+            webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
+        # Nothing of the body is believed before this.
+        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
         self._rates.take(adapter.name)
         await self._check_delivery(adapter, webhook, endpoint)
         events = self._events(adapter, webhook, context)
@@ -174,89 +177,38 @@ class Receiver:
         taken = await self._protocol.take(events, received_at, _traceparent(webhook.headers))
         return self._answer(adapter, taken)
 
-    def _secrets_of(self, adapter: Adapter, endpoint: str | None) -> Sequence[str]:
-        try:
-            return self._secrets.of(adapter.name, endpoint)
-        except SecretsMissing as missing:
-            raise self._not_configured(adapter, missing) from None
-
-    async def _fetched(self, adapter: FetchingAdapter, webhook: Webhook, secrets: Sequence[str]) -> Webhook:
-        """The request with what the adapter wants of its provider."""
-        try:
-            wanted = adapter.wants(webhook, secrets)
-        except SignatureInvalid as invalid:
-            raise _not_proven(adapter, invalid) from None
-        except Unparseable as unreadable:
-            raise Refused(400, "unreadable", str(unreadable)) from None
-        except SettingError as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        return webhook if wanted is None else replace(webhook, fetched=await self._asked(adapter, wanted))
-
-    async def _asked(self, adapter: Adapter, wanted: Wanted) -> Fetched:
-        """What the provider answers."""
-        try:
-            return await self._fetch.fetch(wanted)
-        except CredentialsRefused as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        except FetchFailed as failed:
-            log.warning("%s can't be asked: %s", adapter.name, failed)
-            raise not_fetched(self._settings.retry_after_s) from None
-
-    def _verify(self, adapter: Adapter, webhook: Webhook, secrets: Sequence[str], now: datetime) -> None:
-        """Nothing of the body is believed before this."""
-        try:
-            index = adapter.verify(webhook, secrets, now)
-        except SignatureInvalid as invalid:
-            raise _not_proven(adapter, invalid) from None
-        except SettingError as wrong:
-            raise self._not_configured(adapter, wrong) from None
-        self._metrics.verified(adapter.name, index)
-
     async def _check_delivery(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
         """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
 
         What the API confirmed claims no delivery and asks for no claim: another body may have come first.
         """
         weak = self._weakly_signing.get(adapter.name)
-        if weak is None or await self._confirmed(weak, webhook, endpoint):
+        if weak is None:
+            return
+        credentials = self._secrets.credentials(weak.name, endpoint)
+        wanted = weak.original(webhook, credentials) if credentials else None
+        if wanted is not None:
+            weak.check_original(webhook, await self._fetch.fetch(wanted))
             return
         body_sha256 = hashlib.sha256(webhook.body).hexdigest()
         if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
-            raise _not_proven(adapter, SignatureInvalid("reused"))
-
-    async def _confirmed(self, weak: WeaklySigningAdapter, webhook: Webhook, endpoint: str | None) -> bool:
-        """Whether the provider's API tells the same; False where it needn't be asked, or there are no credentials."""
-        try:
-            credentials = self._secrets.credentials(weak.name, endpoint)
-            wanted = weak.original(webhook, credentials) if credentials else None
-        except (SecretsMissing, SettingError) as wrong:
-            raise self._not_configured(weak, wrong) from None
-        if wanted is None:
-            return False
-        try:
-            weak.check_original(webhook, await self._asked(weak, wanted))
-        except SignatureInvalid as invalid:
-            raise _not_proven(weak, invalid) from None
-        return True
+            raise SignatureInvalid("reused")
 
     def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
         name, mode = adapter.name, context.mode
         try:
             events = adapter.events(webhook, mode)
+        except ModeMismatch:
+            raise
         except Unparseable as unreadable:
             log.warning("%s sent signed bytes that can't be read", name)
             events = [poison_event(name, webhook.body, mode, unreadable.problem)]
-        except ModeMismatch as mismatch:
-            raise Refused(422, "mode_mismatch", str(mismatch)) from None
         except Exception as bug:
             # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
             log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
-        try:
-            return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
-        except ModeMismatch as mismatch:
-            raise Refused(422, "mode_mismatch", str(mismatch)) from None
+        return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
 
     def _masked(self, adapter: Adapter, event: Event) -> Event:
         """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
@@ -264,7 +216,7 @@ class Receiver:
             return self._masker.masked(event, adapter)
         except Exception as bug:
             log.error("card numbers in an event of %s can't be masked: %s", adapter.name, type(bug).__name__)
-            raise not_masked(self._settings.retry_after_s) from None
+            raise Refused("not_masked") from None
 
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()
@@ -276,15 +228,10 @@ class Receiver:
             self._metrics.took(adapter.name, outcome)
             self._receipts.answered(taking.event, outcome, status, now)
         if failed:
-            raise not_published(self._settings.retry_after_s)
+            raise Refused("not_published")
         if in_flight_still:
-            raise in_flight()
+            raise Refused("in_flight")
         return accepted, REPLAYED if taken.replayed else NO_EXTRA
-
-    def _not_configured(self, adapter: Adapter, wrong: PayhookError) -> Refused:
-        log.error("%s", wrong)
-        problem = f"the receiver isn't set up to judge what {adapter.name} sends; its operator must see to it"
-        return not_configured(problem, self._settings.retry_after_s)
 
 
 def _not_ours(event: Event) -> Event:
@@ -292,11 +239,6 @@ def _not_ours(event: Event) -> Event:
     if not event.event_type.startswith(OWN_TYPES):
         return event
     return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
-
-
-def _not_proven(adapter: Adapter, invalid: SignatureInvalid) -> Refused:
-    status = 400 if invalid.reason == "several" else adapter.signature_status
-    return Refused(status, f"signature_{invalid.reason}", str(invalid))
 
 
 def _named(path: str) -> tuple[str, str | None]:
@@ -319,7 +261,7 @@ def _error(refused: Refused) -> tuple[Answer, Extra]:
         headers.append((b"retry-after", str(refused.retry_after_s).encode()))
     if refused.allow is not None:
         headers.append((b"allow", refused.allow.encode()))
-    return Answer(refused.status, error_json(refused), "application/json"), headers
+    return Answer(refused.status, refused.json(), "application/json"), headers
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,24 +11,26 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
+import redis
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.gate import RedisGate
+from core.event import Mode
+from ingest.claims import HASH_BYTES, PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable, RedisGate, name_prefix
 
 PIPELINES_MAX = 2
 """At once, on a connection each; meanwhile the next one fills up, so that load makes pipelines longer, not more."""
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 SETTLE_AGAIN_S = 0.5
-"""Until settlements are told again that Redis couldn't be told; so until their lease is over, which ends the claim."""
+"""Until settlements that Redis didn't take are sent again, which goes on until their lease is over."""
 SETTLEMENTS_AGAIN = 1_000
 """In one go: they share a pipeline, and its time-out, with what came meanwhile."""
 SETTLEMENTS_KEPT_MAX = 20_000
-"""Waiting to be told again, in one process; the lease ends what comes beside them."""
+"""Waiting to be sent again, in one process; the lease ends the claims of further ones."""
 
 _STATES = {
     ord("n"): ClaimState.CLAIMED,
@@ -100,7 +102,7 @@ _Call: TypeAlias = tuple[int, list[bytes], list[Any]]
 class _Step:
     """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
 
-    ``answer`` is None where nobody waits: a settlement. ``until``: when it is no use any more, on the loop's clock.
+    ``answer`` is None for a settlement. ``until``: when it is of no use any more, on the loop's clock.
     """
 
     kind: _Kind
@@ -114,7 +116,7 @@ class RedisClaims:
     """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole.
 
     :param keys_a_script: 1 on a cluster, where a script's keys must be on one node
-    :param settle_again_s: seconds until a settlement is told again that couldn't be told
+    :param settle_again_s: seconds until a settlement that Redis didn't take is sent again
     """
 
     def __init__(
@@ -141,13 +143,11 @@ class RedisClaims:
         self._hashes: list[str] = []
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
-        return [_STATES[letter] for letter in await self._ask(_CLAIM, keys, owner)]
-
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(_CONFIRM, keys, owner)
-
-    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        await self._ask(_RELEASE, keys, owner)
+        if not keys:
+            return []
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._join(_CLAIM, keys, owner, answer)
+        return [_STATES[letter] for letter in await answer]
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
         if published:
@@ -157,11 +157,11 @@ class RedisClaims:
 
     @property
     def unsettled(self) -> int:
-        """Settlements that Redis couldn't be told yet."""
+        """Settlements that Redis hasn't taken yet."""
         return len(self._unsettled)
 
     async def settled(self) -> None:
-        """Returns when what was told to `settle` has been sent, or given up: what waits is told once more, now."""
+        """What waits is sent once more, now."""
         if self._again is not None:
             self._again.cancel()
         last, self._unsettled = self._unsettled, []
@@ -170,14 +170,6 @@ class RedisClaims:
         self._add(last)
         while self._waiting or self._running:
             await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
-
-    def _ask(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes) -> asyncio.Future[bytes]:
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        if keys:
-            self._join(kind, keys, owner, answer)
-        else:
-            answer.set_result(b"")
-        return answer
 
     def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
         names = [key.name for key in keys]
@@ -211,26 +203,26 @@ class RedisClaims:
             self._keep([step for step in steps if step.answer is None])
             _fail(steps, answers)
         else:
-            _tell([step for asked in kinds for step in asked], b"".join(answers))
+            _answer([step for asked in kinds for step in asked], b"".join(answers))
 
     def _keep(self, settlements: Sequence[_Step]) -> None:
-        """Whether they arrived isn't known. Told twice they do no more than once, and nothing to another's claim."""
+        """Whether they arrived isn't known. Sent twice they do no more than once, and nothing to another's claim."""
         loop = asyncio.get_running_loop()
         for step in settlements:
             step.until = min(step.until, loop.time() + self._lease_s)
         self._unsettled += [step for step in settlements if loop.time() < step.until]
         del self._unsettled[SETTLEMENTS_KEPT_MAX:]
-        self._tell_again_later()
+        self._send_again_later()
 
-    def _tell_again_later(self) -> None:
+    def _send_again_later(self) -> None:
         if self._unsettled and self._again is None:
-            self._again = asyncio.get_running_loop().call_later(self._settle_again_s, self._tell_again)
+            self._again = asyncio.get_running_loop().call_later(self._settle_again_s, self._send_again)
 
-    def _tell_again(self) -> None:
+    def _send_again(self) -> None:
         self._again = None
         steps, self._unsettled = self._unsettled[:SETTLEMENTS_AGAIN], self._unsettled[SETTLEMENTS_AGAIN:]
         self._add(steps)
-        self._tell_again_later()
+        self._send_again_later()
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
         """As few scripts as may be for all steps of a kind, in their order."""
@@ -269,7 +261,7 @@ def _text(answer: bytes | str) -> str:
     return answer.decode() if isinstance(answer, bytes) else answer
 
 
-def _tell(steps: Sequence[_Step], letters: bytes) -> None:
+def _answer(steps: Sequence[_Step], letters: bytes) -> None:
     """Each claim its letters; ``steps`` in the order of their scripts."""
     at = 0
     for step in steps:
@@ -285,3 +277,24 @@ def _fail(steps: Sequence[_Step], failed: Exception) -> None:
             # One of its own for each: an exception that is raised in many places gathers all their traces.
             own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
             step.answer.set_exception(own)
+
+
+KEYS_AT_ONCE = 1_000
+
+
+def confirmed_hashes(client: redis.Redis, mode: Mode, generation: int) -> Iterator[list[bytes]]:
+    """The event keys that are confirmed in a generation, as `core.keys.hash16`: the index holds them by the same hash.
+
+    Lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least once, and may come
+    again; one that comes or goes meanwhile may be missing. ``client``: opened with ``decode_responses`` off.
+
+    :raises RedisError: Redis can't be asked
+    """
+    prefix = name_prefix(mode, generation)
+    names = client.scan_iter(match=prefix + b"?" * HASH_BYTES, count=KEYS_AT_ONCE)
+    while part := list(islice(names, KEYS_AT_ONCE)):
+        pipeline = client.pipeline(transaction=False)
+        for name in part:
+            pipeline.getrange(name, 0, 0)
+        kinds = pipeline.execute()
+        yield [name[len(prefix) :] for name, kind in zip(part, kinds, strict=True) if kind == b"d"]

@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from core.durability import BODY_BYTES_MAX
 from core.event import Mode
-from ingest.pan_settings import PanSettings
+
+CARD_FIELDS = (
+    *("number", "card_number", "card_no", "cc_number", "credit_card_number", "account_pan", "pan"),
+    "primary_account_number",
+)
+SECRET_FIELDS = (
+    *("cvc", "cvc2", "cvc_code", "cvv", "cvv2", "cvv_code", "cvn", "cvd", "cav", "cav2", "cid", "csc"),
+    *("card_cvc", "card_cvv", "card_code", "card_verification_value", "security_code", "card_security_code"),
+    *("track1", "track2", "track1_data", "track2_data", "track3", "track3_data", "track_data"),
+    *("track2_equivalent_data", "track1_discretionary_data", "track2_discretionary_data"),
+    *("track_discretionary_data", "discretionary_data", "magnetic_stripe", "pin_block"),
+)
+
+
+def field_name(name: str) -> str:
+    """``cardNumber``, ``card_number`` and ``CARD-NUMBER`` are one name."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _plain(name: str) -> str:
+    if not field_name(name).isalnum() or not name.isascii():
+        raise ValueError("a field's name is ASCII letters, digits, _ and -")
+    return name
+
+
+FieldName = Annotated[str, AfterValidator(_plain)]
+
+
+class PanSettings(BaseModel):
+    """What counts as card data. Names are compared without case, ``_`` and ``-``; ids are never masked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(True, description="mask card numbers and the fields below before anything is stored")
+    card_fields: tuple[FieldName, ...] = Field(
+        CARD_FIELDS,
+        description="fields that hold card numbers: 12 to 19 digits in them are masked but for the last four, "
+        "whether or not the check digit is right",
+    )
+    secret_fields: tuple[FieldName, ...] = Field(
+        SECRET_FIELDS,
+        description="fields that hold a card's codes and track data: masked wholly where they have a digit",
+    )
+
 
 NAME_PATTERN = r"^(?:[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)?$"
 """A tenant's or a zone's: it stands in keys and Kafka headers. Empty for none."""
@@ -28,10 +71,7 @@ class EndpointSettings(BaseModel):
 
 
 class IngestSettings(BaseModel):
-    """The public listener and the claim → publish → confirm protocol. Times in the unit that the name ends with.
-
-    ``publish_timeout_ms`` < the shortest time-out of a provider (5 s) < ``lease_s``: a claim outlives its request.
-    """
+    """The public listener and the claim → publish → confirm protocol. `ingest.limits.Limits` has what isn't set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,40 +103,15 @@ class IngestSettings(BaseModel):
         le=BODY_BYTES_MAX,
         description="largest body; the largest one seen of a provider is 115 KB",
     )
-    header_deadline_s: float = Field(5.0, gt=0, le=60, description="a head that isn't whole by then is given up")
-    idle_s: float = Field(30.0, gt=0, le=3_600, description="a connection on which nothing happens is closed then")
-    connections_max: int = Field(
-        900, ge=1, description="a process's open connections, below the usual 1,024 files; one more is told 503"
-    )
-    read_deadline_s: float = Field(10.0, gt=0, le=60, description="a body that isn't there by then is given up")
     redis_timeout_ms: int = Field(50, ge=1, le=5_000, description="a slower Redis counts as down")
-    redis_failures_max: int = Field(5, ge=1, description="failures in a row that open the breaker to Redis")
-    redis_reset_s: float = Field(2.0, gt=0, description="an open breaker asks Redis again after this")
-    lease_s: float = Field(30.0, gt=0, description="a claim whose owner says nothing for so long is free again")
-    in_flight_wait_s: float = Field(1.0, ge=0, le=4, description="how long a request waits for another one's claim")
-    confirmed_days: float = Field(8.0, gt=0, description="how long Redis knows a confirmed key: 7 days and 1 of margin")
-    publish_timeout_ms: int = Field(4_000, ge=100, le=4_900, description="Kafka's time to acknowledge an event")
-    retry_after_s: int = Field(2, ge=1, description="Retry-After of a 503")
     workers: int = Field(1, ge=1, le=64, description="processes that take webhooks on the one port")
     in_flight_max: int = Field(512, ge=1, description="requests under way in one process; one more is answered 503")
-    in_flight_bytes_max: int = Field(
-        64 << 20, ge=1 << 20, description="bytes of bodies under way in one process; more are answered 503"
-    )
     rates_per_s: dict[str, float] = Field(
         default_factory=dict,
         description="verified requests a second that one process takes of a provider, twice that at once; more are "
         "answered 429; a provider that isn't named isn't limited",
     )
     pan: PanSettings = Field(PanSettings(), description="What is masked as card data")
-
-    @model_validator(mode="after")
-    def _a_claim_outlives_its_request(self) -> Self:
-        longest_s = self.in_flight_wait_s + self.publish_timeout_ms / 1000 + self.read_deadline_s
-        if self.lease_s <= longest_s:
-            raise ValueError(
-                f"lease_s must be more than {longest_s:g}: waiting, reading and publishing happen within it"
-            )
-        return self
 
     @property
     def modes(self) -> tuple[Mode, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import httpx
+import httpx2
 import orjson
 
 from core.backoff import retry_after_s
@@ -221,7 +221,7 @@ class HttpDirectory:
     def __init__(
         self,
         url: str,
-        client: httpx.Client,
+        client: httpx2.Client,
         clock: Clock,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -273,10 +273,10 @@ class HttpDirectory:
                     wait_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
                     raise DirectoryUnavailable(self._url, f"it answers {response.status_code}", wait_s)
                 return response.status_code, self._body(response) if response.status_code == FOUND else b""
-        except (httpx.HTTPError, httpx.InvalidURL) as failed:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
             raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
-    def _body(self, response: httpx.Response) -> bytes:
+    def _body(self, response: httpx2.Response) -> bytes:
         """The answer's body, as long as it is short and comes in time as a whole."""
         body, in_time = b"", Deadline(self._clock, self._timeout_s)
         for part in response.iter_bytes():
@@ -313,7 +313,7 @@ class HttpDirectory:
                 self._found.popitem(last=False)
 
 
-def open_client(token_file: str = "", timeout_s: float = TIMEOUT_S) -> httpx.Client:
+def open_client(token_file: str = "", timeout_s: float = TIMEOUT_S) -> httpx2.Client:
     """A client with the token in a file, if one is named; it waits ``timeout_s`` to connect, to send and for each read.
 
     Redirects aren't followed, proxies of the environment aren't used.
@@ -323,9 +323,9 @@ def open_client(token_file: str = "", timeout_s: float = TIMEOUT_S) -> httpx.Cli
     headers = {"accept": "application/json"}
     if token_file:
         headers["authorization"] = f"Bearer {_token(Path(token_file))}"
-    limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
-    timeout = httpx.Timeout(timeout_s)
-    return httpx.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
+    limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+    timeout = httpx2.Timeout(timeout_s)
+    return httpx2.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
 
 
 def _token(path: Path) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import httpx
+import httpx2
 
 from load.traffic import Webhook
 
@@ -37,9 +37,9 @@ async def post_at_rate(
     Those that find no free connection wait here, not in the client: its pool goes through all that wait at each step,
     so that a sender would never get out of a queue that one slow moment began.
     """
-    limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+    limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
     free = asyncio.Semaphore(CONNECTIONS_MAX)
-    async with httpx.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
+    async with httpx2.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
         began = time.monotonic()
         tasks: list[asyncio.Task[Answer]] = []
         for number in range(int(rate_per_s * seconds)):
@@ -53,24 +53,24 @@ async def post_at_rate(
 
 async def post_at_once(base_url: str, webhooks: Sequence[Webhook]) -> list[Answer]:
     """Sends all at the same instant, each on a connection of its own."""
-    limits = httpx.Limits(max_connections=len(webhooks))
-    async with httpx.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
+    limits = httpx2.Limits(max_connections=len(webhooks))
+    async with httpx2.AsyncClient(base_url=base_url, timeout=TIMEOUT_S, limits=limits) as client:
         return list(await asyncio.gather(*(post(client, webhook) for webhook in webhooks)))
 
 
-async def _post_when_free(free: asyncio.Semaphore, client: httpx.AsyncClient, webhook: Webhook) -> Answer:
+async def _post_when_free(free: asyncio.Semaphore, client: httpx2.AsyncClient, webhook: Webhook) -> Answer:
     due = time.monotonic()
     async with free:
         answer = await post(client, webhook)
     return replace(answer, seconds=time.monotonic() - due)
 
 
-async def post(client: httpx.AsyncClient, webhook: Webhook) -> Answer:
+async def post(client: httpx2.AsyncClient, webhook: Webhook) -> Answer:
     """One delivery."""
     began = time.monotonic()
     try:
         answer = await client.post(webhook.path, content=webhook.body, headers=webhook.headers)
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return Answer(webhook, 0, time.monotonic() - began)
     replayed = answer.headers.get("idempotent-replayed") == "true"
     return Answer(webhook, answer.status_code, time.monotonic() - began, replayed)

@@ -18,8 +18,10 @@ from random import Random
 from typing import overload
 
 from core.clock import Clock
-from load import webhooks
-from load.webhooks import AdyenItem, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.standardwebhooks import standard_event
+from load.samples.stripe import stripe_event
 from providers.port import Adapter, Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -102,7 +104,7 @@ class Traffic:
     ) -> Webhook:
         """An event about payment ``payment``, its own one unless named."""
         of = payment or number
-        body = webhooks.stripe_event(
+        body = stripe_event(
             f"evt_{self._prefix}{number}",
             event_type,
             payment=f"pi_{self._prefix}{of}",
@@ -129,13 +131,13 @@ class Traffic:
             )
             for number, code, amount_minor, currency in items
         ]
-        return self.signed("adyen", webhooks.adyen_notification(made))
+        return self.signed("adyen", adyen_notification(made))
 
     def standard(
         self, number: str, event_type: str, amount_minor: int, currency: str, account: str = "shop"
     ) -> Webhook:
         """A Standard Webhooks event with its id in the header."""
-        body = webhooks.standard_event(
+        body = standard_event(
             event_type,
             payment=f"pay_{self._prefix}{number}",
             account=account,
@@ -149,7 +151,7 @@ class Traffic:
         """Any bytes, signed as the provider signs."""
         adapter = self._adapters[provider]
         secret = (self._secrets_dir / provider).read_text("utf-8").split()[0]
-        request = adapter.sign(body, secret, self._clock.now(), event_id)
+        request = sign(adapter, body, secret, self._clock.now(), event_id)
         return Webhook(provider, request.body, request.headers, _event_keys(adapter, request.body, request.headers))
 
 

@@ -1,5 +1,4 @@
 """Tells subscribers of what was booked and reversed: signed requests over HTTP, one for each fact and subscriber.
 
-Others use `facts`, `settings`, `subscribers`, `disabled`, `sender` and `handler`. Nothing is imported here: who only
-wants the subscribers' names must not load an HTTP client for it.
+Nothing is imported here, so that settings are read without loading an HTTP client.
 """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple, Protocol, TypeAlias
 
-import httpx
+import httpx2
 
 from notify.settings import Allowance, Network
 
@@ -49,7 +49,7 @@ class Resolver(Protocol):
     def addresses(self, host: str, port: int) -> Sequence[str]:
         """All addresses of a name, the best first. It may block.
 
-        :raises OSError: there are none, or nobody to ask
+        :raises OSError: there are none, or no name server answers
         """
 
 
@@ -68,7 +68,7 @@ class UrlRefused(ValueError):
 class Place(NamedTuple):
     """A checked URL's parts. ``host`` is what TLS asks for, ``netloc`` what the Host header says."""
 
-    url: httpx.URL
+    url: httpx2.URL
     host: str
     port: int
     netloc: str
@@ -80,8 +80,8 @@ def place_of(text: str, allowance: Allowance) -> Place:
     :raises UrlRefused: another scheme than https, a user, a port that isn't allowed, or no URL at all
     """
     try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
         # What the parser says of it may hold a piece of a password.
         raise UrlRefused("it isn't a URL") from None
     usual = {"https": 443, "http": 80}.get(url.scheme)
@@ -107,8 +107,8 @@ def shown_url(text: str, *, path_is_secret: bool = False) -> str:
     that holds a slash.
     """
     try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
         return UNREADABLE
     if not url.host:
         return UNREADABLE
@@ -121,8 +121,8 @@ def shown_url(text: str, *, path_is_secret: bool = False) -> str:
 def holds_credentials(text: str) -> bool:
     """Whether a URL names a user or a password."""
     try:
-        return bool(httpx.URL(text).userinfo)
-    except httpx.InvalidURL:
+        return bool(httpx2.URL(text).userinfo)
+    except httpx2.InvalidURL:
         return False
 
 

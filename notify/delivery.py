@@ -21,7 +21,7 @@ from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 from notify.addresses import ADDRESSES_MAX, Place, Resolver, in_url, is_literal, refusal
 from notify.errors import AddressRefused, Unreachable
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 BODY_BYTES_MAX = 4_096
-"""Read of an answer. Its status decides; the rest is for the person who reads why it was refused."""
+"""Read of an answer. Its status decides; the rest tells a person why it was refused."""
 BODY_WAIT_S = 1.0
 """Spent on an answer's body at most: a status that has come is not lost to a body that doesn't."""
 KEEP_ALIVE_S = 4.0
@@ -69,13 +69,13 @@ class _Line:
     """One subscriber's client and its checked addresses; lives on the loop."""
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
-        nobody = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-        limits = httpx.Limits(
+        no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+        limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEEP_ALIVE_S
         )
         # No proxy and no .netrc of the environment: a proxy would look the name up a second time.
-        self.client = httpx.AsyncClient(
-            verify=tls, cookies=nobody, limits=limits, trust_env=False, follow_redirects=False
+        self.client = httpx2.AsyncClient(
+            verify=tls, cookies=no_cookies, limits=limits, trust_env=False, follow_redirects=False
         )
         self.target = target
         self.addresses: list[str] = []
@@ -151,24 +151,24 @@ class Deliveries:
             line = self._lines[target.name] = _Line(target, self._tls)
         return line
 
-    async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+    async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
         """The answer's head, from the first address that a connection can be made to."""
         failure: Unreachable | None = None
         for address in (await self._addresses(line))[:ADDRESSES_TRIED_MAX]:
             try:
                 response = await _send(line, address, headers, body)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as refused:
-                failure = Unreachable(line.target.name, f"no connection to {address}: {_told(refused)}")
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as refused:
+                failure = Unreachable(line.target.name, f"no connection to {address}: {_reason(refused)}")
                 continue
-            except httpx.HTTPError as broken:
-                raise Unreachable(line.target.name, _told(broken)) from broken
+            except httpx2.HTTPError as broken:
+                raise Unreachable(line.target.name, _reason(broken)) from broken
             line.addresses.sort(key=partial(operator.ne, address))
             return response
         line.good_until = 0.0
         raise failure or Unreachable(line.target.name, "its name has no address")
 
     async def _addresses(self, line: _Line) -> list[str]:
-        """Checked addresses; one look-up for all who wait for it."""
+        """Checked addresses; one look-up for all requests that wait for it."""
         if asyncio.get_running_loop().time() >= line.good_until:
             if line.lookup is None or line.lookup.done():
                 line.lookup = asyncio.create_task(self._look_up(line))
@@ -198,7 +198,7 @@ class Deliveries:
         return line.addresses
 
 
-async def _send(line: _Line, address: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+async def _send(line: _Line, address: str, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
     target, place = line.target, line.target.place
     extensions: dict[str, Any] = {} if is_literal(place.host) else {"sni_hostname": place.host}
     request = line.client.build_request(
@@ -206,13 +206,13 @@ async def _send(line: _Line, address: str, headers: Mapping[str, str], body: byt
         place.url.copy_with(netloc=f"{in_url(address)}:{place.port}".encode("ascii")),
         content=body,
         headers={**headers, "host": place.netloc},
-        timeout=httpx.Timeout(target.read_timeout_s, connect=target.connect_timeout_s),
+        timeout=httpx2.Timeout(target.read_timeout_s, connect=target.connect_timeout_s),
         extensions=extensions,
     )
     return await line.client.send(request, stream=True)
 
 
-async def _beginning(response: httpx.Response, ends: float) -> str:
+async def _beginning(response: httpx2.Response, ends: float) -> str:
     """The body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
     read = bytearray()
     try:
@@ -221,8 +221,8 @@ async def _beginning(response: httpx.Response, ends: float) -> str:
                 read += chunk
                 if len(read) > BODY_BYTES_MAX:
                     break
-    except (TimeoutError, httpx.HTTPError) as cut:
-        log.info("an answer's body was given up: %s", _told(cut))
+    except (TimeoutError, httpx2.HTTPError) as cut:
+        log.info("an answer's body was given up: %s", _reason(cut))
     finally:
         await response.aclose()
     return bytes(read[:BODY_BYTES_MAX]).decode("utf-8", "replace")
@@ -237,16 +237,18 @@ async def _in_thread(call: Callable[[], T]) -> T:
         try:
             result = call()
         except Exception as error:
-            _tell(loop, done, error, None)
+            _settle(loop, done, error, None)
         else:
-            _tell(loop, done, None, result)
+            _settle(loop, done, None, result)
 
     threading.Thread(target=run, name="notify-resolve", daemon=True).start()
     return await done
 
 
-def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: Exception | None, result: T | None) -> None:
-    def tell() -> None:
+def _settle(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: Exception | None, result: T | None
+) -> None:
+    def settle() -> None:
         if done.done():
             return
         if error is not None:
@@ -254,17 +256,17 @@ def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: Excep
         else:
             done.set_result(result)  # type: ignore[arg-type]
 
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
-        loop.call_soon_threadsafe(tell)
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: there is no waiter
+        loop.call_soon_threadsafe(settle)
 
 
 def _seen(lookup: asyncio.Task[list[str]]) -> None:
-    """Nobody may be left to wait for it."""
+    """Reads its error: there may be no waiter left."""
     if not lookup.cancelled():
         lookup.exception()
 
 
-def _close_later(client: httpx.AsyncClient) -> None:
+def _close_later(client: httpx2.AsyncClient) -> None:
     _closing.add(task := asyncio.ensure_future(client.aclose()))
     task.add_done_callback(_closing.discard)
 
@@ -272,5 +274,5 @@ def _close_later(client: httpx.AsyncClient) -> None:
 _closing: set[asyncio.Future[None]] = set()
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__

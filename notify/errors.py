@@ -20,9 +20,6 @@ class SubscribersUnreadable(PayhookError):
         self.problem = problem
         super().__init__(f"the subscribers file {path} can't be used: {problem}")
 
-    def __reduce__(self) -> tuple[type[SubscribersUnreadable], tuple[Path, str]]:
-        return SubscribersUnreadable, (self.path, self.problem)
-
 
 class SubscriberUnknown(PayhookError):
     """A person named a subscriber that isn't there."""
@@ -32,12 +29,9 @@ class SubscriberUnknown(PayhookError):
         self.known = known
         super().__init__(f"no subscriber {name!r}; known are: {', '.join(known) or 'none'}")
 
-    def __reduce__(self) -> tuple[type[SubscriberUnknown], tuple[str, tuple[str, ...]]]:
-        return SubscriberUnknown, (self.name, self.known)
-
 
 class SubscriberGone(PayhookError):
-    """The file no longer has a subscriber whom the stream was started with: removed, or a file saved by half."""
+    """The file no longer has a subscriber that the stream was started with: removed, or a file saved by half."""
 
     kind = ErrorKind.SNBE
 
@@ -48,9 +42,6 @@ class SubscriberGone(PayhookError):
             f"subscriber {subscriber} is no longer in {path}, its events wait. Put it back; to end it, write "
             "`enabled = false` into its section, or restart the processor without it"
         )
-
-    def __reduce__(self) -> tuple[type[SubscriberGone], tuple[str, Path]]:
-        return SubscriberGone, (self.subscriber, self.path)
 
 
 class FileUnusable(PayhookError):
@@ -64,9 +55,6 @@ class FileUnusable(PayhookError):
         self.problem = problem
         super().__init__(f"subscriber {subscriber}: {path}: {problem}")
 
-    def __reduce__(self) -> tuple[type[FileUnusable], tuple[str, Path, str]]:
-        return FileUnusable, (self.subscriber, self.path, self.problem)
-
 
 class NoticeUnreadable(PayhookError):
     """The event's body isn't an envelope of this code's version, so that it has no id to send it under."""
@@ -77,11 +65,8 @@ class NoticeUnreadable(PayhookError):
         self.event_key = event_key
         self.problem = problem
         super().__init__(
-            f"{event_key}: {problem}. Whoever made it runs another version: bring both to one, then replay the event"
+            f"{event_key}: {problem}. Its processor runs another version: bring both to one, then replay the event"
         )
-
-    def __reduce__(self) -> tuple[type[NoticeUnreadable], tuple[str, str]]:
-        return NoticeUnreadable, (self.event_key, self.problem)
 
 
 class AddressRefused(PayhookError):
@@ -98,9 +83,6 @@ class AddressRefused(PayhookError):
             f"under [notify.allow.{subscriber}]"
         )
 
-    def __reduce__(self) -> tuple[type[AddressRefused], tuple[str, str, str]]:
-        return AddressRefused, (self.subscriber, self.place, self.problem)
-
 
 class Unreachable(PayhookError):
     """No answer came: no connection, a broken one, or none in time. It may have been delivered all the same."""
@@ -111,9 +93,6 @@ class Unreachable(PayhookError):
         self.subscriber = subscriber
         self.problem = problem
         super().__init__(f"subscriber {subscriber} doesn't answer: {problem}")
-
-    def __reduce__(self) -> tuple[type[Unreachable], tuple[str, str]]:
-        return Unreachable, (self.subscriber, self.problem)
 
 
 class NotTaken(PayhookError):
@@ -130,9 +109,6 @@ class NotTaken(PayhookError):
         redirect = "; redirects aren't followed, set the new url" if 300 <= status <= 399 else ""
         super().__init__(f"subscriber {subscriber} answered {status}{redirect}; it said {said or 'nothing'}")
 
-    def __reduce__(self) -> tuple[type[NotTaken], tuple[str, int, str, float | None]]:
-        return NotTaken, (self.subscriber, self.status, self.said, self.retry_after_s)
-
 
 class NotDisabled(PayhookError):
     """The subscriber wants nothing more, but that couldn't be written down; the next try asks it once more."""
@@ -147,6 +123,3 @@ class NotDisabled(PayhookError):
             f"subscriber {subscriber} answered {GONE}, but {path} can't be written: {problem}. Give the processor "
             "the right to write there"
         )
-
-    def __reduce__(self) -> tuple[type[NotDisabled], tuple[str, Path, str]]:
-        return NotDisabled, (self.subscriber, self.path, self.problem)

@@ -26,16 +26,19 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from core import strict_json
 from core.clock import to_rfc3339
 from core.decision import Decision
-from core.errors import Unparseable
+from core.errors import SettingError, Unparseable
 from core.event import REVERSED_TYPE, Mode
 from core.work import Posting, postings_from_json
 from journal.schema import JournalRow
 from notify.errors import NoticeUnreadable
+from notify.settings import NotifySettings
+from notify.subscribers import SubscribersFile
 
 ENVELOPE_VERSION = 1
 TEST_TYPE = "payhook.test"
@@ -55,7 +58,7 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the handler reads of an envelope: its id, and whom it is for.
+    """What the handler reads of an envelope: its id, and its subscriber's mode and tenant.
 
     ``reverses``: the type of the event whose booking was taken back; None where it is no reversal.
     """
@@ -126,7 +129,7 @@ def _envelope(row: JournalRow, message: str, event_type: str | None, content: di
 
 
 def trial_json(message: str, time: str) -> bytes:
-    """The envelope of a test event: no fact, so that nobody books it by mistake."""
+    """The envelope of a test event: no fact, so that it isn't booked by mistake."""
     return _dumps({"version": ENVELOPE_VERSION, "id": message, "type": TEST_TYPE, "time": time})
 
 
@@ -181,3 +184,37 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _dumps(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+class FactFeed:
+    """Every subscriber of a mode gets every row that changed the books, as an envelope; its handler passes over what it
+    doesn't want.
+
+    So a subscriber that is disabled, or wants more types from now on, has no gap that isn't in the stream's journal.
+    """
+
+    columns = FACT_COLUMNS
+
+    def __init__(self, subscribers: SubscribersFile) -> None:
+        self._subscribers = subscribers
+
+    def receivers(self, mode: Mode) -> tuple[str, ...]:
+        """The names of a mode's subscribers, disabled ones too; none while there is no file.
+
+        :raises SubscribersUnreadable: the file is there and wrong
+        """
+        if not self._subscribers.path.exists():
+            return ()
+        return tuple(name for name, one in self._subscribers.all().items() if one.mode == mode)
+
+    def body(self, row: JournalRow) -> bytes:
+        return notice_json(row)
+
+
+def build(settings: NotifySettings) -> FactFeed:
+    """
+    :raises SettingError: the subscribers file isn't named
+    """
+    if not settings.subscribers_file:
+        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+    return FactFeed(SubscribersFile(Path(settings.subscribers_file)))

@@ -1,19 +1,74 @@
-"""The notify stream's handler: one event is one signed request to one subscriber."""
+"""The notify stream's handler: one event is one signed request to one subscriber, unless that one is disabled."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import SettingError
+from core.files import problem_of, sync_folder, write_whole
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
-from notify.disabled import Disabled, DisabledSubscribers
-from notify.errors import GONE, SubscriberGone
+from notify.errors import GONE, NotDisabled, SubscriberGone
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
 from notify.sender import Sender, downstream_of
 from notify.settings import NotifySettings
 from notify.subscribers import Subscriber, SubscribersFile
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """Since when (RFC 3339, UTC), and why."""
+
+    at: str
+    reason: str
+
+
+class DisabledSubscribers:
+    """A folder of ``NAME.json``. Every executor looks there before each request, so all of them stop at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, name: str) -> Disabled | None:
+        """None while the subscriber isn't disabled. A file that can't be read disables."""
+        path = self._path(name)
+        try:
+            document = json.loads(path.read_text("utf-8"))
+            return Disabled(str(document["at"]), str(document["reason"]))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return Disabled("", f"{path} is there but can't be read")
+
+    def disable(self, name: str, at: str, reason: str) -> Disabled:
+        """Writes it down, unless it is written already.
+
+        :raises NotDisabled: it can't be written
+        """
+        known = self.find(name)
+        if known is not None:
+            return known
+        path = self._path(name)
+        try:
+            write_whole(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
+        except OSError as unwritable:
+            raise NotDisabled(name, path, problem_of(unwritable)) from unwritable
+        return Disabled(at, reason)
+
+    def enable(self, name: str) -> bool:
+        """Forgets it; False when the subscriber wasn't disabled."""
+        try:
+            self._path(name).unlink()
+        except FileNotFoundError:
+            return False
+        sync_folder(self._folder)
+        return True
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
 
 
 class NotifyHandler:
@@ -52,7 +107,7 @@ class NotifyHandler:
             return Ignored(reason)
         answer = self._sender.send(subscriber, notice.id, item.body)
         if answer.status == GONE:
-            return Ignored(_told(name, self._disable(name, notice)))
+            return Ignored(_disabled_since(name, self._disable(name, notice)))
         if not 200 <= answer.status <= 299:
             raise self._sender.not_taken(name, answer)
         return Applied()
@@ -79,7 +134,7 @@ class NotifyHandler:
         if not subscriber.wants(event_type) and not (notice.reverses is not None and subscriber.wants(notice.reverses)):
             return f"subscriber {name} doesn't want {notice.reverses or event_type}"
         disabled = self._disabled.find(name)
-        return None if disabled is None else _told(name, disabled)
+        return None if disabled is None else _disabled_since(name, disabled)
 
     def _disable(self, name: str, notice: Notice) -> Disabled:
         return self._disabled.disable(name, to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
@@ -88,9 +143,9 @@ class NotifyHandler:
 def build(
     settings: NotifySettings, receivers: Receivers, *, clock: Clock | None = None, resolver: Resolver | None = None
 ) -> Handler:
-    """The handler, once per Python worker; picklable by reference. Connects to nobody before the first event.
+    """The handler, once per Python worker; picklable by reference. Connects nowhere before the first event.
 
-    :param receivers: whom the stream was started with
+    :param receivers: those that the stream was started with
     :raises SettingError: the subscribers file isn't named, or the CA file can't be used
     """
     if not settings.subscribers_file:
@@ -106,7 +161,7 @@ def build(
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
-    """Where it is written who is disabled."""
+    """The folder of the disabled subscribers' files."""
     return (
         Path(settings.disabled_dir)
         if settings.disabled_dir
@@ -114,6 +169,6 @@ def disabled_folder(settings: NotifySettings) -> Path:
     )
 
 
-def _told(name: str, disabled: Disabled) -> str:
+def _disabled_since(name: str, disabled: Disabled) -> str:
     since = f" since {disabled.at}" if disabled.at else ""
     return f"subscriber {name} is disabled{since}: {disabled.reason}; `payhook notify enable {name}` enables it"

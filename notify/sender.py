@@ -5,23 +5,54 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from core.backoff import retry_after_s
 from core.card_numbers import shown
 from core.clock import Clock
 from core.errors import SettingError
+from core.files import TextFiles, problem_of
 from core.secret_lines import SecretsWrong, secret_lines
 from core.work import calling
 from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
 from notify.delivery import Answer, Deliveries, Target
 from notify.errors import AddressRefused, FileUnusable, NotTaken
-from notify.files import TextFiles, problem_of
-from notify.secret_files import secret_file
 from notify.settings import Allowance, NotifySettings
 from notify.signature import key_of, signed_headers
 from notify.subscribers import HeaderFile, Subscriber, header_value
 
+SECRETS, OURS = "secrets", "notify"
+
+
+def secret_file(subscriber: Subscriber, path: Path, settings: NotifySettings) -> Path:
+    """The file that a path leads to, symbolic links followed: below ``secrets/notify/`` beside the subscribers file,
+    one of ``secrets/notify.…``, or below `NotifySettings.secrets_dir`. Whether it is there isn't asked.
+
+    :raises FileUnusable: it leads elsewhere
+    """
+    beside = subscriber.folder / SECRETS
+    try:
+        file = path.resolve()
+        ours = [(beside / OURS).resolve(), *([Path(settings.secrets_dir).resolve()] if settings.secrets_dir else [])]
+        own_name = file.parent == beside.resolve() and file.name.startswith(f"{OURS}.")
+    except (OSError, RuntimeError, ValueError) as unreadable:
+        raise FileUnusable(subscriber.name, path, f"it can't be followed: {unreadable}") from None
+    if own_name or any(folder in file.parents for folder in ours):
+        return file
+    problem = (
+        f"notify reads no secret there. Put it below {beside / OURS}/ or into {beside / OURS}.{subscriber.name}; "
+        "notify.secrets_dir allows another folder"
+    )
+    raise FileUnusable(subscriber.name, path, problem)
+
+
+CONNECT_S_MAX = 3.0
+SILENCE_S_MAX = 10.0
+"""Within an answer."""
+REQUEST_S_MAX = 10.0
+"""In all, name resolution included, unless a subscriber has another; the stream's handler_deadline_s is longer."""
+RETRY_AFTER_S_MAX = 3_600.0
+"""A longer Retry-After is cut to this."""
 SECRETS_MAX = 4
 """Live at a time: two while one replaces the other, and some room."""
 SAID_CHARS_MAX = 200
@@ -62,7 +93,7 @@ class Sender:
     def not_taken(self, name: str, answer: Answer) -> NotTaken:
         """The error of an answer that isn't 2xx."""
         asked_s = retry_after_s(answer.retry_after, self._clock.now())
-        wait_s = min(asked_s, self._settings.retry_after_s_max) if asked_s else None
+        wait_s = min(asked_s, RETRY_AFTER_S_MAX) if asked_s else None
         return NotTaken(name, answer.status, shown(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
 
     def place(self, subscriber: Subscriber) -> Place:
@@ -104,14 +135,13 @@ class Sender:
         self._deliveries.close()
 
     def _target(self, subscriber: Subscriber) -> Target:
-        settings = self._settings
         return Target(
             name=subscriber.name,
             place=self.place(subscriber),
             allowed=self._allowance(subscriber.name).parsed(),
-            connect_timeout_s=settings.connect_timeout_s,
-            read_timeout_s=settings.read_timeout_s,
-            timeout_s=subscriber.timeout_s or settings.timeout_s,
+            connect_timeout_s=CONNECT_S_MAX,
+            read_timeout_s=SILENCE_S_MAX,
+            timeout_s=subscriber.timeout_s or REQUEST_S_MAX,
         )
 
     def _allowance(self, name: str) -> Allowance:
@@ -146,7 +176,7 @@ def downstream_of(name: str) -> str:
 
 
 def _tls(ca_file: str) -> ssl.SSLContext:
-    context = httpx.create_ssl_context(trust_env=False)
+    context = httpx2.create_ssl_context(trust_env=False)
     if ca_file:
         try:
             context.load_verify_locations(ca_file)

@@ -14,9 +14,9 @@ TIMEOUT_S_MAX = 30.0
 
 
 class Allowance(BaseModel):
-    """What one of those who are told over HTTP may be that others may not: a subscriber, a receiver of alerts.
+    """What one receiver of HTTP requests (a subscriber, a receiver of alerts) may be, beyond the default.
 
-    Set by whoever runs payhook, not by who edits subscribers.
+    In payhook's settings, not in the subscribers file, which other people may edit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,7 +47,7 @@ class Allowance(BaseModel):
 
 
 class NotifySettings(BaseModel):
-    """Settings of the notify handler. Times in seconds."""
+    """Settings of the notify handler. Times of a request are constants of `notify.sender`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,19 +59,10 @@ class NotifySettings(BaseModel):
     )
     disabled_dir: str = Field(
         "",
-        description="folder that remembers who answered 410, shared by all executors; empty: beside the subscribers "
-        "file, with its name and .disabled",
+        description="folder that remembers which subscribers answered 410, shared by all executors; empty: beside the "
+        "subscribers file, with its name and .disabled",
     )
     allow: dict[str, Allowance] = Field(
         default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"
     )
     ca_file: str = Field("", description="CA certificates (PEM) to trust beside the public ones")
-    connect_timeout_s: float = Field(3.0, gt=0, le=TIMEOUT_S_MAX, description="longest wait for a connection")
-    read_timeout_s: float = Field(10.0, gt=0, le=TIMEOUT_S_MAX, description="longest silence within an answer")
-    timeout_s: float = Field(
-        10.0,
-        gt=0,
-        le=TIMEOUT_S_MAX,
-        description="longest request in all, name resolution included; keep it below the stream's handler_deadline_s",
-    )
-    retry_after_s_max: float = Field(3_600.0, gt=0, le=86_400, description="longest Retry-After that is honoured")

@@ -1,4 +1,4 @@
-"""Who is told: a TOML file that is read again whenever it changes.
+"""The subscribers: a TOML file that is read again whenever it changes.
 
 ::
 
@@ -12,7 +12,7 @@
     timeout_s = 10.0                             # of a request in all
     headers = {x-team = "payments", authorization = {file = "secrets/notify/shop.token"}}
 
-Paths are relative to the file's folder, and lead to where notify's secrets are (`notify.secret_files`). No secret
+Paths are relative to the file's folder, and lead to where notify's secrets are (`notify.sender`). No secret
 stands in the file itself.
 """
 
@@ -28,9 +28,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from core.event import Mode
+from core.files import TextFiles, problem_of
 from notify.addresses import holds_credentials, shown_url
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
-from notify.files import TextFiles, problem_of
 from notify.settings import TIMEOUT_S_MAX
 from notify.signature import PREFIX
 
@@ -108,7 +108,7 @@ class Subscriber(BaseModel):
 
     @property
     def secrets_path(self) -> Path:
-        """As it is named; `notify.secret_files.secret_file` says whether it may be read."""
+        """As it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants(self, event_type: str) -> bool:
@@ -158,11 +158,11 @@ class SubscribersFile:
             return self._subscribers
 
     def _parsed(self, text: str) -> dict[str, Subscriber]:
-        """An editor that is saving leaves an empty file for a moment; nobody ends all subscribers that way."""
+        """An editor that is saving leaves an empty file for a moment: that doesn't end all subscribers."""
         found = parse(text, self.path)
         if self._subscribers and not found:
-            told = "it names nobody any more. Write `enabled = false` into sections to end them, or restart without"
-            raise SubscribersUnreadable(self.path, told)
+            problem = "it names no subscriber any more. Write `enabled = false` into sections, or restart without it"
+            raise SubscribersUnreadable(self.path, problem)
         return found
 
     def find(self, name: str) -> Subscriber | None:
@@ -191,7 +191,7 @@ def parse(text: str, path: Path) -> dict[str, Subscriber]:
     except tomllib.TOMLDecodeError as wrong:
         raise SubscribersUnreadable(path, str(wrong)) from wrong
     if len(tree) > SUBSCRIBERS_MAX:
-        raise SubscribersUnreadable(path, f"{len(tree)} subscribers, at most {SUBSCRIBERS_MAX} are told")
+        raise SubscribersUnreadable(path, f"{len(tree)} subscribers, at most {SUBSCRIBERS_MAX} are taken")
     return {name: _subscriber(name, section, path) for name, section in tree.items()}
 
 
@@ -211,8 +211,8 @@ def _subscriber(name: str, section: object, path: Path) -> Subscriber:
     except ValidationError as wrong:
         first = wrong.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        told = "no such field" if first["type"] == "extra_forbidden" else first["msg"]
-        raise SubscribersUnreadable(path, f"[{name}] {field}: {told}") from None
+        problem = "no such field" if first["type"] == "extra_forbidden" else first["msg"]
+        raise SubscribersUnreadable(path, f"[{name}] {field}: {problem}") from None
 
 
 def _texts(node: object, place: str) -> Iterator[tuple[str, str]]:

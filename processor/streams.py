@@ -55,7 +55,7 @@ class StreamInvalid(SettingError):
         self.key = key
         super().__init__(f"{where}: [{stream}] {key}".rstrip(), problem)
 
-    def __reduce__(self) -> tuple[type[StreamInvalid], tuple[str, str, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[StreamInvalid], tuple[str, str, str, str]]:
         return StreamInvalid, (self.where, self.stream, self.key, self.problem)
 
 

@@ -1,7 +1,7 @@
 """Payment providers: the only place that knows one."""
 
 from providers.fields import ContentVersionUnknown
-from providers.port import Adapter, Answer, ModeMismatch, Request, SignatureInvalid, SignatureReason, SignedRequest
+from providers.port import Adapter, Answer, ModeMismatch, Request, SignatureInvalid, SignatureReason
 from providers.registry import build_adapters
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
 
@@ -15,7 +15,6 @@ __all__ = [
     "Request",
     "SignatureInvalid",
     "SignatureReason",
-    "SignedRequest",
     "StandardWebhooksSettings",
     "build_adapters",
 ]

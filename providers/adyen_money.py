@@ -41,58 +41,54 @@ https://docs.adyen.com/account/payments-lifecycle).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from core.card_numbers import shown
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import an_object, money_of, optional_text, text
+from providers.fields import an_object, names, object_at, optional_text, text
+from providers.money import PAYOUTS, money_of
+from providers.port import Answer
 from providers.settings import AdyenSettings
 
 NAME = "adyen"
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2})
+ACCEPTED = Answer(200, b"[accepted]", "text/plain")
+"""Of every webhook of Adyen's."""
+MORE_DECIMALS: Mapping[str, int] = {"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2}
 """Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
-MOVEMENTS: Mapping[str, tuple[Movement, str]] = MappingProxyType(
-    {
-        "CAPTURE": (Movement.CAPTURE, "capture"),
-        "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
-        "REFUND": (Movement.REFUND, "refund"),
-        "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
-        "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
-        "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
-        "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
-        "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
-        "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
-        "DISPUTE_DEFENSE_PERIOD_ENDED": (Movement.DISPUTE_LOST, "dispute_lost"),
-        "PREARBITRATION_LOST": (Movement.DISPUTE_LOST, "dispute_lost"),
-        "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
-        "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
-    }
-)
+MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
+    "CAPTURE": (Movement.CAPTURE, "capture"),
+    "CAPTURE_FAILED": (Movement.CAPTURE_FAILED, "capture_failed"),
+    "SETTLED_REVERSED": (Movement.CAPTURE_FAILED, "capture_failed"),
+    "REFUND": (Movement.REFUND, "refund"),
+    "REFUND_WITH_DATA": (Movement.REFUND, "refund"),
+    "REFUND_FAILED": (Movement.REFUND_FAILED, "refund_failed"),
+    "REFUNDED_REVERSED": (Movement.REFUND_FAILED, "refund_failed"),
+    "CHARGEBACK": (Movement.DISPUTE_OPENED, "dispute_opened"),
+    "CHARGEBACK_REVERSED": (Movement.DISPUTE_WON, "dispute_won"),
+    "SECOND_CHARGEBACK": (Movement.DISPUTE_OPENED, "second_dispute_opened"),
+    "DISPUTE_DEFENSE_PERIOD_ENDED": (Movement.DISPUTE_LOST, "dispute_lost"),
+    "PREARBITRATION_LOST": (Movement.DISPUTE_LOST, "dispute_lost"),
+    "PAYOUT_THIRDPARTY": (Movement.PAYOUT_PAID, "payout_paid"),
+    "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
+}
 """By event code: how money moved, and what the fact is called after its pspReference."""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
-LEFT_TO_A_PERSON = frozenset({"VOID_PENDING_REFUND", "REFUND_NOT_CLEARED"})
+LEFT_TO_A_PERSON = names("VOID_PENDING_REFUND REFUND_NOT_CLEARED")
 """Event codes that move money, or may, and aren't booked: a person books them by a manual entry."""
 
-_LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = MappingProxyType(
-    {
-        "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
-        "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
-    }
-)
+_LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = {
+    "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
+    "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
+}
 """By event code: the statuses with which what it withholds is lost as well (None: always), and the loss's name."""
-_END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = MappingProxyType(
-    {
-        "DISPUTE_DEFENSE_PERIOD_ENDED": frozenset({"Undefended", "Lost", "Accepted", None}),
-        "PREARBITRATION_LOST": frozenset({"Lost", None}),
-    }
-)
+_END_OF_A_DISPUTE: Mapping[str, frozenset[str | None]] = {
+    "DISPUTE_DEFENSE_PERIOD_ENDED": frozenset({"Undefended", "Lost", "Accepted", None}),
+    "PREARBITRATION_LOST": frozenset({"Lost", None}),
+}
 """By event code: the documented statuses. None: Adyen sends none for payments processed in Brazil."""
 _NOT_CAPTURED = frozenset({"CANCELLATION", "TECHNICAL_CANCEL", "EXPIRE"})
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _LOOK = "look at the payment in Adyen's Customer Area, and book what moved by a manual entry"
 
 
@@ -128,7 +124,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
         fact_key=join_key(NAME, reference, fact_name),
         movement=movement,
         account=text(item, "merchantAccountCode"),
-        payment=None if movement in _PAYOUTS else optional_text(item, "originalReference") or reference,
+        payment=None if movement in PAYOUTS else optional_text(item, "originalReference") or reference,
         money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
     )
 
@@ -181,8 +177,7 @@ def _captured(
 
 def _status(item: Mapping[str, Any]) -> str | None:
     """The dispute's, None where there is none. Unsigned, like the rest of ``additionalData``."""
-    extra = item.get("additionalData")
-    status = extra.get("disputeStatus") if isinstance(extra, dict) else None
+    status = object_at(item, "additionalData").get("disputeStatus")
     return None if status is None else str(status)
 
 

@@ -23,7 +23,7 @@ What books, and why:
 Left to a person, because none of our movements fits (``LEFT_CATEGORIES``, ``LEFT_KINDS``): money that comes from a bank
 account or is collected by direct debit (https://docs.adyen.com/business-accounts/third-party-transfer-webhooks),
 top-ups, transfers to other people's cards, what cards issued by Adyen spend, and loans by Adyen with their repayment.
-They are transfers as well, so no type as a whole is in `LEFT_TO_A_PERSON`.
+They are transfers as well, so no type as a whole is left to a person.
 
 Both kinds of notifications tell of one balance, the one that Adyen holds, so they have one clearing account: that of
 the merchant account which the setting ``adyen.platforms`` names. A payout of a platform that isn't named there waits.
@@ -31,102 +31,38 @@ the merchant account which the setting ``adyen.platforms`` names. A payout of a 
 
 from __future__ import annotations
 
-import hashlib
-import re
 import secrets as random_secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
-from core import strict_json
 from core.card_numbers import shown
-from core.errors import Unparseable
-from core.event import Mode
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.adyen_money import MORE_DECIMALS
-from providers.fields import (
-    an_object,
-    money_of,
-    optional_text,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, Answer, Request, SignedRequest
+from providers.adyen_money import ACCEPTED, MORE_DECIMALS
+from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.fields import an_object, content_hash, mode_of, names, object_at, optional_text, text, time_of
+from providers.money import money_of, moved
+from providers.port import Answer
 from providers.settings import AdyenSettings
-from providers.signature import base64_mac, matching, secret_error, sent
+from providers.signature import base64_mac, hex_key
 
 NAME = "adyenplatform"
-HEADER = b"hmacsignature"
-IDENTITY_FIELDS = frozenset(
-    {
-        "id",
-        "eventId",
-        "reference",
-        "accountId",
-        "balanceAccountId",
-        "accountHolderId",
-        "transferId",
-        "transactionId",
-        "paymentId",
-        "pspReference",
-        "pspPaymentReference",
-        "paymentMerchantReference",
-        "modificationPspReference",
-        "modificationMerchantReference",
-    }
-)
-LEFT_TO_A_PERSON: frozenset[str] = frozenset()
-"""Event types that move money and never book."""
 LEFT_CATEGORIES = frozenset(
-    {
-        ("bank", "incoming"),
-        ("topUp", "incoming"),
-        ("topUp", "outgoing"),
-        ("card", "incoming"),
-        ("card", "outgoing"),
-        ("issuedCard", "incoming"),
-        ("issuedCard", "outgoing"),
-        ("grants", "incoming"),
-        ("grants", "outgoing"),
-    }
+    {("bank", "incoming")}
+    | {(category, way) for category in ("topUp", "card", "issuedCard", "grants") for way in ("incoming", "outgoing")}
 )
 """Transfers that a person books, by ``category`` and ``direction``."""
 LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection"})
 """Transfers that a person books, by ``type``."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
 
-_KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")
-_ACCEPTED = Answer(200, b"[accepted]", "text/plain")
-_PAYOUTS: Mapping[str, Movement] = MappingProxyType(
-    {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
-)
+_PAYOUTS: Mapping[str, Movement] = {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
 """Of a transfer to a bank account, by its status."""
-_NOT_MOVED = frozenset(
-    {
-        "received",
-        "authorised",
-        "adviceAuthorised",
-        "adviceRefused",
-        "authAdjustmentAuthorised",
-        "authAdjustmentError",
-        "authAdjustmentRefused",
-        "pending",
-        "pendingApproval",
-        "pendingExecution",
-        "refused",
-        "rejected",
-        "failed",
-        "error",
-        "cancelled",
-        "expired",
-        "dispute",
-        "disputeClosed",
-        "disputeExpired",
-        "disputeNeedsReview",
-    }
+_NOT_MOVED = names(
+    "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "
+    "authAdjustmentRefused pending pendingApproval pendingExecution refused rejected failed error cancelled expired "
+    "dispute disputeClosed disputeExpired disputeNeedsReview"
 )
 """States of a transfer in which no money has moved; so are those that end with ``Pending``."""
 _NAMED_WITHIN = ("sweep", "transfer", "accountHolder", "balanceAccount", "paymentInstrument")
@@ -138,19 +74,28 @@ class AdyenPlatformAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
-    left_out = MappingProxyType({1: frozenset({"timestamp", "createdAt"})})
+    identity_fields = names(
+        "id eventId reference accountId balanceAccountId accountHolderId transferId transactionId paymentId "
+        "pspReference pspPaymentReference paymentMerchantReference modificationPspReference "
+        "modificationMerchantReference"
+    )
+    header = b"hmacsignature"
+    left_out = names("timestamp createdAt")
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        expected = [base64_mac(self.key(secret), request.body) for secret in secrets]
-        return matching(sent(request, HEADER), expected)
+    def signature(self, key: bytes, message: bytes) -> bytes:
+        return base64_mac(key, message)
 
-    def named(self, delivered: Delivered) -> Iterator[Named]:
+    def key(self, secret: str) -> bytes:
+        return hex_key(NAME, secret)
+
+    def new_secret(self) -> str:
+        return random_secrets.token_hex(32).upper()
+
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_type, data = text(document, "type"), an_object(document.get("data"), "'data'")
         subject, which = _named(document, data, event_type)
-        category = data.get("categoryData")
-        payment = optional_text(category, "pspPaymentReference") if isinstance(category, dict) else None
+        payment = optional_text(object_at(data, "categoryData"), "pspPaymentReference")
         yield Named(
             f"{subject}.{which}",
             event_type,
@@ -158,43 +103,14 @@ class AdyenPlatformAdapter(JsonAdapter):
             payment or subject,
             _queued_at(document) or time_of(data.get("creationDate")),
             (subject, which),
-            _mode(document, delivered.mode),
+            mode_of(document, "environment"),
         )
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         return _fact(document, event_type, self._settings.adyen)
 
     def accepted(self) -> Answer:
-        return _ACCEPTED
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,  # noqa: ARG002 - Adyen signs the body and nothing else
-        event_id: str | None = None,  # noqa: ARG002
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
-    ) -> SignedRequest:
-        signature = base64_mac(self.key(secret), body).decode("ascii")
-        headers = {"Content-Type": "application/json", "HmacSignature": signature, "Protocol": "HmacSHA256"}
-        return SignedRequest(body, headers)
-
-    def key(self, secret: str) -> bytes:
-        if not _KEY.fullmatch(secret):
-            raise secret_error(NAME, "an HMAC key is pairs of hexadecimal digits; copy it from the webhook's settings")
-        return bytes.fromhex(secret)
-
-    def new_secret(self) -> str:
-        return random_secrets.token_hex(32).upper()
-
-
-def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
-    environment = document.get("environment")
-    if environment is None:
-        return endpoint
-    if environment not in ("live", "test"):
-        raise Unparseable("'environment' is neither live nor test")
-    return "live" if environment == "live" else "test"
+        return ACCEPTED
 
 
 def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
@@ -207,7 +123,7 @@ def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str
         return subject, str(number)
     if event_type.endswith(".created") and subject:
         return subject, "created"
-    return subject, hashlib.sha256(strict_json.canonical(document)).hexdigest()
+    return subject, content_hash(document)
 
 
 def _queued_at(document: Mapping[str, Any]) -> datetime | None:
@@ -256,8 +172,8 @@ def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings)
             f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: name "
             "it there, then replay the event"
         )
-    key = join_key(NAME, text(data, "id"), movement.value)
-    return MoneyFact(key, movement, account, None, money, holder=("adyen", settings.platforms[platform]))
+    fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None)
+    return replace(fact, holder=("adyen", settings.platforms[platform]))
 
 
 def _refuse_what_is_left(data: Mapping[str, Any], event_type: str) -> None:

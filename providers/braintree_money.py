@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from core.clock import from_rfc3339
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.braintree_xml import child, children, inner, name_of, text_of
-from providers.fields import decimal_money_of, for_a_person, paired, withheld
+from providers.fields import names
+from providers.money import decimal_money_of, moved
 
 NAME = "braintree"
 
 _TAKEN = frozenset({"submitted_for_settlement", "settlement_pending", "settlement_confirmed", "settling", "settled"})
 """States of a transaction that has been told to move money."""
-_NOT_TAKEN = frozenset(
-    {
-        "authorization_expired",
-        "authorized",
-        "authorizing",
-        "failed",
-        "gateway_rejected",
-        "processor_declined",
-        "settlement_declined",
-        "voided",
-    }
+_NOT_TAKEN = names(
+    "authorization_expired authorized authorizing failed gateway_rejected processor_declined settlement_declined voided"
 )
-LEFT_TO_A_PERSON = frozenset({"disbursement_exception", "local_payment_reversed"})
+LEFT_TO_A_PERSON = names("disbursement_exception local_payment_reversed")
 """Kinds that move money and aren't booked."""
 
 
@@ -90,33 +80,22 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     :raises MoneyInvalid: it moved money, and how much can't be told for sure
     :raises Unparseable: a field comes several times
     """
-    return withheld(kind, lambda one: _reported(root, one))
-
-
-def _reported(root: Element, kind: str) -> MoneyFact | None:
-    if kind in LEFT_TO_A_PERSON:
-        raise for_a_person(kind, "in Braintree's control panel")
     read = _READERS.get(kind)
-    subject = subject_of(root) if read is not None else None
     if read is None:
         return None
+    subject = subject_of(root)
     if subject is None:
         raise MoneyInvalid("there is nothing in <subject>")
-    moved = read(subject, kind)
-    if moved is None:
+    found = read(subject, kind)
+    if found is None:
         return None
-    reference = text_of(moved.source, "id")
+    reference = text_of(found.source, "id")
     if reference is None:
         raise MoneyInvalid("what moved has no id")
-    return MoneyFact(
-        fact_key=join_key(NAME, reference, moved.movement.value),
-        movement=moved.movement,
-        account=account_of(root),
-        payment=moved.payment,
-        money=decimal_money_of(moved.amount, moved.currency),
-        pair=None
-        if moved.payment is None
-        else paired(moved.movement, lambda one: join_key(NAME, reference, one.value)),
+    money = decimal_money_of(found.amount, found.currency)
+    is_paired = found.payment is not None
+    return moved(
+        NAME, found.movement, reference, money, account=account_of(root), payment=found.payment, paired=is_paired
     )
 
 
@@ -220,27 +199,23 @@ def _disbursed(subject: Element, _: str) -> _Moved | None:
 
 
 _EITHER_WAY = frozenset({"transaction_settled", "transaction_disbursed"})
-_DISPUTES: Mapping[str, Movement] = MappingProxyType(
-    {
-        "dispute_opened": Movement.DISPUTE_OPENED,
-        "dispute_won": Movement.DISPUTE_WON,
-        "dispute_lost": Movement.DISPUTE_LOST,
-        "dispute_accepted": Movement.DISPUTE_LOST,
-        "dispute_auto_accepted": Movement.DISPUTE_LOST,
-        "dispute_expired": Movement.DISPUTE_LOST,
-    }
-)
-_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = MappingProxyType(
-    {
-        "transaction_settled": _captured,
-        "transaction_disbursed": _captured,
-        "transaction_retried": _captured,
-        "transaction_settlement_declined": _declined,
-        "refund_failed": _declined,
-        "subscription_charged_successfully": _captured,
-        "local_payment_completed": _captured,
-        "local_payment_funded": _captured,
-        "disbursement": _disbursed,
-        **dict.fromkeys(_DISPUTES, _disputed),
-    }
-)
+_DISPUTES: Mapping[str, Movement] = {
+    "dispute_opened": Movement.DISPUTE_OPENED,
+    "dispute_won": Movement.DISPUTE_WON,
+    "dispute_lost": Movement.DISPUTE_LOST,
+    "dispute_accepted": Movement.DISPUTE_LOST,
+    "dispute_auto_accepted": Movement.DISPUTE_LOST,
+    "dispute_expired": Movement.DISPUTE_LOST,
+}
+_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = {
+    "transaction_settled": _captured,
+    "transaction_disbursed": _captured,
+    "transaction_retried": _captured,
+    "transaction_settlement_declined": _declined,
+    "refund_failed": _declined,
+    "subscription_charged_successfully": _captured,
+    "local_payment_completed": _captured,
+    "local_payment_funded": _captured,
+    "disbursement": _disbursed,
+    **dict.fromkeys(_DISPUTES, _disputed),
+}

@@ -1,34 +1,26 @@
-"""Reading providers' fields: strict where something rests on it."""
+"""Reading providers' bodies: strict where something rests on it, and exact where parts of them are kept."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from core import strict_json
-from core.card_numbers import shown
 from core.clock import from_rfc3339
 from core.errors import PayhookError, Unparseable
+from core.event import Mode
 from core.keys import join_key
-from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, decimals_of
 
-_LETTERS = re.compile(r"[A-Za-z]{3}")
-_DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
+Path: TypeAlias = tuple[str, ...]
+
 _UNIX_S_MAX = 253_402_300_799
 """The last second of the year 9999, datetime's end."""
-_UNDONE_BY = {
-    Movement.CAPTURE: Movement.CAPTURE_FAILED,
-    Movement.REFUND: Movement.REFUND_FAILED,
-    Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
-    Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED,
-}
-WITHHELD = ".withheld"
-"""After the type of a lost dispute: the same notification once more, for the debit that came before the loss."""
-_PAIRS = _UNDONE_BY | {undo: done for done, undo in _UNDONE_BY.items()}
+_SPACE = re.compile(r"[ \t\n\r]*")
+_read_value = json.JSONDecoder().raw_decode
 
 
 class ContentVersionUnknown(PayhookError):
@@ -41,6 +33,11 @@ class ContentVersionUnknown(PayhookError):
 
     def __reduce__(self) -> tuple[type[ContentVersionUnknown], tuple[str, int]]:
         return ContentVersionUnknown, (self.provider, self.version)
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, with blanks between them."""
+    return frozenset(text.split())
 
 
 def an_object(value: object, name: str) -> dict[str, Any]:
@@ -70,6 +67,37 @@ def optional_text(document: Mapping[str, Any], name: str) -> str | None:
     return value or None
 
 
+def id_of(document: Mapping[str, Any], name: str) -> str:
+    """An id that is written as a JSON number, or as a text, as text.
+
+    :raises Unparseable: not there, empty, or neither of both
+    """
+    found = any_id(document, name)
+    if found is None:
+        raise Unparseable(f"{name!r} is neither a whole number nor a text with something in it")
+    return found
+
+
+def any_id(holder: object, *path: str) -> str | None:
+    """The id at the end of a path, a text or a JSON number, as text; None where there is none."""
+    found = resolve(holder, path)
+    if type(found) is int:
+        return str(found)
+    return found if isinstance(found, str) and found else None
+
+
+def text_at(holder: object, *path: str) -> str | None:
+    """The text at the end of a path; None where there is none, or an empty one."""
+    found = resolve(holder, path)
+    return found if isinstance(found, str) and found else None
+
+
+def object_at(holder: object, *path: str) -> dict[str, Any]:
+    """The object at the end of a path; an empty one where there is none."""
+    found = resolve(holder, path)
+    return found if isinstance(found, dict) else {}
+
+
 def time_of(value: object) -> datetime | None:
     """Unix seconds or RFC 3339. A time that can't be read is none: it decides nothing."""
     if type(value) is int and 0 <= value <= _UNIX_S_MAX:
@@ -82,41 +110,15 @@ def time_of(value: object) -> datetime | None:
     return None
 
 
-def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
-    """An amount in ISO 4217 minor units.
+def mode_of(document: Mapping[str, Any], name: str) -> Mode | None:
+    """What a field says that is ``live`` or ``test``; None where it isn't there.
 
-    :param more_decimals: how many decimals the provider has more than ISO 4217 (fewer: negative), by currency
-    :raises MoneyInvalid: not an integer, not a currency, or not a whole number of ISO's minor units
+    :raises Unparseable: it says something else
     """
-    if type(amount) is not int:
-        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
-    if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
-        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
-    currency = currency.upper()
-    decimals = (more_decimals or {}).get(currency, 0)
-    if decimals <= 0:
-        return Money(amount * 10**-decimals, currency)
-    amount_minor, rest = divmod(amount, 10**decimals)
-    if rest:
-        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} isn't a whole number of {currency}'s minor units")
-    return Money(amount_minor, currency)
-
-
-def decimal_money_of(amount: object, currency: object) -> Money:
-    """An amount such as ``"10.00"`` in ISO 4217 minor units, without a float on the way.
-
-    :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
-    """
-    if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
-        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
-    if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
-        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
-    currency = currency.upper()
-    whole, _, fraction = amount.partition(".")
-    decimals = decimals_of(currency)
-    if fraction[decimals:].strip("0"):
-        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} has more decimals than {currency}")
-    return Money(int(whole + fraction[:decimals].ljust(decimals, "0")), currency)
+    mode = document.get(name)
+    if mode is None or mode == "live" or mode == "test":
+        return mode
+    raise Unparseable(f"{name!r} is neither live nor test")
 
 
 def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:
@@ -124,65 +126,67 @@ def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:
     return join_key(provider, account) if kept_for == "merchant" else join_key(provider, account, payment)
 
 
-def content_hash(document: Mapping[str, Any], left_out: Collection[str]) -> str:
+def content_hash(document: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
     """Hex SHA-256 of the canonical JSON without the top-level fields that differ between deliveries."""
     kept = {name: value for name, value in document.items() if name not in left_out}
     return hashlib.sha256(strict_json.canonical(kept)).hexdigest()
 
 
-def versioned_content(provider: str, body: bytes, version: int, left_out: Mapping[int, Collection[str]]) -> str:
-    """The content hash of an event that is a JSON object, by the list of left-out fields of that version.
+def parse_pointer(text: str) -> Path:
+    """A JSON pointer (RFC 6901).
 
-    :raises ContentVersionUnknown: made by code that is newer than this
-    :raises Unparseable: the body can't be read
+    :raises ValueError: not a pointer to something within a document
     """
-    if version == 0:
-        return hashlib.sha256(body).hexdigest()
-    if version not in left_out:
-        raise ContentVersionUnknown(provider, version)
-    return content_hash(an_object(strict_json.loads(body), "the body"), left_out[version])
+    if not text.startswith("/"):
+        raise ValueError(f"a JSON pointer starts with '/': {text!r}")
+    if "~" in text.replace("~0", "").replace("~1", ""):
+        raise ValueError(f"in a JSON pointer '~' is written '~0': {text!r}")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/"))
 
 
-def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
-    """The fact, None too where it can't be told for sure: its event is named without it, and fails when handled."""
-    try:
-        return read()
-    except (MoneyInvalid, Unparseable):
-        return None
+def resolve(document: object, path: Path) -> object:
+    """What the path points to, None where there is nothing."""
+    for part in path:
+        if isinstance(document, dict):
+            document = document.get(part)
+        elif isinstance(document, list) and part.isascii() and part.isdigit() and int(part) < len(document):
+            document = document[int(part)]
+        else:
+            return None
+    return document
 
 
-def paired(movement: Movement, key: Callable[[Movement], str]) -> str | None:
-    """The key of the movement that undoes this one, or that this one undoes; None for a loss, which undoes nothing.
+def array_items(body: bytes, *path: str) -> Iterator[bytes]:
+    """The exact bytes of each value in the array that the top object has at the end of ``path``, in order.
 
-    For `MoneyFact.pair`, where a provider names both by one id. ``key`` gives a movement's fact key.
+    So what is kept of an item is what was signed. The body was read by `core.strict_json` before, and the array found
+    in it: nothing is checked again.
     """
-    other = _PAIRS.get(movement)
-    return None if other is None else key(other)
+    whole = body.decode("utf-8")
+    at = _skip(whole, 0)
+    for name in path:
+        at = _key_value(whole, name, at)
+    at = _skip(whole, at + 1)
+    while whole[at] != "]":
+        _, end = _read_value(whole, at)
+        yield whole[at:end].encode("utf-8")
+        at = _skip(whole, end)
+        if whole[at] == ",":
+            at = _skip(whole, at + 1)
 
 
-def types_of(event_type: str, *, is_loss: bool) -> tuple[str, ...]:
-    """The types of the events that one notification makes: of a lost dispute also the debit that came before it.
-
-    That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
-    the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
-    """
-    return (event_type + WITHHELD, event_type) if is_loss else (event_type,)
-
-
-def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
-    """What ``read`` gives for a type; for one of `WITHHELD` the debit that came before the loss, under the fact key
-    that the dispute's opening has: whichever of the two comes second books nothing.
-    """
-    fact = read(event_type.removesuffix(WITHHELD))
-    if fact is None or not event_type.endswith(WITHHELD):
-        return fact
-    if fact.movement is not Movement.DISPUTE_LOST:
-        return None
-    name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
-    opened = replace(fact, fact_key=name + Movement.DISPUTE_OPENED, movement=Movement.DISPUTE_OPENED)
-    return replace(opened, pair=name + Movement.DISPUTE_WON)
+def _key_value(whole: str, wanted: str, at: int) -> int:
+    """Where the value of a key of the object at ``at`` starts."""
+    at = _skip(whole, at + 1)
+    while True:
+        key, at = _read_value(whole, at)
+        at = _skip(whole, _skip(whole, at) + 1)
+        if key == wanted:
+            return at
+        _, at = _read_value(whole, at)
+        at = _skip(whole, _skip(whole, at) + 1)
 
 
-def for_a_person(event_type: str, where: str) -> MoneyInvalid:
-    """The error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
-    return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")
+def _skip(whole: str, at: int) -> int:
+    found = _SPACE.match(whole, at)
+    return found.end() if found else at

@@ -22,91 +22,59 @@ without the header, or with an address that is neither, the endpoint's mode stan
 
 from __future__ import annotations
 
-import secrets as random_secrets
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.errors import Unparseable
-from core.event import Event, Mode, poison_event
+from core.event import Event, Mode
 from core.money import MoneyFact
-from providers.fields import (
-    an_object,
-    for_a_person,
-    optional_text,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import (
-    DEFAULT_ENDPOINT,
-    ModeMismatch,
-    Request,
-    SignedRequest,
-)
-from providers.signature import hex_mac, matching, sent, text_key
-from providers.slices import array_items
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.fields import an_object, array_items, names, optional_text, text, time_of
+from providers.port import ModeMismatch, Request
+from providers.signature import text_key
 
 NAME = "gocardless"
-HEADER = b"webhook-signature"
 ORIGIN = b"origin"
 ITEMS = "events"
 ITEMS_MAX = 1000
 """GoCardless sends up to 250 at once."""
-IDENTITY_FIELDS = frozenset(
-    {"id", "payment", "refund", "mandate", "payout", "subscription", "billing_request", "organisation", "parent_event"}
-)
-LEFT_TO_A_PERSON = frozenset(
-    {
-        "creditors.bounced_payout",
-        "outbound_payments.executed",
-        "payment_account_transaction.created",
-        "payments.chargeback_cancelled",
-        "payments.chargeback_settled",
-        "payments.confirmed",
-        "payments.late_failure_settled",
-        "payouts.paid",
-        "refunds.funds_returned",
-        "refunds.refund_settled",
-    }
+LEFT_TO_A_PERSON = names(
+    "creditors.bounced_payout outbound_payments.executed payment_account_transaction.created "
+    "payments.chargeback_cancelled payments.chargeback_settled payments.confirmed payments.late_failure_settled "
+    "payouts.paid refunds.funds_returned refunds.refund_settled"
 )
 """Types that move money and aren't booked."""
 
-_MODES: Mapping[bytes, Mode] = MappingProxyType(
-    {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
-)
+_MODES: Mapping[bytes, Mode] = {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
 
 
 class GoCardlessAdapter(JsonAdapter):
     """One request is one or several events; an event's body is the exact bytes of its item."""
 
     name = NAME
+    identity_fields = names("id payment refund mandate payout subscription billing_request organisation parent_event")
+    header = b"webhook-signature"
     signature_status = 498
-    identity_fields = IDENTITY_FIELDS
+    left_to_a_person = LEFT_TO_A_PERSON
+    looked_up = "in GoCardless's payout reports, as its events name no amount"
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+    def signed(self, request: Request) -> Signed:
         request.one(ORIGIN)
-        return matching(sent(request, HEADER), [hex_mac(self.key(secret), request.body) for secret in secrets])
+        return super().signed(request)
+
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the webhook endpoint's secret")
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         items = _items(request.document)
         _check_mode(request, mode)
-        bodies = array_items(request.body, ITEMS)
-        read = zip(items, bodies, strict=True)
-        return [event for item, body in read for event in self._events_or_poison(item, body, request, mode)]
+        pairs = zip(items, array_items(request.body, ITEMS), strict=True)
+        return [event for item, body in pairs for event in self.read_or_poison(item, body, request, mode)]
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
         return b'{"%b":[%b]}' % (ITEMS.encode(), item)
 
-    def _events_or_poison(self, item: object, body: bytes, request: Request, mode: Mode) -> list[Event]:
-        """An item that can't be named costs only itself, not the others of its request."""
-        try:
-            return self.read(Delivered(an_object(item, "an event"), request, mode), body)
-        except Unparseable as unreadable:
-            return [poison_event(NAME, body, mode, unreadable.problem)]
-
-    def named(self, delivered: Delivered) -> Iterator[Named]:
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_id, resource_type = text(document, "id"), text(document, "resource_type")
         event_type = f"{resource_type}.{text(document, 'action')}"
@@ -114,27 +82,8 @@ class GoCardlessAdapter(JsonAdapter):
         entity = _entity(links, resource_type) or event_id
         yield Named(event_id, event_type, _account(links), entity, time_of(document.get("created_at")))
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:  # noqa: ARG002
-        if event_type in LEFT_TO_A_PERSON:
-            raise for_a_person(event_type, "in GoCardless's payout reports, as its events name no amount")
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:  # noqa: ARG002 - none books
         return None
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,  # noqa: ARG002 - GoCardless signs neither a time
-        event_id: str | None = None,  # noqa: ARG002 - nor an event's id
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor the endpoint
-    ) -> SignedRequest:
-        signature = hex_mac(self.key(secret), body).decode("ascii")
-        return SignedRequest(body, {"Content-Type": "application/json", "Webhook-Signature": signature})
-
-    def key(self, secret: str) -> bytes:
-        return text_key(NAME, secret, "the webhook endpoint's secret")
-
-    def new_secret(self) -> str:
-        return random_secrets.token_urlsafe(30)
 
 
 def _items(document: object) -> list[Any]:

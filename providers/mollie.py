@@ -29,62 +29,35 @@ payment would land on two merchants. Profiles that are kept apart need endpoints
 
 from __future__ import annotations
 
-import secrets as random_secrets
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.errors import Unparseable
-from core.event import Mode
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import (
-    an_object,
-    decimal_money_of,
-    for_a_person,
-    optional_text,
-    paired,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, Request, SignedRequest
-from providers.signature import hex_mac, matching, sent, text_key
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.fields import an_object, mode_of, names, object_at, optional_text, text, time_of
+from providers.money import decimal_money_of, moved
+from providers.port import Request
+from providers.signature import sent, text_key
 
 NAME = "mollie"
 ACCOUNT = ""
-HEADER = b"x-mollie-signature"
 PREFIX = b"sha256="
-IDENTITY_FIELDS = frozenset(
-    {
-        "id",
-        "entityId",
-        "paymentId",
-        "orderId",
-        "profileId",
-        "customerId",
-        "mandateId",
-        "subscriptionId",
-        "settlementId",
-        "balanceId",
-    }
+IDENTITY_FIELDS = names(
+    "id entityId paymentId orderId profileId customerId mandateId subscriptionId settlementId balanceId"
 )
-_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
-    {
-        "payment.paid": Movement.CAPTURE,
-        "capture.succeeded": Movement.CAPTURE,
-        "refund.processing": Movement.REFUND,
-        "refund.refunded": Movement.REFUND,
-        "refund.failed": Movement.REFUND_FAILED,
-        "chargeback.received": Movement.DISPUTE_OPENED,
-        "chargeback.reversed": Movement.DISPUTE_WON,
-        "payout.completed": Movement.PAYOUT_PAID,
-    }
-)
+_MOVEMENTS: Mapping[str, Movement] = {
+    "payment.paid": Movement.CAPTURE,
+    "capture.succeeded": Movement.CAPTURE,
+    "refund.processing": Movement.REFUND,
+    "refund.refunded": Movement.REFUND,
+    "refund.failed": Movement.REFUND_FAILED,
+    "chargeback.received": Movement.DISPUTE_OPENED,
+    "chargeback.reversed": Movement.DISPUTE_WON,
+    "payout.completed": Movement.PAYOUT_PAID,
+}
 _PAIRED = frozenset({Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
-LEFT_TO_A_PERSON = frozenset(
-    {"business-account-transfer.processed", "business-account-transfer.returned", "connect-balance-transfer.succeeded"}
+LEFT_TO_A_PERSON = names(
+    "business-account-transfer.processed business-account-transfer.returned connect-balance-transfer.succeeded"
 )
 """Types that move money and aren't booked."""
 
@@ -94,45 +67,31 @@ class MollieAdapter(JsonAdapter):
 
     name = NAME
     identity_fields = IDENTITY_FIELDS
-    left_out = MappingProxyType({1: frozenset({"_links"})})
+    header = b"x-mollie-signature"
+    left_out = names("_links")
     """Links say where to read on, not what happened."""
+    left_to_a_person = LEFT_TO_A_PERSON
+    looked_up = "in Mollie's Dashboard"
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        signatures = [one.removeprefix(PREFIX) for one in sent(request, HEADER)]
-        return matching(signatures, [hex_mac(self.key(secret), request.body) for secret in secrets])
-
-    def named(self, delivered: Delivered) -> Iterator[Named]:
-        document = delivered.document
-        event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
-        snapshot = _snapshot(document) or {}
-        payment, occurred_at = optional_text(snapshot, "paymentId") or concerned, time_of(document.get("createdAt"))
-        yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot))
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,  # noqa: ARG002 - Mollie signs the body and nothing else
-        event_id: str | None = None,  # noqa: ARG002
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
-    ) -> SignedRequest:
-        header = (PREFIX + hex_mac(self.key(secret), body)).decode("ascii")
-        return SignedRequest(body, {"Content-Type": "application/json", "X-Mollie-Signature": header})
+    def signed(self, request: Request) -> Signed:
+        return Signed([one.removeprefix(PREFIX) for one in sent(request, self.header)], request.body)
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the webhook's signing secret")
 
-    def new_secret(self) -> str:
-        return random_secrets.token_urlsafe(32)
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
+        document = delivered.document
+        event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
+        snapshot = object_at(document, "_embedded", "entity")
+        payment, occurred_at = optional_text(snapshot, "paymentId") or concerned, time_of(document.get("createdAt"))
+        yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot, "mode"))
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
-        if event_type in LEFT_TO_A_PERSON:
-            raise for_a_person(event_type, "in Mollie's Dashboard")
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         movement = _MOVEMENTS.get(event_type)
         if movement is None:
             return None
-        snapshot = _snapshot(document)
-        if snapshot is None:
+        snapshot = object_at(document, "_embedded", "entity")
+        if not snapshot:
             raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
         if snapshot.get("id") != text(document, "entityId"):
             raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
@@ -147,19 +106,6 @@ class MollieAdapter(JsonAdapter):
         return fact_of(NAME, snapshot, movement, amount)
 
 
-def mode_of(resource: Mapping[str, Any]) -> Mode | None:
-    """What a resource says of itself; None where it says nothing.
-
-    :raises Unparseable: it says something else than live or test
-    """
-    mode = resource.get("mode")
-    if mode is None:
-        return None
-    if mode not in ("live", "test"):
-        raise Unparseable("'mode' is neither live nor test")
-    return "live" if mode == "live" else "test"
-
-
 def fact_of(provider: str, resource: Mapping[str, Any], movement: Movement, amount: object) -> MoneyFact:
     """The movement of one of Mollie's resources, under the resource's own id.
 
@@ -168,16 +114,9 @@ def fact_of(provider: str, resource: Mapping[str, Any], movement: Movement, amou
     """
     reference = text(resource, "id")
     paid = an_object(amount, "the amount")
-    return MoneyFact(
-        fact_key=join_key(provider, reference, movement.value),
-        movement=movement,
-        account=ACCOUNT,
-        payment=None if movement is Movement.PAYOUT_PAID else optional_text(resource, "paymentId") or reference,
-        money=decimal_money_of(paid.get("value"), paid.get("currency")),
-        pair=paired(movement, lambda other: join_key(provider, reference, other.value))
-        if movement in _PAIRED
-        else None,
-    )
+    money = decimal_money_of(paid.get("value"), paid.get("currency"))
+    payment = optional_text(resource, "paymentId") or reference
+    return moved(provider, movement, reference, money, account=ACCOUNT, payment=payment, paired=movement in _PAIRED)
 
 
 def by_hand(payment: Mapping[str, Any]) -> bool:
@@ -189,9 +128,3 @@ def paid_amount(payment: Mapping[str, Any]) -> object:
     """Of a paid payment, what was captured of it where that is said."""
     captured = payment.get("amountCaptured")
     return payment.get("amount") if captured is None else captured
-
-
-def _snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    embedded = document.get("_embedded")
-    found = embedded.get("entity") if isinstance(embedded, dict) else None
-    return found if isinstance(found, dict) else None

@@ -19,63 +19,38 @@ before, a reversed chargeback was received before.
   canceled. A failed one gives the money back.
 - A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
 
-What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to a person:
-`LEFT_TO_A_PERSON` is empty. Payouts and transfers have no classic webhook.
+What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to
+a person. Payouts and transfers have no classic webhook.
 
 As in `providers.mollie` there is no account. Use this or next-gen for a payment, not both: each books.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core import strict_json
 from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
-from core.keys import join_key
 from core.money import MoneyFact, Movement
-from providers.fields import (
-    ContentVersionUnknown,
-    an_object,
-    certain,
-    entity_key,
-    optional_text,
-    text,
-    time_of,
-)
-from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, mode_of, paid_amount
-from providers.port import (
-    ACCEPTED,
-    DEFAULT_ENDPOINT,
-    Answer,
-    Fetched,
-    Request,
-    SignatureInvalid,
-    SignedRequest,
-    Wanted,
-)
+from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.fields import an_object, array_items, content_hash, mode_of, optional_text, text, time_of
+from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, paid_amount
+from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error
-from providers.slices import array_items
 
 NAME = "mollieclassic"
-CONTENT_VERSION = 1
-"""Of what a stage rests on: `_observed`."""
-
-LEFT_TO_A_PERSON: frozenset[str] = frozenset()
-"""Stages that move money and aren't booked."""
+API_URL = "https://api.mollie.com"
 
 _DELIVERY = re.compile(rb"id=((tr|ord)_[A-Za-z0-9]{1,128})")
 _KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
 _KEY_CHARS = 30
-_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnpqrstuvwxyz23456789"
 
 
 class _Resource(NamedTuple):
@@ -86,57 +61,52 @@ class _Resource(NamedTuple):
     embedded: tuple[str, ...]
 
 
-_FETCHED: Mapping[str, _Resource] = MappingProxyType(
-    {
-        "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
-        "ord": _Resource("order", "orders", ("payments", "refunds")),
-    }
-)
+_FETCHED: Mapping[str, _Resource] = {
+    "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
+    "ord": _Resource("order", "orders", ("payments", "refunds")),
+}
 _SENT = frozenset({"processing", "refunded", "failed"})
-_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
-    {
-        "payment.paid": Movement.CAPTURE,
-        "capture.succeeded": Movement.CAPTURE,
-        "refund.sent": Movement.REFUND,
-        "refund.failed": Movement.REFUND_FAILED,
-        "chargeback.received": Movement.DISPUTE_OPENED,
-        "chargeback.reversed": Movement.DISPUTE_WON,
-    }
-)
-_TIMES: Mapping[str, str] = MappingProxyType(
-    {
-        "payment.open": "createdAt",
-        "payment.authorized": "authorizedAt",
-        "payment.paid": "paidAt",
-        "payment.canceled": "canceledAt",
-        "payment.expired": "expiredAt",
-        "payment.failed": "failedAt",
-        "capture.pending": "createdAt",
-        "refund.queued": "createdAt",
-        "refund.pending": "createdAt",
-        "chargeback.received": "createdAt",
-        "chargeback.reversed": "reversedAt",
-    }
-)
+_MOVEMENTS: Mapping[str, Movement] = {
+    "payment.paid": Movement.CAPTURE,
+    "capture.succeeded": Movement.CAPTURE,
+    "refund.sent": Movement.REFUND,
+    "refund.failed": Movement.REFUND_FAILED,
+    "chargeback.received": Movement.DISPUTE_OPENED,
+    "chargeback.reversed": Movement.DISPUTE_WON,
+}
+_TIMES: Mapping[str, str] = {
+    "payment.open": "createdAt",
+    "payment.authorized": "authorizedAt",
+    "payment.paid": "paidAt",
+    "payment.canceled": "canceledAt",
+    "payment.expired": "expiredAt",
+    "payment.failed": "failedAt",
+    "capture.pending": "createdAt",
+    "refund.queued": "createdAt",
+    "refund.pending": "createdAt",
+    "chargeback.received": "createdAt",
+    "chargeback.reversed": "reversedAt",
+}
 """By stage: the field that says when. Of other stages Mollie tells no time."""
 
 
-class MollieClassicAdapter:
+class MollieClassicAdapter(JsonAdapter):
     """One request is one observation: several events, each with the exact bytes of the resource that it tells of."""
 
     name = NAME
-    signature_status = 401
     identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
+    media_type = FORM
+    key_prefix = "test_"
 
-    def __init__(self, settings: ProvidersSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
+        super().__init__(settings)
+        self._api_url = api_url
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
         reference, resource = _delivered(request.body)
         for secret in secrets:
             self.check_secret(secret)
-        url = f"{self._settings.mollie.api_url}/v2/{resource.path}/{reference}?embed={','.join(resource.embedded)}"
+        url = f"{self._api_url}/v2/{resource.path}/{reference}?embed={','.join(resource.embedded)}"
         return Wanted(url, bearers=tuple(secrets))
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
@@ -155,6 +125,14 @@ class MollieClassicAdapter:
                 raise SignatureInvalid("mismatch")
         return fetched.bearer
 
+    def key(self, secret: str) -> bytes:
+        if not _KEY.fullmatch(secret):
+            raise secret_error(NAME, "an API key of Mollie's is wanted: live_…, test_… or access_…")
+        return secret.encode("ascii")
+
+    def new_secret(self) -> str:
+        return self.key_prefix + random_secrets.token_hex(_KEY_CHARS // 2)
+
     def events(self, request: Request, mode: Mode) -> list[Event]:
         fetched = request.fetched
         if fetched is None:
@@ -163,72 +141,30 @@ class MollieClassicAdapter:
             return []
         try:
             document = _document(fetched)
-            mode = mode_of(document) or mode
+            mode = mode_of(document, "mode") or mode
             resources = list(_resources(document, fetched.body))
         except Unparseable as unreadable:
             return [poison_event(NAME, fetched.body, mode, unreadable.problem)]
-        return [event for resource, body in resources for event in self._told(resource, body, mode)]
+        return [event for item, body in resources for event in self.read_or_poison(item, body, request, mode)]
 
-    def _told(self, resource: object, body: bytes, mode: Mode) -> list[Event]:
-        """A resource that can't be read costs only itself, not the others of its payment."""
-        try:
-            known = an_object(resource, "a resource")
-            return [self._event(known, body, stage, mode) for stage in _stages(known)]
-        except Unparseable as unreadable:
-            return [poison_event(NAME, body, mode, unreadable.problem)]
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
+        resource = delivered.document
+        for stage in _stages(resource):
+            reference, occurred_at = text(resource, "id"), time_of(resource.get(_TIMES.get(stage, "")))
+            yield Named(reference, stage, ACCOUNT, optional_text(resource, "paymentId") or reference, occurred_at)
 
-    def _event(self, resource: Mapping[str, Any], body: bytes, stage: str, mode: Mode) -> Event:
-        reference = text(resource, "id")
-        payment = optional_text(resource, "paymentId") or reference
-        fact = certain(lambda: _fact(resource, stage))
-        return Event(
-            provider=NAME,
-            event_id=reference,
-            event_type=stage,
-            event_key=join_key(NAME, reference, stage),
-            entity_key=entity_key(self._settings.entity, NAME, ACCOUNT, payment),
-            content_sha256=_content(resource),
-            content_version=CONTENT_VERSION,
-            body=body,
-            mode=mode,
-            account=ACCOUNT,
-            occurred_at=time_of(resource.get(_TIMES.get(stage, ""))),
-            fact_key=fact.fact_key if fact else None,
-            fact_sha256=fact.sha256 if fact else None,
-        )
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        resource = an_object(strict_json.loads(body), "the body")
-        if event_type in _MOVEMENTS and event_type not in _stages(resource):
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
+        movement = _MOVEMENTS.get(event_type)
+        if movement is not None and event_type not in _stages(document):
             raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
-        return _fact(resource, event_type)
+        if movement is None or (event_type == "payment.paid" and by_hand(document)):
+            return None
+        return fact_of(NAME, document, movement, _amount(document))
 
-    def content_sha256(self, body: bytes, version: int) -> str:
-        if version == 0:
-            return hashlib.sha256(body).hexdigest()
-        if version != CONTENT_VERSION:
-            raise ContentVersionUnknown(NAME, version)
-        return _content(an_object(strict_json.loads(body), "the body"))
-
-    def accepted(self) -> Answer:
-        return ACCEPTED
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,  # noqa: ARG002 - Mollie signs nothing: what it answers to our key is the proof
-        now: datetime,  # noqa: ARG002
-        event_id: str | None = None,  # noqa: ARG002
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
-    ) -> SignedRequest:
-        return SignedRequest(body, {"Content-Type": "application/x-www-form-urlencoded"})
-
-    def check_secret(self, secret: str) -> None:
-        if not _KEY.fullmatch(secret):
-            raise secret_error(NAME, "an API key of Mollie's is wanted: live_…, test_… or access_…")
-
-    def new_secret(self) -> str:
-        return "test_" + "".join(random_secrets.choice(_ALPHABET) for _ in range(_KEY_CHARS))
+    def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
+        """What a stage rests on. The rest of a document changes without anything having happened: totals, links."""
+        rests_on = {name: document.get(name) for name in ("id", "resource", "paymentId")}
+        return content_hash({**rests_on, "amount": _amount(document)})
 
 
 def _delivered(body: bytes) -> tuple[str, _Resource]:
@@ -287,32 +223,14 @@ def _chargeback(resource: Mapping[str, Any]) -> list[str]:
     return ["chargeback.received"] if reversed_at is None else ["chargeback.received", "chargeback.reversed"]
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = MappingProxyType(
-    {"payment": _by_status, "capture": _by_status, "refund": _refund, "chargeback": _chargeback}
-)
-
-
-def _fact(resource: Mapping[str, Any], stage: str) -> MoneyFact | None:
-    movement = _MOVEMENTS.get(stage)
-    if movement is None or (stage == "payment.paid" and by_hand(resource)):
-        return None
-    return fact_of(NAME, resource, movement, _amount(resource))
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "payment": _by_status,
+    "capture": _by_status,
+    "refund": _refund,
+    "chargeback": _chargeback,
+}
 
 
 def _amount(resource: Mapping[str, Any]) -> object:
     paid = resource.get("resource") == "payment" and resource.get("status") == "paid"
     return paid_amount(resource) if paid else resource.get("amount")
-
-
-def _content(resource: Mapping[str, Any]) -> str:
-    return hashlib.sha256(strict_json.canonical(_observed(resource))).hexdigest()
-
-
-def _observed(resource: Mapping[str, Any]) -> dict[str, object]:
-    """What a stage rests on. The rest of a document changes without anything having happened: totals, settlements."""
-    return {
-        "id": resource.get("id"),
-        "resource": resource.get("resource"),
-        "paymentId": resource.get("paymentId"),
-        "amount": _amount(resource),
-    }

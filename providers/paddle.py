@@ -1,7 +1,7 @@
 """Paddle Billing: signature (https://developer.paddle.com/webhooks/signature-verification), identities, money facts.
 
-Paddle's SDK takes a signature for 5 s, which is too tight behind proxies and retries of the network: the tolerance
-is a setting of its own, 60 s unless set. Sandbox and live are separate accounts, so the endpoint fixes the mode.
+Paddle's SDK takes a signature for 5 s, which is too tight behind proxies and retries of the network: here it is 60 s.
+Sandbox and live are separate accounts, so the endpoint fixes the mode.
 Amounts are texts of digits in the currency's minor unit; the account isn't named in events.
 
 **What books, and why** (https://developer.paddle.com/webhooks/overview). Paddle is the merchant of record: the tax and
@@ -20,7 +20,7 @@ because payouts are in that currency; else from ``totals``.
 - A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
 - A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
 
-No type of event that moves money is left to a person as a whole: `LEFT_TO_A_PERSON` is empty.
+No type of event that moves money is left to a person as a whole.
 
 Identities. ``data`` is what an event is about, and order is kept for it; an adjustment's is kept for its transaction. A
 ``subscription.created`` names the transaction that it came from, and is the subscription's all the same.
@@ -29,64 +29,28 @@ Identities. ``data`` is what an event is about, and order is kept for it; an adj
 from __future__ import annotations
 
 import re
-import secrets as random_secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.card_numbers import shown
-from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement
-from providers.fields import (
-    an_object,
-    money_of,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, Request, SignatureInvalid, SignedRequest
-from providers.signature import (
-    check_age,
-    hex_mac,
-    matching,
-    text_key,
-    timed_signatures,
-    timestamp,
-)
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.fields import an_object, names, text, text_at, time_of
+from providers.money import money_of, moved
+from providers.port import Request
+from providers.signature import sent, text_key, timed_signatures, timestamp
 
 NAME = "paddle"
-HEADER = b"paddle-signature"
-IDENTITY_FIELDS = frozenset(
-    {
-        "id",
-        "event_id",
-        "notification_id",
-        "transaction_id",
-        "subscription_id",
-        "customer_id",
-        "invoice_id",
-        "item_id",
-        "payment_method_id",
-        "payment_attempt_id",
-        "stored_payment_method_id",
-        "remittance_reference",
-    }
-)
 ACCOUNT = ""
-LEFT_TO_A_PERSON: frozenset[str] = frozenset()
-"""Types that move money and aren't booked."""
 
 _MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
-_ADJUSTED: Mapping[str, Movement | None] = MappingProxyType(
-    {
-        "refund": Movement.REFUND,
-        "chargeback": Movement.DISPUTE_OPENED,
-        "chargeback_reverse": Movement.DISPUTE_WON,
-        "credit": None,
-        "credit_reverse": None,
-    }
-)
+_ADJUSTED: Mapping[str, Movement | None] = {
+    "refund": Movement.REFUND,
+    "chargeback": Movement.DISPUTE_OPENED,
+    "chargeback_reverse": Movement.DISPUTE_WON,
+    "credit": None,
+    "credit_reverse": None,
+}
 _WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
 _NOT_YET = frozenset({"pending_approval", "rejected"})
 
@@ -95,57 +59,37 @@ class PaddleAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
-    left_out = MappingProxyType({1: frozenset({"notification_id"})})
-    """``notification_id`` is that of a delivery to one destination."""
+    identity_fields = names(
+        "id event_id notification_id transaction_id subscription_id customer_id invoice_id item_id payment_method_id "
+        "payment_attempt_id stored_payment_method_id remittance_reference"
+    )
+    header = b"paddle-signature"
+    key_prefix = "pdl_ntfset_"
+    tolerance_s = 60
+    left_out = names("notification_id")
+    """That of a delivery to one destination."""
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
-        header = request.one(HEADER)
-        if header is None:
-            raise SignatureInvalid("missing")
-        sent_at, signatures = timed_signatures(header, b";", b"ts", b"h1")
-        signed_at = timestamp(sent_at)
-        message = b"%b:%b" % (sent_at, request.body)
-        index = matching(signatures, [hex_mac(self.key(secret), message) for secret in secrets])
-        check_age(signed_at, now, self._settings.paddle.tolerance_s)
-        return index
+    def signed(self, request: Request) -> Signed:
+        sent_at, signatures = timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")
+        return Signed(signatures, b"%b:%b" % (sent_at, request.body), timestamp(sent_at))
 
-    def named(self, delivered: Delivered) -> Iterator[Named]:
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the destination's secret key (pdl_ntfset_…)")
+
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_id, event_type = text(document, "event_id"), text(document, "event_type")
         entity = _entity(document.get("data"), event_type) or event_id
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         return _fact(document, event_type)
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,
-        event_id: str | None = None,  # noqa: ARG002 - it is in the body
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - it isn't signed
-    ) -> SignedRequest:
-        signed_at = b"%d" % int(now.timestamp())
-        signature = hex_mac(self.key(secret), b"%b:%b" % (signed_at, body))
-        header = f"ts={signed_at.decode()};h1={signature.decode()}"
-        return SignedRequest(body, {"Content-Type": "application/json", "Paddle-Signature": header})
-
-    def key(self, secret: str) -> bytes:
-        return text_key(NAME, secret, "the destination's secret key (pdl_ntfset_…)")
-
-    def new_secret(self) -> str:
-        return f"pdl_ntfset_{random_secrets.token_hex(13)}_{random_secrets.token_urlsafe(24)}"
 
 
 def _entity(data: object, event_type: str) -> str | None:
     """The transaction of an adjustment; of anything else its own id."""
-    for name in ("transaction_id", "id") if event_type.startswith("adjustment.") else ("id",):
-        found = data.get(name) if isinstance(data, dict) else None
-        if isinstance(found, str) and found:
-            return found
-    return None
+    of_adjustment = text_at(data, "transaction_id") if event_type.startswith("adjustment.") else None
+    return of_adjustment or text_at(data, "id")
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
@@ -153,17 +97,11 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     if read is None:
         return None
     data = an_object(document.get("data"), "'data'")
-    moved = read(data)
-    if moved is None:
+    found = read(data)
+    if found is None:
         return None
-    movement, money = moved
-    return MoneyFact(
-        fact_key=join_key(NAME, text(data, "id"), movement.value),
-        movement=movement,
-        account=ACCOUNT,
-        payment=None if movement is Movement.PAYOUT_PAID else _entity(data, event_type),
-        money=money,
-    )
+    movement, money = found
+    return moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=_entity(data, event_type))
 
 
 _Moved = tuple[Movement, Money]
@@ -209,11 +147,9 @@ def _paid_out(payout: Mapping[str, Any]) -> _Moved:
     return Movement.PAYOUT_PAID, _minor(payout.get("amount"), payout.get("currency_code"))
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = MappingProxyType(
-    {
-        "transaction.completed": _completed,
-        "adjustment.created": _adjusted,
-        "adjustment.updated": _adjusted,
-        "payout.paid": _paid_out,
-    }
-)
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = {
+    "transaction.completed": _completed,
+    "adjustment.created": _adjusted,
+    "adjustment.updated": _adjusted,
+    "payout.paid": _paid_out,
+}

@@ -1,15 +1,29 @@
-"""PayPal: signature, identities and money facts. How far the signature is trusted: `providers.paypal_certificates`.
+"""PayPal: signature, identities and money facts.
 
 Sources: https://developer.paypal.com/api/rest/webhooks/event-names/ (types) and
 https://developer.paypal.com/docs/api/payments/v2/ (captures, refunds; v1 speaks of sales).
 
 The "secret" is the webhook's id: it is signed with, so a delivery for someone else's webhook doesn't pass here.
-A delivery is taken for four days by its signed time: PayPal redelivers for three and doesn't say whether each try is
-signed again. A replayed one is a duplicate by its event's id.
+
+How far the signature is trusted. A request names the certificate of the key that signed it
+(https://developer.paypal.com/api/rest/webhooks/rest/#link-verifysignaturefromcertificate). Whoever may choose the
+certificate may forge anything, so all trust rests on where it comes from: https, PayPal's API host, whose certificate
+the TLS client checks, and the path under which that API has its certificates. What is checked beyond that catches
+mistakes, not forgers, who could write the same into a certificate of their own: that it is valid now, that it is for
+``messageverificationcerts.….paypal.com``, that it isn't self-signed, and that its key is RSA of at least 2048 bits. The
+chain up to a root isn't checked: PayPal serves the certificate without the intermediate ones, and with another
+authority every now and then.
+
+Of the body only its CRC-32 is signed, which is a check against accidents: bytes with the same CRC-32 are easily made.
+So who has seen one signed delivery could send other bodies with its headers. Two things bound that. A delivery is taken
+for as long as PayPal tries (three days) and a day more, by the time that is signed, as PayPal doesn't say whether each
+try is signed again; a replayed one is a duplicate by its event's id. And of one transmission id one body is taken
+(`PayPalAdapter.delivery_id`; the receiver remembers it in Redis). Deliveries come over TLS, and nothing may log their
+headers.
 
 Where there are credentials of its API (``secrets/paypal-api``), an event whose type moves money is asked for there
 before it is published (https://developer.paypal.com/api/webhooks/v1/, "Show event notification details"): its names and
-its money must be what PayPal says. Without them one body a transmission id is what stops another body.
+its money must be what PayPal says.
 
 Which environment sends follows from the certificate's host. The host isn't signed, so it must agree with the endpoint.
 
@@ -22,62 +36,59 @@ from __future__ import annotations
 import re
 import secrets as random_secrets
 import string
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.x509.oid import NameOID
 
 from core import strict_json
 from core.errors import Unparseable
 from core.event import Mode
 from core.money import MoneyFact
-from providers import paypal_certificates as certificates
-from providers.fields import (
-    an_object,
-    certain,
-    entity_key,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
+from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.fields import an_object, names, text, time_of
+from providers.money import certain
 from providers.paypal_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
 from providers.paypal_money import MONEY, NAME, account_of, fact_of, payment_of
-from providers.port import (
-    DEFAULT_ENDPOINT,
-    CannotSign,
-    Fetched,
-    ModeMismatch,
-    Request,
-    SignatureInvalid,
-    SignedRequest,
-    Wanted,
-)
-from providers.signature import secret_error
+from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
+from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
 
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
-IDENTITY_FIELDS = frozenset(
-    {
-        "id",
-        "order_id",
-        "authorization_id",
-        "capture_id",
-        "parent_payment",
-        "sale_id",
-        "dispute_id",
-        "seller_transaction_id",
-        "buyer_transaction_id",
-        "payout_item_id",
-        "payout_batch_id",
-        "transaction_id",
-        "merchant_id",
-        "href",
-    }
+API_URLS: Mapping[Mode, str] = {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
+ID = b"paypal-transmission-id"
+TIME = b"paypal-transmission-time"
+SIGNATURE = b"paypal-transmission-sig"
+CERTIFICATE_URL = b"paypal-cert-url"
+ALGORITHM = b"paypal-auth-algo"
+ALGORITHMS = frozenset({b"SHA256withRSA"})
+CERTIFICATE_BYTES_MAX = 64 * 1024
+"""A certificate of 2 KB with a chain of three takes 8 KB."""
+CERTIFICATES_KEPT_MAX = 16
+"""PayPal signs with one certificate an environment, and with two while they change."""
+TAKEN_S = 4 * 86_400
+"""PayPal tries for three days (https://developer.paypal.com/api/rest/webhooks/rest/#link-eventnotificationretries)."""
+
+_ID = re.compile(rb"[A-Za-z0-9-]{1,50}")
+_TIME = re.compile(rb"[0-9TZ:.+-]{1,40}")
+"""Neither may hold the ``|`` that joins them: fields could be shifted."""
+_SIGNATURE = re.compile(rb"[A-Za-z0-9+/]{1,1024}={0,2}")
+_URL = re.compile(
+    r"https://(?P<host>(?i:api(?:-m)?(?:\.sandbox)?\.paypal\.com))(?::443)?"
+    r"(?P<path>/v1/notifications/certs/[A-Za-z0-9-]{1,100})",
+    re.A,
 )
-API_URLS: Mapping[Mode, str] = MappingProxyType(
-    {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
-)
+"""PayPal's API and the path of its certificates; no user, no other port, no query, and nothing that two readers of URLs
+(ours and the HTTP client's) could take for two different hosts."""
+_SUBJECT = re.compile(r"messageverificationcerts\.(?:[a-z0-9-]+\.){0,3}paypal\.com", re.I | re.A)
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{16,200}:[A-Za-z0-9_-]{16,200}")
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
@@ -87,9 +98,13 @@ class PayPalAdapter(JsonAdapter):
     """One request is one event; its body is the event's body. It wants the certificate that a request names."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
-    left_out = MappingProxyType({1: frozenset({"links"})})
+    identity_fields = names(
+        "id order_id authorization_id capture_id parent_payment sale_id dispute_id seller_transaction_id "
+        "buyer_transaction_id payout_item_id payout_batch_id transaction_id merchant_id href"
+    )
+    left_out = names("links")
     """The links to the event itself name whichever host sent it."""
+    accounts_in_entities = False
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
         """The certificate, for a request that can still be proven; its URL is checked before anybody asks for it.
@@ -98,21 +113,21 @@ class PayPalAdapter(JsonAdapter):
         """
         for secret in secrets:
             self.check_secret(secret)
-        return Wanted(certificates.read_headers(request).certificate_url, kept_s=KEPT_S)
+        return Wanted(read_headers(request).certificate_url, kept_s=KEPT_S)
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         for secret in secrets:
             self.check_secret(secret)
-        transmission = certificates.read_headers(request)
+        transmission = read_headers(request)
         if request.fetched is None or not 200 <= request.fetched.status < 300:
             raise SignatureInvalid("untrusted")
         messages = [transmission.signed(secret, request.body) for secret in secrets]
-        index = certificates.signed_by(messages, transmission.signature, request.fetched.body, now)
-        transmission.check_age(now, self._settings.tolerance_s)
+        index = signed_by(messages, transmission.signature, request.fetched.body, now)
+        transmission.check_age(now, self.tolerance_s)
         return index
 
     def delivery_id(self, request: Request) -> str:
-        return certificates.read_headers(request).transmission_id.decode("ascii")
+        return read_headers(request).transmission_id.decode("ascii")
 
     def original(self, request: Request, credentials: Sequence[str]) -> Wanted | None:
         for credential in credentials:
@@ -124,7 +139,7 @@ class PayPalAdapter(JsonAdapter):
             return None
         if event_type not in MONEY:
             return None
-        api = API_URLS[certificates.read_headers(request).mode]
+        api = API_URLS[read_headers(request).mode]
         url = f"{api}/v1/notifications/webhooks-events/{quote(event_id, safe='')}"
         return Wanted(url, bearers=tuple(credentials), token_url=f"{api}/v1/oauth2/token", verified=True)
 
@@ -142,30 +157,15 @@ class PayPalAdapter(JsonAdapter):
         if not _CREDENTIAL.fullmatch(credential):
             raise secret_error(f"{NAME}-api", "a line is CLIENT_ID:CLIENT_SECRET of the app that has the webhook")
 
-    def named(self, delivered: Delivered) -> Iterator[Named]:
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         _check_mode(delivered.request, delivered.mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
         entity, occurred_at = payment_of(document) or event_id, time_of(document.get("create_time"))
         yield Named(event_id, event_type, account_of(document), entity, occurred_at)
 
-    def entity_key(self, named: Named) -> str:
-        """Not every event of a payment names the merchant, and PayPal's ids are unique without."""
-        kept_for = self._settings.entity
-        return entity_key(kept_for, NAME, named.account if kept_for == "merchant" else "", named.entity)
-
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         return fact_of(document, event_type)
-
-    def sign(
-        self,
-        body: bytes,  # noqa: ARG002 - nothing is signed
-        secret: str,  # noqa: ARG002
-        now: datetime,  # noqa: ARG002
-        event_id: str | None = None,  # noqa: ARG002
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002
-    ) -> SignedRequest:
-        raise CannotSign(NAME, "the private key is PayPal's; resend an event from the dashboard of its sandbox")
 
     def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):
@@ -186,10 +186,121 @@ def _facts(document: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
     for name, value in request.headers:
-        if name == certificates.CERTIFICATE_URL:
+        if name == CERTIFICATE_URL:
             try:
-                reported = certificates.mode_of(certificates.trusted_url(value)[1])
+                reported = mode_at(trusted_url(value)[1])
             except SignatureInvalid:
                 raise ModeMismatch(endpoint, None) from None
             if reported != endpoint:
                 raise ModeMismatch(endpoint, reported)
+
+
+@dataclass(frozen=True)
+class Transmission:
+    """What the headers of one delivery say; the certificate is yet to be had."""
+
+    transmission_id: bytes
+    time: bytes
+    signature: bytes
+    certificate_url: str
+    """With its host in lower case."""
+    mode: Mode
+    """The environment whose certificate it is."""
+
+    def check_age(self, now: datetime, tolerance_s: int) -> None:
+        """By the signed time: that of the first try, or of this one.
+
+        :raises SignatureInvalid: ``malformed``; ``stale`` once PayPal tries no more; ``future``
+        """
+        sent_at = time_of(self.time.decode("ascii"))
+        if sent_at is None:
+            raise SignatureInvalid("malformed")
+        age_s = (now - sent_at).total_seconds()
+        if age_s > TAKEN_S:
+            raise SignatureInvalid("stale")
+        if age_s < -tolerance_s:
+            raise SignatureInvalid("future")
+
+    def signed(self, webhook_id: str, body: bytes) -> bytes:
+        """``id|time|webhook id|CRC-32 of the body in decimal``."""
+        return b"|".join([self.transmission_id, self.time, webhook_id.encode("ascii"), b"%d" % zlib.crc32(body)])
+
+
+def read_headers(request: Request) -> Transmission:
+    """
+    :raises SignatureInvalid: ``missing``, ``several``, ``malformed``; ``untrusted`` for a certificate from elsewhere
+    """
+    transmission_id, time = _one(request, ID, _ID), _one(request, TIME, _TIME)
+    signature = unbase64(_one(request, SIGNATURE, _SIGNATURE))
+    algorithm, url = request.one(ALGORITHM), request.one(CERTIFICATE_URL)
+    if algorithm is None or url is None:
+        raise SignatureInvalid("missing")
+    if algorithm not in ALGORITHMS:
+        raise SignatureInvalid("malformed")
+    certificate_url, host = trusted_url(url)
+    return Transmission(transmission_id, time, signature, certificate_url, mode_at(host))
+
+
+def trusted_url(raw: bytes) -> tuple[str, str]:
+    """The URL with its host in lower case, and that host.
+
+    :raises SignatureInvalid: ``untrusted``, unless it is a certificate of PayPal's API
+    """
+    found = _URL.fullmatch(raw.decode("latin-1"))
+    if found is None:
+        raise SignatureInvalid("untrusted")
+    host = found["host"].lower()
+    return f"https://{host}{found['path']}", host
+
+
+def mode_at(host: str) -> Mode:
+    return "test" if "sandbox" in host.split(".") else "live"
+
+
+def signed_by(messages: Sequence[bytes], signature: bytes, pem: bytes, now: datetime) -> int:
+    """The index of the message that the certificate's key signed.
+
+    :raises SignatureInvalid: ``untrusted`` for the certificate, ``mismatch`` for all messages
+    """
+    certificate = _certificate(pem)
+    if not certificate.valid_from <= now <= certificate.valid_until:
+        raise SignatureInvalid("untrusted")
+    for index, message in enumerate(messages):
+        if is_signed(certificate.key, signature, message):
+            return index
+    raise SignatureInvalid("mismatch")
+
+
+@dataclass(frozen=True)
+class _Certificate:
+    key: RSAPublicKey
+    valid_from: datetime
+    valid_until: datetime
+
+
+@lru_cache(maxsize=CERTIFICATES_KEPT_MAX)
+def _certificate(pem: bytes) -> _Certificate:
+    """The first certificate of the text, by its bytes: parsing costs as much as checking a signature."""
+    if len(pem) > CERTIFICATE_BYTES_MAX:
+        raise SignatureInvalid("untrusted")
+    try:
+        parsed = x509.load_pem_x509_certificate(pem)
+        names = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        key, issuer, subject = parsed.public_key(), parsed.issuer, parsed.subject
+        valid_from, valid_until = parsed.not_valid_before_utc, parsed.not_valid_after_utc
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as wrong:
+        raise SignatureInvalid("untrusted") from wrong
+    if len(names) != 1 or not _SUBJECT.fullmatch(str(names[0].value)) or issuer == subject:
+        raise SignatureInvalid("untrusted")
+    if not isinstance(key, RSAPublicKey) or key.key_size < KEY_BITS_MIN:
+        raise SignatureInvalid("untrusted")
+    return _Certificate(key, valid_from, valid_until)
+
+
+def _one(request: Request, name: bytes, form: re.Pattern[bytes]) -> bytes:
+    value = request.one(name)
+    if value is None:
+        raise SignatureInvalid("missing")
+    if not form.fullmatch(value):
+        raise SignatureInvalid("malformed")
+    return value

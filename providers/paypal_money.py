@@ -31,27 +31,19 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import an_object, decimal_money_of, optional_text, text
+from providers.fields import an_object, names, object_at, optional_text, text, text_at
+from providers.money import decimal_money_of, moved
 
 NAME = "paypal"
 WHOLE = frozenset({"HUF", "TWD"})
 """Currencies that have decimals by ISO 4217 and none at PayPal
 (https://developer.paypal.com/api/rest/reference/currency-codes/)."""
 
-LEFT_TO_A_PERSON = frozenset(
-    {
-        "INVOICING.INVOICE.PAID",
-        "INVOICING.INVOICE.REFUNDED",
-        "PAYMENT.PAYOUTS-ITEM.SUCCEEDED",
-        "PAYMENT.PAYOUTS-ITEM.UNCLAIMED",
-        "PAYMENT.PAYOUTS-ITEM.HELD",
-        "PAYMENT.PAYOUTS-ITEM.CANCELED",
-        "PAYMENT.PAYOUTS-ITEM.REFUNDED",
-        "PAYMENT.PAYOUTS-ITEM.RETURNED",
-        "PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED",
-    }
+LEFT_TO_A_PERSON = names(
+    "INVOICING.INVOICE.PAID INVOICING.INVOICE.REFUNDED PAYMENT.PAYOUTS-ITEM.SUCCEEDED PAYMENT.PAYOUTS-ITEM.UNCLAIMED "
+    "PAYMENT.PAYOUTS-ITEM.HELD PAYMENT.PAYOUTS-ITEM.CANCELED PAYMENT.PAYOUTS-ITEM.REFUNDED "
+    "PAYMENT.PAYOUTS-ITEM.RETURNED PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED"
 )
 """Event types that move money, or may, and aren't booked: a person books them by a manual entry."""
 
@@ -68,11 +60,6 @@ _OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
 _BY_HAND = "book it by a manual entry"
 
 
-def _within(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = resource.get("disputed_transactions")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
@@ -84,44 +71,40 @@ def _only(names: Iterable[str | None]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _named(document: Mapping[str, Any], *names: str) -> str | None:
-    for name in names:
-        value = document.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return None
+def _first(document: Mapping[str, Any], *names: str) -> str | None:
+    return next((found for name in names if (found := text_at(document, name))), None)
 
 
 def account_of(document: Mapping[str, Any]) -> str:
     """The merchant's id where the event names one for sure; "" otherwise."""
-    resource = _within(document, "resource")
-    if _is_v1(_within(resource, "amount")):
+    resource = object_at(document, "resource")
+    if _is_v1(object_at(resource, "amount")):
         return ""
-    merchant = _within(resource, "payer" if _is_refund(document) else "payee")
-    seller = _only(_named(_within(one, "seller"), "merchant_id") for one in _disputed(resource))
-    onboarded = _named(resource, "merchant_id") if "amount" not in resource else None
-    return _named(merchant, "merchant_id") or seller or onboarded or ""
+    merchant = object_at(resource, "payer" if _is_refund(document) else "payee")
+    seller = _only(text_at(one, "seller", "merchant_id") for one in _disputed(resource))
+    onboarded = text_at(resource, "merchant_id") if "amount" not in resource else None
+    return text_at(merchant, "merchant_id") or seller or onboarded or ""
 
 
 def payment_of(document: Mapping[str, Any]) -> str | None:
     """The captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
-    resource = _within(document, "resource")
-    related = _within(_within(resource, "supplementary_data"), "related_ids")
+    resource = object_at(document, "resource")
+    related = object_at(resource, "supplementary_data", "related_ids")
     above = (_link(resource, "up") or "").rpartition("/")[2]
-    captured = _only(_named(one, "seller_transaction_id") for one in _disputed(resource))
+    captured = _only(text_at(one, "seller_transaction_id") for one in _disputed(resource))
     if _is_refund(document):
-        captured = _named(related, "capture_id") or _named(resource, "sale_id", "capture_id") or above
+        captured = text_at(related, "capture_id") or _first(resource, "sale_id", "capture_id") or above
     elif str(document.get("event_type")).startswith(_OF_A_CAPTURE):
-        captured = _named(resource, "id")
+        captured = text_at(resource, "id")
     return (
         captured
-        or _named(related, "order_id")
-        or _named(resource, "parent_payment", "order_id")
+        or text_at(related, "order_id")
+        or _first(resource, "parent_payment", "order_id")
         or above
-        or _named(resource, "id", "dispute_id", "payout_item_id")
-        or _named(_within(resource, "batch_header"), "payout_batch_id")
-        or _named(_within(resource, "invoice"), "id")
-        or _named(resource, "merchant_id")
+        or _first(resource, "id", "dispute_id", "payout_item_id")
+        or text_at(resource, "batch_header", "payout_batch_id")
+        or text_at(resource, "invoice", "id")
+        or text_at(resource, "merchant_id")
     )
 
 
@@ -130,16 +113,16 @@ def _link(resource: Mapping[str, Any], relation: str) -> str | None:
     links = resource.get("links")
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict) and link.get("rel") == relation:
-            return _named(link, "href")
+            return text_at(link, "href")
     return None
 
 
 def _is_refund(document: Mapping[str, Any]) -> bool:
     """Whether the resource says of itself that it is one: v1's ``resource_type`` may be the refunded payment's."""
-    resource = _within(document, "resource")
+    resource = object_at(document, "resource")
     return (
         document.get("resource_type") == "refund"
-        or _named(resource, "sale_id", "capture_id") is not None
+        or _first(resource, "sale_id", "capture_id") is not None
         or re.search(r"/refunds?/[^/]+$", _link(resource, "self") or "") is not None
     )
 
@@ -173,13 +156,7 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     if not account and not _is_v1(amount):
         names = "payer" if movement is Movement.REFUND else "payee"
         raise MoneyInvalid(f"{event_type} has no {names}.merchant_id: it can't be told whose payment it is; {_BY_HAND}")
-    return MoneyFact(
-        fact_key=join_key(NAME, reference, movement.value),
-        movement=movement,
-        account=account,
-        payment=payment_of(document),
-        money=money,
-    )
+    return moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
 
 
 def _is_v1(amount: Mapping[str, Any]) -> bool:

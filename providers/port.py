@@ -17,6 +17,8 @@ SignatureReason: TypeAlias = Literal[
 ]
 
 DEFAULT_ENDPOINT = "default"
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 _READ = "_document"
 
 _REMEDIES: dict[SignatureReason, str] = {
@@ -24,7 +26,7 @@ _REMEDIES: dict[SignatureReason, str] = {
     "malformed": "the signature can't be read",
     "ambiguous": "the id holds a dot, which ends it in what is signed: the provider's ids must have none",
     "mismatch": "no secret gives this signature: check that this endpoint's secret is the provider's",
-    "stale": "the timestamp is too old: sign anew, or check the clocks",
+    "stale": "the timestamp is too old: sign it again, or check the clocks",
     "future": "the timestamp is ahead of time: check the clocks",
     "several": "a signature header comes more than once: send each once",
     "reused": "this delivery came before with another body: what it signs doesn't tell bodies apart",
@@ -58,18 +60,6 @@ class ModeMismatch(PayhookError):
 
     def __reduce__(self) -> tuple[type[ModeMismatch], tuple[Mode, Mode | None]]:
         return ModeMismatch, (self.endpoint, self.reported)
-
-
-class CannotSign(PayhookError):
-    """Only the provider can sign such a request: its key is private, or it signs nothing."""
-
-    def __init__(self, provider: str, problem: str) -> None:
-        self.provider = provider
-        self.problem = problem
-        super().__init__(f"{provider}: {problem}")
-
-    def __reduce__(self) -> tuple[type[CannotSign], tuple[str, str]]:
-        return CannotSign, (self.provider, self.problem)
 
 
 @dataclass(frozen=True)
@@ -141,14 +131,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class SignedRequest:
-    """What to post: the body (Adyen's is changed by signing) and the headers to add."""
-
-    body: bytes
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Answer:
     """The acknowledgement that a provider wants."""
 
@@ -166,6 +148,10 @@ class Adapter(Protocol):
     @property
     def name(self) -> str:
         """As in ``/webhooks/{name}`` and at the head of every key."""
+
+    @property
+    def media_type(self) -> str:
+        """What its webhooks are posted as: `JSON` or `FORM`."""
 
     @property
     def signature_status(self) -> int:
@@ -214,21 +200,6 @@ class Adapter(Protocol):
 
     def accepted(self) -> Answer:
         """The answer that stops redelivery."""
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,
-        event_id: str | None = None,
-        endpoint: str = DEFAULT_ENDPOINT,
-    ) -> SignedRequest:
-        """Signs as the provider does: for `payhook send`, the demo and load tests.
-
-        :param event_id: where the provider puts it into a header; made up unless given
-        :raises Unparseable: Adyen signs items, and none are to be found
-        :raises CannotSign: only the provider can
-        """
 
     def check_secret(self, secret: str) -> None:
         """

@@ -18,7 +18,7 @@ type about the same things in the same second are one, and a conflict if they sa
 - A dispute's amount is deducted at the outset, is given back when it is won, and is lost for good with
   ``payment.dispute.lost`` (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
   ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own. A
-  loss makes two events of the same bytes, one of them for that deduction (`providers.fields.types_of`).
+  loss makes two events of the same bytes, one of them for that deduction (`providers.money.types_of`).
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
 - A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
   is reversed or failed (https://razorpay.com/docs/webhooks/payouts,
@@ -35,45 +35,26 @@ no movement here is; neither is the settlement of a linked account to a VPA
 from __future__ import annotations
 
 import re
-import secrets as random_secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from core.keys import join_key, key_part
+from core.keys import key_part
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import (
-    an_object,
-    content_hash,
-    for_a_person,
-    money_of,
-    optional_text,
-    paired,
-    text,
-    time_of,
-    types_of,
-    withheld,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, Request, SignedRequest
-from providers.signature import hex_mac, matching, sent, text_key
+from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
+from providers.money import money_of, moved
+from providers.port import Request
+from providers.signature import text_key
 
 NAME = "razorpay"
-HEADER = b"x-razorpay-signature"
 ID_HEADER = b"x-razorpay-event-id"
-IDENTITY_FIELDS = frozenset(
-    {"id", "account_id", "payment_id", "order_id", "refund_id", "dispute_id", "invoice_id", "subscription_id"}
-)
-
-LEFT_TO_A_PERSON = frozenset({"settlement.vpa_completed", "transfer.processed"})
+LEFT_TO_A_PERSON = names("settlement.vpa_completed transfer.processed")
 """Types that move money and aren't booked."""
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
 _PHASES = ("chargeback", "pre_arbitration", "arbitration")
 _LOST = "payment.dispute.lost"
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _Payload = Mapping[str, Mapping[str, Any]]
 
 
@@ -81,73 +62,46 @@ class RazorpayAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
-
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        return matching(sent(request, HEADER), [hex_mac(self.key(secret), request.body) for secret in secrets])
-
-    def named(self, delivered: Delivered) -> Iterator[Named]:
-        document = delivered.document
-        reported, account, payload = (
-            text(document, "event"),
-            optional_text(document, "account_id") or "",
-            _entities(document),
-        )
-        identity, occurred_at = _identity(document, payload, account), time_of(document.get("created_at"))
-        event_id = _header_id(delivered.request) or identity[-1]
-        for event_type in types_of(reported, is_loss=reported == _LOST and not _is_inquiry(payload)):
-            entity = _payment(payload, event_type) or identity[-1]
-            yield Named(event_id, event_type, account, entity, occurred_at, identity)
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,  # noqa: ARG002 - no time is signed
-        event_id: str | None = None,
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint
-    ) -> SignedRequest:
-        headers = {
-            "Content-Type": "application/json",
-            "X-Razorpay-Signature": hex_mac(self.key(secret), body).decode("ascii"),
-            "x-razorpay-event-id": event_id or random_secrets.token_hex(7),
-        }
-        return SignedRequest(body, headers)
+    identity_fields = names("id account_id payment_id order_id refund_id dispute_id invoice_id subscription_id")
+    header = b"x-razorpay-signature"
+    splits_losses = True
+    left_to_a_person = LEFT_TO_A_PERSON
+    looked_up = "in Razorpay's Dashboard"
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the one that was set with the webhook")
 
-    def new_secret(self) -> str:
-        return random_secrets.token_urlsafe(24)
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
+        document = delivered.document
+        reported, account = text(document, "event"), optional_text(document, "account_id") or ""
+        payload = _entities(document)
+        identity, occurred_at = _identity(document, payload, account), time_of(document.get("created_at"))
+        event_id = _header_id(delivered.request) or identity[-1]
+        entity = _payment(payload, reported) or identity[-1]
+        is_loss = reported == _LOST and not _is_inquiry(payload)
+        yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
-        return withheld(event_type, lambda one: self._reported(document, one))
-
-    def _reported(self, document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-        if event_type in LEFT_TO_A_PERSON:
-            raise for_a_person(event_type, "in Razorpay's Dashboard")
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         read = _READERS.get(event_type)
         if read is None:
             return None
         payload = _entities(document)
-        moved = read(payload)
-        if moved is None:
+        found = read(payload)
+        if found is None:
             return None
-        movement, source, prefix = moved
+        movement, source, prefix = found
         currency = source.get("currency") or (
             self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
         )
-        payment = optional_text(source, "payment_id") or text(source, "id")
-        reference = text(source, "id")
-        return MoneyFact(
-            fact_key=join_key(NAME, reference, prefix + movement.value),
-            movement=movement,
+        return moved(
+            NAME,
+            movement,
+            text(source, "id"),
+            money_of(source.get("amount"), currency),
             account=optional_text(document, "account_id") or "",
-            payment=None if movement in _PAYOUTS else payment,
-            money=money_of(source.get("amount"), currency),
-            pair=paired(movement, lambda other: join_key(NAME, reference, prefix + other.value))
-            if movement is not Movement.CAPTURE and "settlement" not in payload
-            else None,
+            payment=optional_text(source, "payment_id") or text(source, "id"),
+            paired=movement is not Movement.CAPTURE and "settlement" not in payload,
+            prefix=prefix,
         )
 
 
@@ -159,13 +113,9 @@ def _header_id(request: Request) -> str | None:
 
 def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What an event is about, by kind: ``payload.{kind}.entity``."""
-    payload = document.get("payload")
-    found: dict[str, Mapping[str, Any]] = {}
-    for kind, holder in (payload if isinstance(payload, dict) else {}).items():
-        entity = holder.get("entity") if isinstance(holder, dict) else None
-        if isinstance(entity, dict):
-            found[kind] = entity
-    return found
+    payload = object_at(document, "payload")
+    found = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
+    return {kind: entity for kind, entity in found.items() if isinstance(entity, dict)}
 
 
 def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
@@ -173,7 +123,7 @@ def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> t
 
     The hash in it is of the whole content, whatever `LEFT_OUT` comes to say: a key is never made anew.
     """
-    ids = [found for kind in sorted(payload) if (found := _id(payload[kind], "id"))]
+    ids = [found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))]
     created_at = document.get("created_at")
     if not ids or type(created_at) is not int:
         return account, content_hash(document, ())
@@ -185,7 +135,7 @@ def _payment(payload: _Payload, event_type: str) -> str | None:
 
     A token outlives the payment that made it: its events are its own.
     """
-    if event_type.startswith("token.") and (token := _id(payload.get("token", {}), "id")):
+    if event_type.startswith("token.") and (token := text_at(payload.get("token", {}), "id")):
         return token
     for kind, name in (
         ("payment", "order_id"),
@@ -194,14 +144,9 @@ def _payment(payload: _Payload, event_type: str) -> str | None:
         ("dispute", "payment_id"),
         ("order", "id"),
     ):
-        if found := _id(payload.get(kind, {}), name):
+        if found := text_at(payload.get(kind, {}), name):
             return found
-    return next((found for kind in sorted(payload) if (found := _id(payload[kind], "id"))), None)
-
-
-def _id(entity: Mapping[str, Any], name: str) -> str | None:
-    found = entity.get(name)
-    return found if isinstance(found, str) and found else None
+    return next((found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))), None)
 
 
 def _is_inquiry(payload: _Payload) -> bool:
@@ -267,20 +212,18 @@ def _payout_reversed(payload: _Payload) -> _Moved:
     return Movement.PAYOUT_FAILED, _source(payload, "payout"), ""
 
 
-_READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = MappingProxyType(
-    {
-        "payment.captured": _captured,
-        "refund.created": _refunded,
-        "refund.processed": _refunded,
-        "refund.failed": _refund_failed,
-        "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
-        "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
-        _LOST: _disputed(Movement.DISPUTE_LOST),
-        "payment.dispute.closed": _dispute_closed,
-        "settlement.processed": _settled,
-        "payout.initiated": _paid_out,
-        "payout.processed": _paid_out,
-        "payout.reversed": _payout_reversed,
-        "payout.failed": _payout_reversed,
-    }
-)
+_READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
+    "payment.captured": _captured,
+    "refund.created": _refunded,
+    "refund.processed": _refunded,
+    "refund.failed": _refund_failed,
+    "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
+    "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
+    _LOST: _disputed(Movement.DISPUTE_LOST),
+    "payment.dispute.closed": _dispute_closed,
+    "settlement.processed": _settled,
+    "payout.initiated": _paid_out,
+    "payout.processed": _paid_out,
+    "payout.reversed": _payout_reversed,
+    "payout.failed": _payout_reversed,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from providers.adyen import AdyenAdapter
 from providers.adyenplatform import AdyenPlatformAdapter
 from providers.braintree import BraintreeAdapter
@@ -18,22 +20,24 @@ from providers.square import SquareAdapter
 from providers.standardwebhooks import StandardWebhooksAdapter
 from providers.stripe import StripeAdapter
 
+ADAPTERS: tuple[Callable[[ProvidersSettings], Adapter], ...] = (
+    StripeAdapter,
+    AdyenAdapter,
+    StandardWebhooksAdapter,
+    RazorpayAdapter,
+    SquareAdapter,
+    CheckoutAdapter,
+    PaddleAdapter,
+    GoCardlessAdapter,
+    PayPalAdapter,
+    BraintreeAdapter,
+    MollieAdapter,
+    MollieClassicAdapter,
+    AdyenPlatformAdapter,
+)
+
 
 def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
     """Every provider's adapter, by the name in ``/webhooks/{name}``."""
-    adapters: list[Adapter] = [
-        StripeAdapter(settings),
-        AdyenAdapter(settings),
-        StandardWebhooksAdapter(settings),
-        RazorpayAdapter(settings),
-        SquareAdapter(settings),
-        CheckoutAdapter(settings),
-        PaddleAdapter(settings),
-        GoCardlessAdapter(settings),
-        PayPalAdapter(settings),
-        BraintreeAdapter(settings),
-        MollieAdapter(settings),
-        MollieClassicAdapter(settings),
-        AdyenPlatformAdapter(settings),
-    ]
+    adapters = [adapter(settings) for adapter in ADAPTERS]
     return {adapter.name: adapter for adapter in adapters}

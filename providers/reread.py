@@ -92,7 +92,7 @@ class OtherKey(Unparseable):
         self.names = names
         super().__init__(problem)
 
-    def __reduce__(self) -> tuple[type[OtherKey], tuple[str, Names]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[OtherKey], tuple[str, Names]]:
         return OtherKey, (self.problem, self.names)
 
 

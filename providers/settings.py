@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from core.money import Movement
-from providers.pointer import parse_pointer
+from providers.fields import parse_pointer
 
 
 def _check_pointer(text: str) -> str:
@@ -114,29 +114,11 @@ class CheckoutSettings(BaseModel):
     )
 
 
-class PaddleSettings(BaseModel):
-    """How long Paddle's signatures hold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tolerance_s: int = Field(
-        60,
-        ge=1,
-        le=3600,
-        description="Seconds that a signature's timestamp may be off the clock, both ways; Paddle's SDK takes 5",
-    )
-
-
 class MollieSettings(BaseModel):
-    """Where Mollie's classic webhooks, which only name a payment, ask for it; what next-gen is subscribed to."""
+    """What Mollie's next-gen webhook is subscribed to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    api_url: str = Field(
-        "https://api.mollie.com",
-        pattern=r"^https?://[A-Za-z0-9.:-]+$",
-        description="Mollie's API, without a path; plain http is for a simulator on this machine",
-    )
     capture_events: bool = Field(
         False,
         description="The next-gen webhook takes capture.succeeded: captures book, and payment.paid of a payment that "
@@ -149,9 +131,6 @@ class ProvidersSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tolerance_s: int = Field(
-        300, ge=1, le=3600, description="Seconds that a signature's timestamp may be off the clock, both ways"
-    )
     entity: Literal["payment", "merchant"] = Field(
         "payment", description="What order is kept for: each payment, or each merchant account as a whole"
     )
@@ -163,5 +142,4 @@ class ProvidersSettings(BaseModel):
     razorpay: RazorpaySettings = Field(RazorpaySettings(), description="What Razorpay's events don't say")
     square: SquareSettings = Field(SquareSettings(), description="What Square signs beside the body")
     checkout: CheckoutSettings = Field(CheckoutSettings(), description="Where Checkout.com's events name an account")
-    paddle: PaddleSettings = Field(PaddleSettings(), description="How long Paddle's signatures hold")
-    mollie: MollieSettings = Field(MollieSettings(), description="Where Mollie's payments are fetched")
+    mollie: MollieSettings = Field(MollieSettings(), description="What Mollie's webhook is subscribed to")

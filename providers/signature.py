@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hmac
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import TypeAlias
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from core.errors import SettingError
 from providers.port import Request, SignatureInvalid
 
+TOLERANCE_S = 300
+"""What providers say that their signatures hold, unless they say otherwise."""
+
 SIGNATURES_MAX = 16
 """Of one request, so that a header can't buy unbounded work: secrets roll two at a time."""
 
+KEY_BITS_MIN = 2048
+"""Of an RSA key: shorter ones can be broken."""
+PublicKey: TypeAlias = RSAPublicKey | EllipticCurvePublicKey
+
+_HEX_KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 _TIMESTAMP = re.compile(rb"[0-9]{10}")
 
 
@@ -42,6 +60,45 @@ def text_key(provider: str, secret: str, where: str) -> bytes:
         return secret.encode("utf-8")
     except UnicodeEncodeError:
         raise secret_error(provider, "the secret isn't Unicode text") from None
+
+
+def hex_key(provider: str, secret: str) -> bytes:
+    """The key of a provider whose secrets are hexadecimal digits.
+
+    :raises SettingError: it is anything else
+    """
+    if not _HEX_KEY.fullmatch(secret):
+        raise secret_error(provider, "an HMAC key is pairs of hexadecimal digits; copy it from the webhook's settings")
+    return bytes.fromhex(secret)
+
+
+@lru_cache(maxsize=64)
+def public_key(provider: str, secret: str) -> PublicKey:
+    """The key of a provider that signs with its private key: its public key, in one line.
+
+    That line is what stands in a PEM file between ``BEGIN PUBLIC KEY`` and ``END PUBLIC KEY``, its line ends taken out.
+
+    :raises SettingError: it is anything else, or an RSA key that is too short
+    """
+    try:
+        key = load_der_public_key(base64.b64decode(secret, validate=True))
+    except (ValueError, UnsupportedAlgorithm) as wrong:
+        raise secret_error(
+            provider, "the provider's public key is wanted: its PEM file's base64 in one line"
+        ) from wrong
+    if isinstance(key, EllipticCurvePublicKey) or (isinstance(key, RSAPublicKey) and key.key_size >= KEY_BITS_MIN):
+        return key
+    raise secret_error(provider, f"a public key of RSA with {KEY_BITS_MIN} bits or of an elliptic curve is wanted")
+
+
+def public_line(key: PublicKey) -> str:
+    """A public key in the one line that `public_key` reads."""
+    return base64.b64encode(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode("ascii")
+
+
+def unowned_public_key() -> str:
+    """A public key to which nobody has the private half: it proves nothing until the provider's is in its place."""
+    return public_line(generate_private_key(65537, KEY_BITS_MIN).public_key())
 
 
 def sent(request: Request, header: bytes) -> list[bytes]:
@@ -113,6 +170,48 @@ def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
     if found < 0:
         raise SignatureInvalid("mismatch")
     return found
+
+
+def is_signed(key: PublicKey, signature: bytes, message: bytes) -> bool:
+    """Whether the private half of the key made the signature: SHA-256, with RSA (PKCS #1 v1.5) or ECDSA."""
+    try:
+        if isinstance(key, RSAPublicKey):
+            key.verify(signature, message, PKCS1v15(), SHA256())
+        else:
+            key.verify(signature, message, ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def verifying(keys: Iterable[PublicKey], signatures: Sequence[bytes], message: bytes) -> int:
+    """The index of the first key by which one of the signatures, which are in base64, is good.
+
+    :raises SignatureInvalid: ``missing``, ``malformed`` or ``mismatch``
+    """
+    if not signatures:
+        raise SignatureInvalid("missing")
+    if len(signatures) > SIGNATURES_MAX:
+        raise SignatureInvalid("malformed")
+    made = [unbase64(signature) for signature in signatures]
+    for index, key in enumerate(keys):
+        if any(is_signed(key, signature, message) for signature in made):
+            return index
+    raise SignatureInvalid("mismatch")
+
+
+def unbase64(signature: bytes) -> bytes:
+    """Base64 in its one spelling: the last letter's spare bits are zero.
+
+    :raises SignatureInvalid: ``malformed``
+    """
+    try:
+        decoded = base64.b64decode(signature, validate=True)
+    except binascii.Error as wrong:
+        raise SignatureInvalid("malformed") from wrong
+    if base64.b64encode(decoded) != signature:
+        raise SignatureInvalid("malformed")
+    return decoded
 
 
 def secret_error(provider: str, problem: str) -> SettingError:

@@ -21,57 +21,36 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
   ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137). In older versions of the API, whose
   event is called ``dispute.state.changed``, the dispute's id is its ``dispute_id``
   (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added). A loss makes two events of the same
-  bytes, one of them for the hold that came before it (`providers.fields.types_of`).
+  bytes, one of them for the hold that came before it (`providers.money.types_of`).
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
 - Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
 
-No type of event that moves money is left to a person: `LEFT_TO_A_PERSON` is empty.
+No type of event that moves money is left to a person.
 """
 
 from __future__ import annotations
 
-import secrets as random_secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.card_numbers import shown
 from core.errors import SettingError
 from core.event import Mode
-from core.keys import join_key
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
-from providers.fields import (
-    an_object,
-    money_of,
-    optional_text,
-    paired,
-    text,
-    time_of,
-    types_of,
-    withheld,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, ModeMismatch, Request, SignedRequest
-from providers.signature import base64_mac, matching, sent, text_key
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.fields import an_object, names, optional_text, text, text_at, time_of
+from providers.money import PAYOUTS, money_of, moved
+from providers.port import ModeMismatch, Request
+from providers.signature import base64_mac, sent, text_key
 
 NAME = "square"
-HEADER = b"x-square-hmacsha256-signature"
 ENVIRONMENT_HEADER = b"square-environment"
-IDENTITY_FIELDS = frozenset(
-    {"id", "event_id", "merchant_id", "location_id", "payment_id", "order_id", "refund_id", "dispute_id"}
-)
-
-LEFT_TO_A_PERSON: frozenset[str] = frozenset()
-"""Types that move money and aren't booked."""
-
-_MODES: Mapping[bytes, Mode] = MappingProxyType({b"production": "live", b"sandbox": "test"})
+_MODES: Mapping[bytes, Mode] = {b"production": "live", b"sandbox": "test"}
 _NOT_AT_SQUARE = ("CASH", "EXTERNAL")
 _GIFT_CARD = "SQUARE_GIFT_CARD"
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
-_PAIRED = _PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
+_PAIRED = PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 _OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
 
 
@@ -79,49 +58,26 @@ class SquareAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
+    identity_fields = names("id event_id merchant_id location_id payment_id order_id refund_id dispute_id")
+    header = b"x-square-hmacsha256-signature"
+    splits_losses = True
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
+    def signed(self, request: Request) -> Signed:
         """
-        :raises SettingError: also where the endpoint's notification URL isn't set
+        :raises SettingError: the endpoint's notification URL isn't set
         """
-        signatures = sent(request, HEADER)
-        message = self._url(request.endpoint) + request.body
-        return matching(signatures, [base64_mac(self.key(secret), message) for secret in secrets])
+        return Signed(sent(request, self.header), self.notification_url(request.endpoint) + request.body)
 
-    def named(self, delivered: Delivered) -> Iterator[Named]:
-        document = delivered.document
-        _check_mode(delivered.request, delivered.mode)
-        event_id, reported = text(document, "event_id"), text(document, "type")
-        account, entity = optional_text(document, "merchant_id") or "", _entity(document) or event_id
-        occurred_at = time_of(document.get("created_at"))
-        for event_type in types_of(reported, is_loss=_is_loss(document, reported)):
-            yield Named(event_id, event_type, account, entity, occurred_at)
-
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
-        return _fact(document, event_type)
-
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,  # noqa: ARG002 - no time is signed
-        event_id: str | None = None,  # noqa: ARG002 - it is in the body
-        endpoint: str = DEFAULT_ENDPOINT,
-    ) -> SignedRequest:
-        """
-        :raises SettingError: also where the endpoint's notification URL isn't set
-        """
-        signature = base64_mac(self.key(secret), self._url(endpoint) + body).decode("ascii")
-        return SignedRequest(body, {"Content-Type": "application/json", "x-square-hmacsha256-signature": signature})
+    def signature(self, key: bytes, message: bytes) -> bytes:
+        return base64_mac(key, message)
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the subscription's signature key")
 
-    def new_secret(self) -> str:
-        return random_secrets.token_urlsafe(16)
-
-    def _url(self, endpoint: str) -> bytes:
+    def notification_url(self, endpoint: str) -> bytes:
+        """
+        :raises SettingError: it isn't set
+        """
         url = self._settings.square.notification_urls.get(endpoint)
         if url is None:
             raise SettingError(
@@ -129,6 +85,17 @@ class SquareAdapter(JsonAdapter):
                 "Square signs the notification URL: set it as it stands in Square's console",
             )
         return url.encode("utf-8")
+
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
+        document = delivered.document
+        _check_mode(delivered.request, delivered.mode)
+        event_id, reported = text(document, "event_id"), text(document, "type")
+        account, entity = optional_text(document, "merchant_id") or "", _entity(document) or event_id
+        occurred_at = time_of(document.get("created_at"))
+        yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(document, reported))
+
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
+        return _fact(document, event_type)
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
@@ -144,40 +111,21 @@ def _object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _entity(document: Mapping[str, Any]) -> str | None:
     """The payment that a payment, refund or dispute belongs to; of anything else its own id."""
-    reported = _reported_object(document)
+    dispute = ("data", "object", "dispute", "disputed_payment", "payment_id")
     return (
-        _id(reported.get("payment"), "id")
-        or _id(reported.get("refund"), "payment_id")
-        or _disputed_payment(reported.get("dispute"))
-        or _id(document.get("data"), "id")
+        text_at(document, "data", "object", "payment", "id")
+        or text_at(document, "data", "object", "refund", "payment_id")
+        or text_at(document, *dispute)
+        or text_at(document, "data", "id")
     )
 
 
-def _reported_object(document: Mapping[str, Any]) -> dict[str, Any]:
-    data = document.get("data")
-    found = data.get("object") if isinstance(data, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _id(value: object, name: str) -> str | None:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, str) and found else None
-
-
-def _disputed_payment(dispute: object) -> str | None:
-    return _id(dispute.get("disputed_payment"), "payment_id") if isinstance(dispute, dict) else None
-
-
 def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
-    state = _id(_reported_object(document).get("dispute"), "state") if event_type in _DISPUTE_ENDS else None
+    state = text_at(document, "data", "object", "dispute", "state") if event_type in _DISPUTE_ENDS else None
     return state is not None and _ENDS.get(state) is Movement.DISPUTE_LOST
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    return withheld(event_type, lambda one: _reported(document, one))
-
-
-def _reported(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     found = _READERS.get(event_type)
     if found is None:
         return None
@@ -186,14 +134,14 @@ def _reported(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     movement = read(source)
     if movement is None:
         return None
-    reference = text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id")
-    return MoneyFact(
-        fact_key=join_key(NAME, reference, movement.value),
-        movement=movement,
+    return moved(
+        NAME,
+        movement,
+        text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id"),
+        _money(source.get("total_money" if kind == "payment" else "amount_money")),
         account=optional_text(document, "merchant_id") or "",
-        payment=None if movement in _PAYOUTS else _entity(document),
-        money=_money(source.get("total_money" if kind == "payment" else "amount_money")),
-        pair=paired(movement, lambda other: join_key(NAME, reference, other.value)) if movement in _PAIRED else None,
+        payment=_entity(document),
+        paired=movement in _PAIRED,
     )
 
 
@@ -228,8 +176,7 @@ def _refunded(refund: Mapping[str, Any]) -> Movement | None:
 
 def _brand(paid_by: object) -> str | None:
     """The brand of the card in its ``card_details``, None where there is none."""
-    details = paid_by.get("card_details") if isinstance(paid_by, dict) else None
-    return _id(details.get("card"), "card_brand") if isinstance(details, dict) else None
+    return text_at(paid_by, "card_details", "card", "card_brand")
 
 
 def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
@@ -257,21 +204,21 @@ def _payout_failed(_: Mapping[str, Any]) -> Movement:
     return Movement.PAYOUT_FAILED
 
 
-_ENDS: Mapping[str, Movement] = MappingProxyType(
-    {"WON": Movement.DISPUTE_WON, "LOST": Movement.DISPUTE_LOST, "ACCEPTED": Movement.DISPUTE_LOST}
-)
+_ENDS: Mapping[str, Movement] = {
+    "WON": Movement.DISPUTE_WON,
+    "LOST": Movement.DISPUTE_LOST,
+    "ACCEPTED": Movement.DISPUTE_LOST,
+}
 _DISPUTE_ENDS = ("dispute.state.updated", "dispute.state.changed")
-_READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = MappingProxyType(
-    {
-        "payment.created": ("payment", _paid),
-        "payment.updated": ("payment", _paid),
-        "refund.created": ("refund", _refunded),
-        "refund.updated": ("refund", _refunded),
-        "dispute.created": ("dispute", _dispute_opened),
-        "dispute.state.updated": ("dispute", _dispute_changed),
-        "dispute.state.changed": ("dispute", _dispute_changed),
-        "payout.sent": ("payout", _payout_paid),
-        "payout.paid": ("payout", _payout_paid),
-        "payout.failed": ("payout", _payout_failed),
-    }
-)
+_READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = {
+    "payment.created": ("payment", _paid),
+    "payment.updated": ("payment", _paid),
+    "refund.created": ("refund", _refunded),
+    "refund.updated": ("refund", _refunded),
+    "dispute.created": ("dispute", _dispute_opened),
+    "dispute.state.updated": ("dispute", _dispute_changed),
+    "dispute.state.changed": ("dispute", _dispute_changed),
+    "payout.sent": ("payout", _payout_paid),
+    "payout.paid": ("payout", _payout_paid),
+    "payout.failed": ("payout", _payout_failed),
+}

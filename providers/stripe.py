@@ -29,75 +29,59 @@ every version, and all of it counts.
 
 from __future__ import annotations
 
-import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from types import EllipsisType, MappingProxyType
 from typing import Any, NamedTuple
 
 from core.errors import Unparseable
 from core.event import Mode
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement
-from providers.fields import (
-    an_object,
-    certain,
-    content_hash,
-    for_a_person,
-    money_of,
-    optional_text,
-    text,
-    time_of,
-)
-from providers.json_adapter import Delivered, JsonAdapter, Named
-from providers.port import DEFAULT_ENDPOINT, Request, SignatureInvalid, SignedRequest
-from providers.signature import (
-    check_age,
-    hex_mac,
-    matching,
-    text_key,
-    timed_signatures,
-    timestamp,
-)
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.fields import an_object, content_hash, names, object_at, optional_text, text, time_of
+from providers.money import PAYOUTS, certain, money_of, moved
+from providers.port import Request
+from providers.signature import sent, text_key, timed_signatures, timestamp
 
 NAME = "stripe"
-HEADER = b"stripe-signature"
 LEFT_OUT = frozenset({"pending_webhooks"})
 """Counts the endpoints that haven't acknowledged it yet. Content version 1 is all but this."""
 NAMED = ("id", "type", "account", "livemode", "created")
 """What content version 2 has of the event itself."""
-CONTENT_VERSION = 2
-IDENTITY_FIELDS = frozenset({"id", "object_id", "payment_intent", "charge", "account"})
-MORE_DECIMALS: Mapping[str, int] = MappingProxyType({"ISK": 2, "UGX": 2, "MGA": -2})
+MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
+
+
+LEFT_TO_A_PERSON = names(
+    "application_fee.created application_fee.refunded topup.reversed topup.succeeded transfer.created transfer.reversed"
+)
+"""Types that move money and aren't booked."""
 
 
 class StripeAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
     name = NAME
-    identity_fields = IDENTITY_FIELDS
-    content_version = CONTENT_VERSION
+    identity_fields = names("id object_id payment_intent charge account")
+    header = b"stripe-signature"
+    content_version = 2
+    key_prefix = "whsec_"
+    left_to_a_person = LEFT_TO_A_PERSON
+    looked_up = "in Stripe's Dashboard"
 
-    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
-        header = request.one(HEADER)
-        if header is None:
-            raise SignatureInvalid("missing")
-        sent_at, signatures = timed_signatures(header, b",", b"t", b"v1")
-        signed_at = timestamp(sent_at)
-        message = b"%b.%b" % (sent_at, request.body)
-        index = matching(signatures, [hex_mac(self.key(secret), message) for secret in secrets])
-        check_age(signed_at, now, self._settings.tolerance_s)
-        return index
+    def signed(self, request: Request) -> Signed:
+        sent_at, signatures = timed_signatures(sent(request, self.header)[0], b",", b"t", b"v1")
+        return Signed(signatures, b"%b.%b" % (sent_at, request.body), timestamp(sent_at))
 
-    def named(self, delivered: Delivered) -> Iterator[Named]:
+    def key(self, secret: str) -> bytes:
+        return text_key(NAME, secret, "the endpoint's signing secret (whsec_…)")
+
+    def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_id, event_type = text(document, "id"), text(document, "type")
         account, occurred_at = optional_text(document, "account") or "", time_of(document.get("created"))
         entity = _entity(document, event_id)
         yield Named(event_id, event_type, account, entity, occurred_at, mode=_mode(document, delivered.mode))
 
-    def fact(self, document: dict[str, Any], event_type: str) -> MoneyFact | None:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         try:
             return _fact(document, event_type)
         except RefundUnlisted:
@@ -105,27 +89,13 @@ class StripeAdapter(JsonAdapter):
                 return None
             raise
 
-    def content(self, document: Mapping[str, Any], version: int, fact: MoneyFact | EllipsisType | None = ...) -> str:
-        return _content(document, version, fact)
+    def content(self, document: Mapping[str, Any], version: int) -> str:
+        if version == 1:
+            return content_hash(document, LEFT_OUT)
+        return self.content_now(document, certain(lambda: _fact(document, text(document, "type"))))
 
-    def sign(
-        self,
-        body: bytes,
-        secret: str,
-        now: datetime,
-        event_id: str | None = None,  # noqa: ARG002 - it is in the body
-        endpoint: str = DEFAULT_ENDPOINT,  # noqa: ARG002 - nor is the endpoint signed
-    ) -> SignedRequest:
-        signed_at = b"%d" % int(now.timestamp())
-        signature = hex_mac(self.key(secret), b"%b.%b" % (signed_at, body))
-        header = f"t={signed_at.decode()},v1={signature.decode()}"
-        return SignedRequest(body, {"Content-Type": "application/json", "Stripe-Signature": header})
-
-    def key(self, secret: str) -> bytes:
-        return text_key(NAME, secret, "the endpoint's signing secret (whsec_…)")
-
-    def new_secret(self) -> str:
-        return "whsec_" + random_secrets.token_hex(16)
+    def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
+        return _content(document, fact)
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
@@ -145,9 +115,7 @@ def _entity(document: Mapping[str, Any], event_id: str) -> str:
 
 
 def _object(document: Mapping[str, Any]) -> dict[str, Any]:
-    within = document.get("data")
-    found = within.get("object") if isinstance(within, dict) else None
-    return found if isinstance(found, dict) else {}
+    return object_at(document, "data", "object")
 
 
 def _payment(reported: Mapping[str, Any]) -> str | None:
@@ -160,22 +128,21 @@ def _id_of(value: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _content(document: Mapping[str, Any], version: int, fact: MoneyFact | EllipsisType | None) -> str:
+def _content(document: Mapping[str, Any], fact: MoneyFact | None) -> str:
+    """Version 2: what every API version says."""
     reported = _object(document)
-    if version == 1 or not reported:
+    if not reported:
         return content_hash(document, LEFT_OUT)
-    named = {name: document[name] for name in NAMED if document.get(name) is not None}
-    money = {"amount": reported.get("amount"), "currency": reported.get("currency")}
-    moved = _moved(document, reported, fact)
-    return content_hash({**named, "object": _id_of(reported), **money, "moved": moved}, ())
+    own = {name: document[name] for name in NAMED if document.get(name) is not None}
+    amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
+    what_moved = _what_moved(document, reported, fact)
+    return content_hash({**own, "object": _id_of(reported), **amounts, "moved": what_moved})
 
 
-def _moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | EllipsisType | None) -> object:
+def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
     if document.get("type") == "charge.refunded":
         return [_refunded_before(document["data"].get("previous_attributes")), reported.get("amount_refunded")]
-    if fact is ...:
-        fact = certain(lambda: _fact(document, text(document, "type")))
     return fact.sha256 if fact else None
 
 
@@ -191,27 +158,24 @@ class _Moved(NamedTuple):
     source: Mapping[str, Any]
     """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact."""
     amount: object
-    pair: Movement | None = None
-    """What undoes it, or what it undoes, if Stripe may report only one of the two."""
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    if event_type in LEFT_TO_A_PERSON:
-        raise for_a_person(event_type, "in Stripe's Dashboard")
     read = _READERS.get(event_type)
     if read is None:
         return None
     reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
-    moved = read(reported, document["data"].get("previous_attributes"))
-    if moved is None:
+    found = read(reported, document["data"].get("previous_attributes"))
+    if found is None:
         return None
-    return MoneyFact(
-        fact_key=join_key(NAME, text(moved.source, "id"), moved.movement.value),
-        movement=moved.movement,
+    return moved(
+        NAME,
+        found.movement,
+        text(found.source, "id"),
+        money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
         account=optional_text(document, "account") or "",
-        payment=None if moved.movement in _PAYOUTS else _payment(reported),
-        money=money_of(moved.amount, reported.get("currency", moved.source.get("currency")), MORE_DECIMALS),
-        pair=join_key(NAME, text(moved.source, "id"), moved.pair.value) if moved.pair is not None else None,
+        payment=_payment(reported),
+        paired=found.movement in PAYOUTS,
     )
 
 
@@ -338,40 +302,25 @@ def _in_its_currency(one: Mapping[str, Any], dispute: Mapping[str, Any], every: 
 
 
 def _paid_out(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"), Movement.PAYOUT_FAILED)
+    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"))
 
 
 def _payout_failed(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"), Movement.PAYOUT_PAID)
+    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"))
 
 
-LEFT_TO_A_PERSON = frozenset(
-    {
-        "application_fee.created",
-        "application_fee.refunded",
-        "topup.reversed",
-        "topup.succeeded",
-        "transfer.created",
-        "transfer.reversed",
-    }
-)
-"""Types that move money and aren't booked."""
-
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
-_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = MappingProxyType(
-    {
-        "charge.succeeded": _charged,
-        "charge.captured": _captured,
-        "charge.refunded": _charge_refunded,
-        "charge.refund.updated": _refunded,
-        "refund.created": _refunded,
-        "refund.updated": _refunded,
-        "refund.failed": _refunded,
-        "charge.dispute.created": _dispute_opened,
-        "charge.dispute.funds_withdrawn": _dispute_withdrawn,
-        "charge.dispute.funds_reinstated": _dispute_reinstated,
-        "charge.dispute.closed": _dispute_closed,
-        "payout.paid": _paid_out,
-        "payout.failed": _payout_failed,
-    }
-)
+_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
+    "charge.succeeded": _charged,
+    "charge.captured": _captured,
+    "charge.refunded": _charge_refunded,
+    "charge.refund.updated": _refunded,
+    "refund.created": _refunded,
+    "refund.updated": _refunded,
+    "refund.failed": _refunded,
+    "charge.dispute.created": _dispute_opened,
+    "charge.dispute.funds_withdrawn": _dispute_withdrawn,
+    "charge.dispute.funds_reinstated": _dispute_reinstated,
+    "charge.dispute.closed": _dispute_closed,
+    "payout.paid": _paid_out,
+    "payout.failed": _payout_failed,
+}

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
@@ -74,7 +74,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:
         start_http_server(alerts.metrics_port, alerts.metrics_host, metrics.registry)
-    with httpx.Client(trust_env=False) as client:
+    with httpx2.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock)
         watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
         if not alerts.receivers:

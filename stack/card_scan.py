@@ -31,10 +31,9 @@ from core.event import POISON_TYPE, Event, Mode
 from core.files import write_whole
 from core.routing import MODES, stream_of
 from core.status_file import read_said
-from ingest import pan, pan_body, pan_escapes, pan_paths
-from ingest.pan import CardMasker
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import PanSettings
+from ingest import pan, pan_body, pan_escapes
+from ingest.pan import CardMasker, MaskingKey
+from ingest.settings import PanSettings
 from journal.bodies import BodyFile, BodyStore, body_files
 from journal.lake import has_table, open_table
 from journal.reader import dataset_of
@@ -280,5 +279,5 @@ def _still_there(stream: StreamTables, found: Sequence[Found]) -> list[Found]:
 
 def _version(settings: PanSettings) -> str:
     """Of what is masked: the settings and the code."""
-    code = [inspect.getsource(module) for module in (card_numbers, pan, pan_body, pan_escapes, pan_paths)]
+    code = [inspect.getsource(module) for module in (card_numbers, pan, pan_body, pan_escapes)]
     return hashlib.sha256("".join([settings.model_dump_json(), *code]).encode()).hexdigest()

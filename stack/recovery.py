@@ -19,7 +19,7 @@ from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
 from core.routing import is_sparse, stream_of, topics_of
-from ingest.confirmed import confirmed_hashes
+from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable

@@ -76,7 +76,8 @@ def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfi
 
 
 def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> None:
-    """Makes what isn't there yet and returns once the broker serves it.
+    """Makes what isn't there yet and returns once the broker serves it. Dead-letter topics are marked as such, those
+    that an older broker made too.
 
     :raises TopicRefused: the broker refuses, or a topic is there with other partitions than configured:
         keys would move between partitions, and order would be lost
@@ -100,9 +101,9 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
                 raise TopicRefused(name, str(error)) from refused
     _await(client, set(made))
     dead_letters = DlqTopics(client, bootstrap)
-    for name in made:
-        if name.startswith(DLQ_PREFIX):
-            dead_letters.mark(name)
+    for topic in wanted:
+        if topic.name.startswith(DLQ_PREFIX):
+            dead_letters.mark(topic.name)
 
 
 def _await(client: AdminClient, made: set[str]) -> None:

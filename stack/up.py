@@ -22,7 +22,7 @@ from core.errors import PayhookError
 from core.layout import Layout
 from core.log import configure_logging
 from core.settings import part_with_keys
-from ingest.context import secret_file
+from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack.children import children, choose_ports, processes

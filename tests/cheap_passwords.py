@@ -19,6 +19,6 @@ def real_hasher() -> Iterator[PasswordHasher]:
     """What hashes in production. Hundreds of tests sign in, at a tenth of a second and 64 MiB each: not with this."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_HASHER", PasswordHasher.from_parameters(CHEAPEST))
-        passwords.nobodys.cache_clear()
+        passwords.unknown_hash.cache_clear()
         yield REAL
-    passwords.nobodys.cache_clear()
+    passwords.unknown_hash.cache_clear()

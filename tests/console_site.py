@@ -11,15 +11,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-import httpx
+import httpx2
 import uvicorn
 
 from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user
-from console.app import Watched, create_app
-from console.cookies import Cookies
-from console.guard import origins_of
-from console.listener import guarded
+from console.forms import Cookies
+from console.guard import guarded, origins_of
+from console.health import Watched, create_app
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
@@ -72,7 +71,7 @@ class Site:
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
-        self.app = app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         routers = pages(data, clock, self.acts, self.dead, sessions, kafka)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from console.pages.ledger_reports import reconciliations
+from console.pages.ledger import reconciliations
 from core.money import Money, Movement
 from core.work import Posting
 from dlq.commands import encode, propose_entry

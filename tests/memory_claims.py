@@ -29,19 +29,14 @@ class MemoryClaims:
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
         return [self._claim(key, owner) for key in keys]
 
-    async def confirm(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        for key in keys:
-            self._confirm(key, owner)
-
-    async def release(self, keys: Sequence[ClaimKey], owner: bytes) -> None:
-        for key in keys:
-            self._release(key, owner)
-
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
         for key in published:
             self._confirm(key, owner)
         for key in given_up:
             self._release(key, owner)
+
+    async def settled(self) -> None:
+        return None
 
     def forget_all(self) -> None:
         """What an emptied Redis is like."""

@@ -29,6 +29,8 @@ class Sum:
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
+    worlds: int = 0
+    """Searched by `tests/unit/processor/decide/test_every_case.py`."""
     code: int = 0
 
     def add(self, words: list[str], code: int, report: Path) -> None:
@@ -45,6 +47,7 @@ class Sum:
         name = f"{case.get('file', case.get('classname'))}::{case.get('name')}"
         troubles = [trouble for kind in ("failure", "error") for trouble in case.findall(kind)]
         skipped = case.find("skipped")
+        self.worlds += sum(int(one.get("value", 0)) for one in case.iter("property") if one.get("name") == "worlds")
         if troubles:
             self.counts["failed" if troubles[0].tag == "failure" else "errors"] += 1
             self.failed.append(f"{name}: {troubles[0].get('message', '').partition(chr(10))[0][:160]}")
@@ -56,7 +59,8 @@ class Sum:
 
     def lines(self, seconds: float) -> list[str]:
         """The summary, a line each."""
-        said = [f"failed: {name}" for name in self.failed]
+        said = [f"searched: {self.worlds:,} worlds"] if self.worlds else []
+        said += [f"failed: {name}" for name in self.failed]
         said += [f"passed over: {count} tests: {reason}" for reason, count in sorted(self.passed_over.items())]
         counts = [
             f"{self.counts[kind]} {kind}" for kind in ("failed", "errors", "passed", "skipped") if self.counts[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-import httpx
+import httpx2
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -33,8 +33,8 @@ class PayPalApi:
     def end_tokens(self) -> None:
         self._tokens.clear()
 
-    def transport(self) -> httpx.ASGITransport:
-        return httpx.ASGITransport(
+    def transport(self) -> httpx2.ASGITransport:
+        return httpx2.ASGITransport(
             Starlette(
                 routes=[
                     Route("/v1/notifications/certs/{name}", self._certificate),

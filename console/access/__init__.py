@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from console.access.access import Access, SignInBusy, SignInRefused, SignInTooSoon
-from console.access.desk import UserDesk
-from console.access.requirement import Everybody, NotAllowed, NotSignedIn, RouteUndeclared, require, signed_in, user_of
-from console.access.roles import Role, User
+from console.access.accounts import UserService
+from console.access.roles import (
+    Everybody,
+    NotAllowed,
+    NotSignedIn,
+    Role,
+    RouteUndeclared,
+    User,
+    require,
+    signed_in,
+    user_of,
+)
 from console.access.sessions import Sessions
-from console.access.throttle import SignInThrottle
+from console.access.sign_in import Access, SignInBusy, SignInRefused, SignInThrottle, SignInTooSoon
 from console.access.users import Users
 
 __all__ = [
@@ -23,7 +31,7 @@ __all__ = [
     "SignInThrottle",
     "SignInTooSoon",
     "User",
-    "UserDesk",
+    "UserService",
     "Users",
     "require",
     "signed_in",

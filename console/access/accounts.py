@@ -1,15 +1,16 @@
-"""Changes of users, each put on record before it takes effect."""
+"""Changes of users, each on record before it takes effect."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from console.access import passwords
 from console.access.roles import Role
-from console.access.tokens import new_token, token_sha256
+from console.access.sessions import Sessions
 from console.access.users import (
     TOKEN_DAYS,
     TOKENS_MAX,
@@ -20,9 +21,14 @@ from console.access.users import (
     UserUnfit,
     checked_name,
     new_stamp,
+    new_token,
+    token_sha256,
 )
-from core.clock import to_rfc3339
+from core.clock import Clock, to_rfc3339
+from dlq.audit_log import AuditLog
+from dlq.recorder import Recorder
 
+Changed = TypeVar("Changed")
 Recording = Callable[[str, str | None, str | None], None]
 """Gets a user's name, and what they were and will be as JSON without secrets; raises where it can't be recorded."""
 
@@ -143,13 +149,132 @@ def _known(accounts: dict[str, Account], name: str) -> Account:
 
 
 def _witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], None]:
-    return lambda before, after: record(name, _told(before.get(name)), _told(after.get(name)))
+    return lambda before, after: record(name, _as_text(before.get(name)), _as_text(after.get(name)))
 
 
-def _told(account: Account | None) -> str | None:
+def _as_text(account: Account | None) -> str | None:
     """What may be read for ever: neither hashes nor stamps, which only say that they changed."""
     if account is None:
         return None
     tokens = sorted(f"{token.name} until {token.ends_at[:10]}" for token in account.tokens)
-    told = {"roles": sorted(account.roles), "tokens": tokens}
-    return json.dumps(told)
+    return json.dumps({"roles": sorted(account.roles), "tokens": tokens})
+
+
+class MachineOnly(UserUnfit):
+    """A change that isn't made from a page."""
+
+    def __init__(self, what: str, command: str) -> None:
+        super().__init__(f"{what} on the machine alone, where a second person isn't one's own doing: `{command}`")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One user as a page shows them. ``signed_in_at``: None where it isn't known. ``set_by``: `Account.set_by`."""
+
+    name: str
+    roles: Sequence[Role]
+    tokens: Sequence[Token]
+    signed_in_at: datetime | None
+    set_by: Sequence[str]
+
+    @property
+    def is_admin(self) -> bool:
+        return Role.ADMIN in self.roles
+
+
+class UserService:
+    """Changes users. Each change is on record as the actor's before it takes effect, and each refusal too.
+
+    ``channel``: ``page`` or ``cli``. From a page no administrator is made, changed or removed: a second person
+    approves what one may not do alone, and that must not be somebody whom the first person made.
+    Blocks; threads may share it.
+
+    :raises UserUnfit, PasswordUnfit: by each change: nothing was changed
+    :raises AuditLogUnwritable: by each change: it can't be put on record; nothing was changed
+    """
+
+    def __init__(
+        self, users: Users, sessions: Sessions | None, audit_log: AuditLog, clock: Clock, channel: str
+    ) -> None:
+        self._users = users
+        self._sessions = sessions
+        self._clock = clock
+        self._channel = channel
+        self._recorder = Recorder(audit_log, clock, channel)
+
+    def people(self) -> list[Person]:
+        """All users, by name."""
+        signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
+        return [
+            Person(name, sorted(one.roles), one.tokens, signed_in.get(name), sorted(one.set_by))
+            for name, one in sorted(self._users.all().items())
+        ]
+
+    def person(self, name: str) -> Person:
+        """
+        :raises UserUnknown: there is no such user
+        """
+        found = next((one for one in self.people() if one.name == name), None)
+        if found is None:
+            raise UserUnknown(name)
+        return found
+
+    def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
+        def change(record: Recording) -> None:
+            self._check_given(roles, f"payhook users add {name} --role admin")
+            add_user(self._users, name, roles, password, record, by=self._hand(actor))
+
+        self._recorded(actor, "user_add", name, change)
+
+    def set_roles(self, actor: str, name: str, roles: frozenset[Role]) -> None:
+        def change(record: Recording) -> None:
+            self._check_changed(name, f"payhook users roles {name}")
+            self._check_given(roles, f"payhook users roles {name} --role admin")
+            set_roles(self._users, name, roles, record)
+
+        self._recorded(actor, "user_roles", name, change)
+
+    def set_password(self, actor: str, name: str, password: str) -> None:
+        def change(record: Recording) -> None:
+            self._check_changed(name, f"payhook users password {name}")
+            set_password(self._users, name, password, record, by=self._hand(actor))
+
+        self._recorded(actor, "user_password", name, change)
+
+    def remove(self, actor: str, name: str) -> None:
+        def change(record: Recording) -> None:
+            self._check_changed(name, f"payhook users remove {name}")
+            remove_user(self._users, name, record)
+
+        self._recorded(actor, "user_remove", name, change)
+
+    def make_token(self, actor: str, name: str, label: str, days: int) -> str:
+        """A new bearer token, to be shown once."""
+        now = self._clock.now()
+        return self._recorded(
+            actor, "token_make", name, lambda record: make_token(self._users, name, label, now, record, days)
+        )
+
+    def revoke_token(self, actor: str, name: str, label: str) -> None:
+        """Also an administrator's, and from a page too: it only takes away."""
+        self._recorded(actor, "token_revoke", name, lambda record: revoke_token(self._users, name, label, record))
+
+    def _hand(self, actor: str) -> str | None:
+        """Who gives a password, where that makes them no second person beside its user."""
+        return actor if self._channel == "page" else None
+
+    def _check_changed(self, name: str, command: str) -> None:
+        account = self._users.all().get(name)
+        if self._channel == "page" and account is not None and Role.ADMIN in account.roles:
+            raise MachineOnly("an administrator is changed", command)
+
+    def _check_given(self, roles: frozenset[Role], command: str) -> None:
+        if self._channel == "page" and Role.ADMIN in roles:
+            raise MachineOnly("an administrator is made", command)
+
+    def _recorded(self, actor: str, action: str, name: str, change: Callable[[Recording], Changed]) -> Changed:
+        def record(_name: str, before: str | None, after: str | None) -> None:
+            self._recorder.record(actor, action, name, before=before, after=after)
+
+        with self._recorder.refusals(actor, action, name):
+            return change(record)

@@ -16,18 +16,18 @@ SCORE_MIN = 3
 """Of zxcvbn's 0 to 4: beyond 10^8 guesses, that is no password that people take first."""
 SCORED_CHARS_MAX = 32
 """Of a password, from its beginning. Signs that may stand for letters double the ways to read it: 32 of them take half
-a second, 72 more than three, and nobody is answered meanwhile."""
+a second, 72 more than three, and the listener answers no one meanwhile."""
 NAME_CHARS_MIN = 3
 """Of a user's name that no password may hold; shorter ones are in many words."""
 BYTES_MAX = 1_024
-"""What is longer isn't a password; hashing it would cost whoever answers."""
+"""What is longer isn't a password; hashing it would take too long."""
 
 _HASHER = PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
 
 
 @functools.cache
-def nobodys() -> str:
-    """A hash that nobody knows the password of: a name that isn't there is answered after as long as one that is."""
+def unknown_hash() -> str:
+    """The hash of a random password: a name that isn't there is answered after as long as one that is."""
     return _HASHER.hash(secrets.token_hex(32))
 
 
@@ -59,14 +59,14 @@ def matches(password: str, known: str | None) -> bool:
     if secret is None:
         return False
     try:
-        return _HASHER.verify(nobodys() if known is None else known, secret) and known is not None
+        return _HASHER.verify(unknown_hash() if known is None else known, secret) and known is not None
     except (VerificationError, InvalidHashError):
         return False
 
 
 def _check_guesses(password: str, name: str) -> None:
     """
-    :raises PasswordUnfit: it is among the first that somebody tries who knows the user
+    :raises PasswordUnfit: it is among the first guesses of a person who knows the user
     """
     own = name.partition("@")[0]
     if len(own) >= NAME_CHARS_MIN and own in password.casefold():
@@ -82,7 +82,7 @@ def _check_guesses(password: str, name: str) -> None:
 
 
 def _bytes(password: str) -> bytes | None:
-    """None: nobody has such a password."""
+    """None: it can't be a password."""
     try:
         secret = password.encode()
     except UnicodeEncodeError:

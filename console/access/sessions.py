@@ -60,7 +60,7 @@ class Sessions:
         try:
             self._db = _open(path)
         except sqlite3.DatabaseError as broken:
-            log.warning("%s can't be read (%s) and is made anew: everybody has to sign in again", path, broken)
+            log.warning("%s can't be read (%s) and is made again: everybody has to sign in again", path, broken)
             for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
                 path.with_name(name).unlink(missing_ok=True)
             self._db = _open(path)
@@ -80,7 +80,7 @@ class Sessions:
         return secret
 
     def last_sign_ins(self) -> dict[str, datetime]:
-        """When each user last signed in, as far as this file knows: it may have been made anew since."""
+        """When each user last signed in, as far as this file knows: it may have been made again since."""
         with self._lock:
             return {name: from_micros(at_us) for name, at_us in self._db.execute("SELECT name, at_us FROM sign_ins")}
 
@@ -98,7 +98,7 @@ class Sessions:
                 self._end(secret)
                 return None
             if now - used_at > TOUCH_AFTER:
-                # A full disk ends sessions early; it doesn't keep out whoever comes to make room.
+                # A full disk ends sessions early; it keeps nobody out who comes to make room.
                 with contextlib.suppress(sqlite3.OperationalError):
                     self._db.execute(
                         "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))
@@ -140,5 +140,5 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _sha256(secret: str) -> str:
-    """Of 256 random bits: nothing slower is needed, nobody can guess them."""
+    """Of 256 random bits: they can't be guessed, so nothing slower is needed."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

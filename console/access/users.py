@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -20,6 +21,20 @@ from console.access.roles import Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from dlq.hands import same_person
+
+TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
+TOKEN_BYTES = 32
+
+
+def new_token() -> str:
+    """A bearer token: shown once, kept as its hash."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_sha256(secret: str) -> str:
+    """Of 256 random bits: they can't be guessed, so nothing slower is needed."""
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 USERS_MAX = 1_000
@@ -155,7 +170,7 @@ class Users:
                 raise UsersUnreadable(self._path, f"others can read it; `chmod 600 {self._path}`")
             return _decoded(json.loads(self._path.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
-            problem = f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users anew"
+            problem = f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users"
             raise UsersUnreadable(self._path, problem) from wrong
 
 
@@ -178,7 +193,7 @@ def checked_name(name: str) -> str:
 
 
 def _encoded(accounts: Accounts) -> bytes:
-    told = {
+    tree = {
         name: {
             "roles": sorted(account.roles),
             "password": account.password,
@@ -191,28 +206,28 @@ def _encoded(accounts: Accounts) -> bytes:
         }
         for name, account in sorted(accounts.items())
     }
-    return json.dumps({"users": told}, indent=1).encode() + b"\n"
+    return json.dumps({"users": tree}, indent=1).encode() + b"\n"
 
 
 def _decoded(tree: Any) -> dict[str, Account]:
-    return {checked_name(name): _account(name, told) for name, told in tree["users"].items()}
+    return {checked_name(name): _account(name, fields) for name, fields in tree["users"].items()}
 
 
-def _account(name: str, told: Any) -> Account:
-    tokens = tuple(_token(label, one) for label, one in told["tokens"].items())
-    roles = frozenset(Role(role) for role in told["roles"])
+def _account(name: str, fields: Any) -> Account:
+    tokens = tuple(_token(label, one) for label, one in fields["tokens"].items())
+    roles = frozenset(Role(role) for role in fields["roles"])
     # Files of before there was a page for users have no "set_by": all of theirs were set on the machine.
-    set_by = frozenset(checked_name(one) for one in told.get("set_by", ()))
-    return Account(name, roles, str(told["password"]), str(told["stamp"]), tokens, set_by)
+    set_by = frozenset(checked_name(one) for one in fields.get("set_by", ()))
+    return Account(name, roles, str(fields["password"]), str(fields["stamp"]), tokens, set_by)
 
 
-def _token(label: str, told: Any) -> Token:
+def _token(label: str, fields: Any) -> Token:
     """
     :raises ValueError: no such times
     """
-    made_at = from_rfc3339(str(told["made_at"]))
-    ends_at = from_rfc3339(str(told["ends_at"])) if "ends_at" in told else made_at + timedelta(days=TOKEN_DAYS)
-    return Token(label, str(told["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))
+    made_at = from_rfc3339(str(fields["made_at"]))
+    ends_at = from_rfc3339(str(fields["ends_at"])) if "ends_at" in fields else made_at + timedelta(days=TOKEN_DAYS)
+    return Token(label, str(fields["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))
 
 
 def _identity(path: Path) -> tuple[int, ...]:

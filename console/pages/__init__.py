@@ -6,21 +6,16 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Depends
 
-from console.access import Role, UserDesk, require
-from console.bookings import BookingDesk
-from console.pages.dlq_audit import add_audit
+from console.access import Role, UserService, require
+from console.bookings import BookingService
+from console.pages.dlq import add_item, add_list
 from console.pages.dlq_dry_run import add_dry_run
-from console.pages.dlq_pages import add_item, add_list, add_overview
-from console.pages.dlq_place import DlqPlace, WorkStream
-from console.pages.dlq_report import add_report
+from console.pages.dlq_reports import add_audit, add_overview, add_report
 from console.pages.dlq_selections import add_selections
-from console.pages.ledger_balances import add_balances
+from console.pages.ledger import add_balances, add_reports, add_search, add_stories
 from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
-from console.pages.ledger_reports import add_reports
-from console.pages.ledger_search import add_search
-from console.pages.ledger_stories import add_stories
-from console.pages.place import Place
+from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.users import user_routes
 from core.event import Mode
 from dlq.audit_log import AuditLog
@@ -30,7 +25,7 @@ __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
 def routers(
-    finance: Place, dlq: DlqPlace, audit_log: AuditLog, users: UserDesk, bookings: Mapping[Mode, BookingDesk]
+    finance: Place, dlq: DlqPlace, audit_log: AuditLog, users: UserService, bookings: Mapping[Mode, BookingService]
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [

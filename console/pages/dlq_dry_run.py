@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, require
-from console.pages.dlq_place import DlqPlace
+from console.forms import Fields
 from console.pages.dlq_selections import MODES_TOLD, NUMBER_MAX
-from console.pages.fields import Fields
+from console.pages.place import DlqPlace
 from dlq.commands import REPLAY, ReplayMode
 from dlq.selection import Run, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from console.pages.fields import Fields
+from console.forms import Fields
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
@@ -30,7 +30,7 @@ class Looked:
 
 
 def read(fields: Fields) -> Looked:
-    """The form's fields; problems are told there."""
+    """The form's fields; its problems are in `Fields.problems`."""
     wanted = Filter(
         kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", KINDS)),
         classes=fields.choices("class"),

@@ -10,9 +10,9 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from console.access import Role, User, require
+from console.forms import Fields
 from console.pages import dlq_filters
-from console.pages.dlq_place import DlqPlace, WorkStream
-from console.pages.fields import Fields
+from console.pages.place import DlqPlace, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.commands import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode

@@ -10,9 +10,9 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from console.access import Role, User, require
-from console.bookings import AnotherPersonWanted, BookingDesk
+from console.bookings import AnotherPersonWanted, BookingService
+from console.forms import Fields, FormFields
 from console.pages.dlq_selections import reason_of
-from console.pages.fields import Fields
 from console.pages.place import Place
 from core import moments
 from core.decision import Decision
@@ -43,66 +43,53 @@ class LineUnreadable(PayhookError):
 
 
 class BookingPages:
-    """The pages of bookings by two people, for routes to call."""
+    """The pages of bookings by two people; each method but the private ones is a route."""
 
-    def __init__(self, place: Place, desks: Mapping[Mode, BookingDesk]) -> None:
+    def __init__(self, place: Place, services: Mapping[Mode, BookingService]) -> None:
         self._place = place
-        self._desks = desks
+        self._services = services
 
-    async def listed(self, request: Request, problem: str = "", status: int = 200) -> Response:
-        asking, desk = self._place.asking, self._desk(request)
-        proposed, done = await asking.ask(_listed, desk, self._place.ledger(request))
-        fields = Fields(QueryParams())
-        context = {"proposals": proposed, "reversals": done, "problem": problem, "fields": fields}
-        return self._place.show(request, "ledger/reversals.html", status, **context)
+    async def listed(self, request: Request, _user: Finance) -> Response:
+        return await self._list(request)
 
-    async def approve(self, request: Request, command_id: str, user: User) -> Response:
-        fields = Fields(await request.form())
+    async def approve(self, request: Request, command_id: str, user: Admin, fields: FormFields) -> Response:
         reason = reason_of(fields)
         if reason is None:
-            return await self.listed(request, fields.problems["reason"], 422)
+            return await self._list(request, fields.problems["reason"], 422)
         try:
-            await self._place.asking.ask(self._desk(request).approve, command_id, user.name, reason)
+            await self._place.asking.ask(self._service(request).approve, command_id, user.name, reason)
         except AnotherPersonWanted as refused:
-            return await self.listed(request, str(refused), 409)
+            return await self._list(request, str(refused), 409)
         except ProposalUnknown as unknown:
-            return await self.listed(request, str(unknown), 404)
+            return await self._list(request, str(unknown), 404)
         return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command_id), 303)
 
-    def form(self, request: Request, fields: Fields, status: int = 200) -> Response:
-        return self._place.show(request, "ledger/entry.html", status, fields=fields)
+    async def form(self, request: Request, _user: Finance) -> Response:
+        return self._place.show(request, "ledger/entry.html", fields=Fields(QueryParams()))
 
-    async def propose(self, request: Request, user: User) -> Response:
-        fields = Fields(await request.form())
+    async def propose(self, request: Request, user: Finance, fields: FormFields) -> Response:
         entry, reason = entry_asked(fields), reason_of(fields)
         if entry is None or reason is None:
-            return self.form(request, fields, 422)
-        command = await self._place.asking.ask(self._desk(request).propose_entry, entry, user.name, reason)
+            return self._place.show(request, "ledger/entry.html", 422, fields=fields)
+        command = await self._place.asking.ask(self._service(request).propose_entry, entry, user.name, reason)
         return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command.command_id), 303)
 
-    def _desk(self, request: Request) -> BookingDesk:
-        return self._desks[self._place.mode(request)]
+    async def _list(self, request: Request, problem: str = "", status: int = 200) -> Response:
+        service, ledger = self._service(request), self._place.ledger(request)
+        proposed, done = await self._place.asking.ask(_listed, service, ledger)
+        context = {"proposals": proposed, "reversals": done, "problem": problem, "fields": Fields(QueryParams())}
+        return self._place.show(request, "ledger/reversals.html", status, **context)
+
+    def _service(self, request: Request) -> BookingService:
+        return self._services[self._place.mode(request)]
 
 
-def booking_routes(place: Place, desks: Mapping[Mode, BookingDesk]) -> APIRouter:
-    router, pages = APIRouter(), BookingPages(place, desks)
-
-    @router.get("/ledger/reversals")
-    async def listed(request: Request, _user: Finance) -> Response:
-        return await pages.listed(request)
-
-    @router.post("/ledger/reversals/{command_id}/approve")
-    async def approve(request: Request, command_id: str, user: Admin) -> Response:
-        return await pages.approve(request, command_id, user)
-
-    @router.get("/ledger/entries")
-    async def form(request: Request, _user: Finance) -> Response:
-        return pages.form(request, Fields(QueryParams()))
-
-    @router.post("/ledger/entries")
-    async def propose(request: Request, user: Finance) -> Response:
-        return await pages.propose(request, user)
-
+def booking_routes(place: Place, services: Mapping[Mode, BookingService]) -> APIRouter:
+    router, pages = APIRouter(prefix="/ledger"), BookingPages(place, services)
+    router.add_api_route("/reversals", pages.listed, methods=["GET"])
+    router.add_api_route("/reversals/{command_id}/approve", pages.approve, methods=["POST"])
+    router.add_api_route("/entries", pages.form, methods=["GET"])
+    router.add_api_route("/entries", pages.propose, methods=["POST"])
     return router
 
 
@@ -149,8 +136,8 @@ def _posting(number: int, words: Sequence[str]) -> Posting:
     raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
 
 
-def _listed(desk: BookingDesk, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
+def _listed(service: BookingService, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
     """What was proposed, the newest first, and the newest bookings that were taken back."""
     done = search(str(ledger.journal), str(ledger.postings), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
     # The approval's own row books nothing.
-    return desk.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]
+    return service.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

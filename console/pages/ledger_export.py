@@ -15,9 +15,8 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from console.access import signed_in
-from console.pages.asking import Asking
-from console.pages.fields import Fields
-from console.pages.place import Place
+from console.forms import Fields
+from console.pages.place import Asking, Place
 from core import moments
 from core.errors import PayhookError
 from dlq.recorder import EXPORT, Recorder
@@ -91,7 +90,7 @@ def write(
     :raises ExportTooLarge: more rows, or more time, than a page gives
     :raises NothingBooked: there is no such table yet
     """
-    export(table, source, out, form, since=since, until=until, told=_limits(rows_max, seconds_max), record=record)
+    export(table, source, out, form, since=since, until=until, progress=_limits(rows_max, seconds_max), record=record)
 
 
 def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:

@@ -1,20 +1,84 @@
-"""What every page rests on: whose data folder, which traffic, who answers questions, what makes HTML of the answer."""
+"""What the pages rest on: whose data folder, which traffic and stream, and who answers questions."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request, Response
 
-from console.links import address
-from console.pages.asking import Asking
-from console.web import render
+from console.dead_letters import DeadLetters
+from console.details import Detail
+from console.rendering import address, render, segment
 from core.clock import Clock
+from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
+from core.routing import mode_of
+from dlq.index import DeadLetterIndex
+from dlq.selection import Selections
+
+AT_ONCE_MAX = 2
+"""A question uses all cores already."""
+
+WAITING_MAX = 8
+ANSWER_S_MAX = 20.0
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+class TooMuchAsked(PayhookError):
+    """An answer takes too long, or too many wait for theirs."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; ask for less (a shorter time, one merchant), or come again in a moment")
+
+
+class Asking:
+    """Runs what blocks in threads of its own. A question whose asker has left still ends in its thread."""
+
+    def __init__(
+        self, *, at_once: int = AT_ONCE_MAX, waiting: int = WAITING_MAX, seconds: float = ANSWER_S_MAX
+    ) -> None:
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="payhook-page")
+        self._open = 0
+        self._counting = threading.Lock()
+        self._open_max = at_once + waiting
+        self._seconds = seconds
+
+    async def ask(self, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        """
+        :raises TooMuchAsked: no answer in time, or too many questions are waiting
+        """
+        self._begin()
+        running = self._threads.submit(question, *args, **kwargs)
+        running.add_done_callback(self._end)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(running), self._seconds)
+        except TimeoutError:
+            raise TooMuchAsked(f"there is no answer after {self._seconds:g} s") from None
+
+    def close(self) -> None:
+        """Takes nothing more; what runs ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        with self._counting:
+            if self._open >= self._open_max:
+                raise TooMuchAsked(f"{self._open} questions are waiting for their answers")
+            self._open += 1
+
+    def _end(self, _: Future[Any]) -> None:
+        with self._counting:
+            self._open -= 1
+
 
 MODE = "mode"
 
@@ -41,6 +105,13 @@ class Place:
         mode = self.mode(request)
         return address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
+    def page_of(self, request: Request, detail: Detail) -> str | None:
+        """The page that says more of what a detail is about."""
+        if detail.about is None:
+            return None
+        kind, key = detail.about
+        return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
+
     def here(self, request: Request, **changes: object) -> str:
         """The address that was asked for, with some of its fields changed."""
         given = {name: request.query_params.getlist(name) for name in request.query_params}
@@ -48,11 +119,99 @@ class Place:
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """A page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
-        told = {
+        shown = {
             "mode": self.mode(request),
             "modes": self.modes,
             "now": self.clock.now(),
             "link": functools.partial(self.link, request),
             "here": functools.partial(self.here, request),
+            "page_of": functools.partial(self.page_of, request),
         }
-        return render(request, template, status, **told, **context)
+        return render(request, template, status, **shown, **context)
+
+
+STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStream:
+    """One work stream, and where it keeps what."""
+
+    dead: DeadLetters
+    files: StreamLayout
+
+    @property
+    def name(self) -> str:
+        return self.dead.stream
+
+    @property
+    def mode(self) -> Mode:
+        return mode_of(self.name)
+
+    @property
+    def board(self) -> DeadLetterIndex:
+        return self.dead.board
+
+    @property
+    def selections(self) -> Selections:
+        return self.dead.selections
+
+
+@dataclass(frozen=True, slots=True)
+class DlqPlace:
+    """``streams``: by name, the live ledger's first."""
+
+    streams: Mapping[str, WorkStream]
+    asking: Asking
+    clock: Clock
+
+    def stream(self, request: Request) -> WorkStream:
+        """The stream that a request looks at: ``?stream=notify``, else the first."""
+        wanted = request.query_params.get(STREAM)
+        return self.streams.get(wanted or "", self._first)
+
+    def link(self, request: Request, path: str, **query: object) -> str:
+        """An address that goes on looking at the same stream."""
+        name = self.stream(request).name
+        return address(path, {**query, STREAM: name if name != self._first.name else None})
+
+    def ledger_link(self, request: Request, path: str, **query: object) -> str:
+        """An address of finance's pages about the same traffic."""
+        mode = self.stream(request).mode
+        return address(path, {**query, MODE: mode if mode != self._first.mode else None})
+
+    def page_of(self, request: Request, detail: Detail) -> str | None:
+        """The page that says more of what a detail is about: of an entity, what is dead of it."""
+        if detail.about is None:
+            return None
+        kind, key = detail.about
+        if kind == "event":
+            return self.ledger_link(request, f"/ledger/events/{segment(key)}")
+        return self.link(request, "/dlq", view="items", entity=key)
+
+    async def ask(
+        self, stream: WorkStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
+    ) -> Answer:
+        """What the index says, after it has taken in what the journal has gained."""
+
+        def followed() -> Answer:
+            stream.board.follow()
+            return question(*args, **kwargs)
+
+        return await self.asking.ask(followed)
+
+    def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
+        """A page. Beside what every template has: ``stream``, ``streams`` (their names), ``now``, `link`."""
+        shown = {
+            "stream": self.stream(request),
+            "streams": list(self.streams),
+            "now": self.clock.now(),
+            "link": functools.partial(self.link, request),
+            "ledger_link": functools.partial(self.ledger_link, request),
+            "page_of": functools.partial(self.page_of, request),
+        }
+        return render(request, template, status, **shown, **context)
+
+    @property
+    def _first(self) -> WorkStream:
+        return next(iter(self.streams.values()))

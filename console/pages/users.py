@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, User, UserDesk, require
+from console.access import Role, User, UserService, require
 from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
 from console.access.users import UserUnfit
-from console.links import segment
-from console.pages.asking import Asking
-from console.pages.fields import Fields
-from console.web import render
+from console.forms import Fields, FormFields
+from console.pages.place import Asking
+from console.rendering import render, segment
 from core.clock import Clock
 
-ROLES_TOLD = {
+ROLES_SHOWN = {
     Role.VIEWER: "reads dead events and the record of acts",
     Role.REPLAYER: "also selects, replays and resolves",
     Role.FINANCE: "reads the ledger's pages",
@@ -29,110 +29,83 @@ Admin = Annotated[User, Depends(require(Role.ADMIN))]
 
 
 class UserPages:
-    """The pages of users, for routes to call."""
+    """The pages of users; each method but the private ones is a route."""
 
-    def __init__(self, desk: UserDesk, asking: Asking, clock: Clock) -> None:
-        self.desk = desk
+    def __init__(self, users: UserService, asking: Asking, clock: Clock) -> None:
+        self._users = users
         self._asking = asking
         self._clock = clock
 
-    async def listed(self, request: Request, fields: Fields | None = None, status: int = 200) -> Response:
-        people = await self._asking.ask(self.desk.people)
-        context = {"people": people, "fields": fields or Fields(QueryParams()), "roles_told": ROLES_TOLD}
-        return render(request, "users/list.html", status, now=self._clock.now(), chars_min=CHARS_MIN, **context)
+    async def listed(self, request: Request, _user: Admin) -> Response:
+        return await self._list(request, Fields(QueryParams()))
 
-    async def one(self, request: Request, name: str, fields: Fields | None = None, status: int = 200) -> Response:
-        person = await self._asking.ask(self.desk.person, name)
-        fields = fields or Fields(QueryParams())
-        given = fields.choices("role") if status != 200 else tuple(person.roles)
-        context = {"person": person, "fields": fields, "given": given, "roles_told": ROLES_TOLD}
-        return render(request, "users/one.html", status, now=self._clock.now(), chars_min=CHARS_MIN, **context)
+    async def one(self, request: Request, name: str, _user: Admin) -> Response:
+        return await self._one(request, name, Fields(QueryParams()))
 
-    async def add(self, request: Request, actor: User) -> Response:
-        fields = Fields(await request.form())
+    async def add(self, request: Request, user: Admin, fields: FormFields) -> Response:
         name, password, roles = fields.text("name"), new_password(fields), roles_of(fields)
         if name is None:
             fields.wrong("name", "a name is wanted")
         if fields.problems or name is None or password is None:
-            return await self.listed(request, fields, 422)
+            return await self._list(request, fields, 422)
         try:
-            await self._asking.ask(self.desk.add, actor.name, name, roles, password)
+            await self._asking.ask(self._users.add, user.name, name, roles, password)
         except (UserUnfit, PasswordUnfit) as refused:
             fields.wrong("name" if isinstance(refused, UserUnfit) else "password", str(refused))
-            return await self.listed(request, fields, 409)
+            return await self._list(request, fields, 409)
         return RedirectResponse(f"/users/{segment(name)}", 303)
 
-    async def roles(self, request: Request, actor: User, name: str) -> Response:
-        fields = Fields(await request.form())
-        roles = roles_of(fields)
-        return await self._change(request, name, fields, "role", lambda: self.desk.set_roles(actor.name, name, roles))
+    async def roles(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
+        change = partial(self._users.set_roles, user.name, name, roles_of(fields))
+        return await self._change(request, name, fields, "role", change)
 
-    async def password(self, request: Request, actor: User, name: str) -> Response:
-        fields = Fields(await request.form())
-        password = new_password(fields) or ""
-        return await self._change(
-            request, name, fields, "password", lambda: self.desk.set_password(actor.name, name, password)
-        )
+    async def password(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
+        change = partial(self._users.set_password, user.name, name, new_password(fields) or "")
+        return await self._change(request, name, fields, "password", change)
 
-    async def revoke(self, request: Request, actor: User, name: str) -> Response:
-        fields = Fields(await request.form())
-        label = fields.text("token") or ""
-        return await self._change(
-            request, name, fields, "token", lambda: self.desk.revoke_token(actor.name, name, label)
-        )
+    async def revoke(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
+        change = partial(self._users.revoke_token, user.name, name, fields.text("token") or "")
+        return await self._change(request, name, fields, "token", change)
 
-    async def remove(self, request: Request, actor: User, name: str) -> Response:
-        fields = Fields(await request.form())
+    async def remove(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
         if fields.text("sure") != name:
             fields.wrong("sure", f"write {name} to remove them")
-        return await self._change(request, name, fields, "sure", lambda: self.desk.remove(actor.name, name), "/users")
+        return await self._change(request, name, fields, "sure", partial(self._users.remove, user.name, name), "/users")
+
+    async def _list(self, request: Request, fields: Fields, status: int = 200) -> Response:
+        return self._show(request, "users/list.html", status, fields, people=await self._asking.ask(self._users.people))
+
+    async def _one(self, request: Request, name: str, fields: Fields, status: int = 200) -> Response:
+        person = await self._asking.ask(self._users.person, name)
+        given = fields.choices("role") if status != 200 else tuple(person.roles)
+        return self._show(request, "users/one.html", status, fields, person=person, given=given)
+
+    def _show(self, request: Request, template: str, status: int, fields: Fields, **context: Any) -> Response:
+        shown = {"fields": fields, "roles_shown": ROLES_SHOWN, "now": self._clock.now(), "chars_min": CHARS_MIN}
+        return render(request, template, status, **shown, **context)
 
     async def _change(
         self, request: Request, name: str, fields: Fields, about: str, change: Callable[[], None], then: str = ""
     ) -> Response:
         """``about``: the field whose problem a refusal is."""
-        await self._asking.ask(self.desk.person, name)
+        await self._asking.ask(self._users.person, name)
         if fields.problems:
-            return await self.one(request, name, fields, 422)
+            return await self._one(request, name, fields, 422)
         try:
             await self._asking.ask(change)
         except (UserUnfit, PasswordUnfit) as refused:
             fields.wrong(about, str(refused))
-            return await self.one(request, name, fields, 409)
+            return await self._one(request, name, fields, 409)
         return RedirectResponse(then or f"/users/{segment(name)}", 303)
 
 
-def user_routes(desk: UserDesk, asking: Asking, clock: Clock) -> APIRouter:
-    router, pages, path = APIRouter(), UserPages(desk, asking, clock), "/users/{name}"
-
-    @router.get("/users")
-    async def listed(request: Request, _user: Admin) -> Response:
-        return await pages.listed(request)
-
-    @router.post("/users")
-    async def add(request: Request, user: Admin) -> Response:
-        return await pages.add(request, user)
-
-    @router.get(path)
-    async def one(request: Request, name: str, _user: Admin) -> Response:
-        return await pages.one(request, name)
-
-    @router.post(path + "/roles")
-    async def roles(request: Request, name: str, user: Admin) -> Response:
-        return await pages.roles(request, user, name)
-
-    @router.post(path + "/password")
-    async def password(request: Request, name: str, user: Admin) -> Response:
-        return await pages.password(request, user, name)
-
-    @router.post(path + "/revoke")
-    async def revoke(request: Request, name: str, user: Admin) -> Response:
-        return await pages.revoke(request, user, name)
-
-    @router.post(path + "/remove")
-    async def remove(request: Request, name: str, user: Admin) -> Response:
-        return await pages.remove(request, user, name)
-
+def user_routes(users: UserService, asking: Asking, clock: Clock) -> APIRouter:
+    router, pages = APIRouter(prefix="/users"), UserPages(users, asking, clock)
+    router.add_api_route("", pages.listed, methods=["GET"])
+    router.add_api_route("", pages.add, methods=["POST"])
+    router.add_api_route("/{name}", pages.one, methods=["GET"])
+    for action in (pages.roles, pages.password, pages.revoke, pages.remove):
+        router.add_api_route(f"/{{name}}/{action.__name__}", action, methods=["POST"])
     return router
 
 
@@ -142,7 +115,7 @@ def roles_of(fields: Fields) -> frozenset[Role]:
 
 
 def new_password(fields: Fields) -> str | None:
-    """A password that was written twice; not stripped and never shown again. None: its problem is told."""
+    """A password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
     first, again = (next(iter(fields.listed(name)), "") for name in ("password", "again"))
     if not first or len(first) > BYTES_MAX:
         fields.wrong("password", f"a password of {CHARS_MIN} characters or more is wanted")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -54,7 +54,7 @@ class Places:
 class Looking:
     """One look after another."""
 
-    def __init__(self, places: Places, client: httpx.Client, clock: Clock) -> None:
+    def __init__(self, places: Places, client: httpx2.Client, clock: Clock) -> None:
         self._places = places
         self._client = client
         self._clock = clock
@@ -92,7 +92,7 @@ class Looking:
             return None
         try:
             return self._client.get(self._places.ready_url, timeout=ASK_TIMEOUT_S).status_code == 200
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return False
 
     def _samples(self, process: str, url: str) -> dict[Series, float]:
@@ -100,7 +100,7 @@ class Looking:
             answer = self._client.get(url, timeout=ASK_TIMEOUT_S)
             answer.raise_for_status()
             families = list(text_string_to_metric_families(answer.text))
-        except (httpx.HTTPError, ValueError) as failed:
+        except (httpx2.HTTPError, ValueError) as failed:
             log.debug("%s doesn't tell its metrics: %s", process, failed)
             return {}
         return {

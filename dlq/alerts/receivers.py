@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-import httpx
+import httpx2
 
 from core.errors import PayhookError
 from dlq.alerts.engine import Notice
@@ -150,7 +150,7 @@ class Command:
 
 def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
     """Everyone who gets notices, by name."""
-    deliveries = Deliveries(resolver or SystemResolver(), httpx.create_ssl_context(trust_env=False))
+    deliveries = Deliveries(resolver or SystemResolver(), httpx2.create_ssl_context(trust_env=False))
     return {
         name: Webhook(name, one, deliveries) if one.url else Command(name, one)
         for name, one in settings.receivers.items()

@@ -17,12 +17,12 @@ from typing import Any
 
 from core.backoff import doubled_s
 from core.clock import Clock, from_rfc3339, to_rfc3339
+from core.files import write_whole
 from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
 from dlq.alerts.readings import Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
-from notify.files import write_new
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def write_state(file: Path, remembered: Remembered) -> None:
         "problems": dict(remembered.problems),
         "values": remembered.values,
     }
-    write_new(file, json.dumps(tree, indent=1) + "\n")
+    write_whole(file, json.dumps(tree, indent=1) + "\n")
 
 
 def _alert(tree: dict[str, Any]) -> Alert:

@@ -6,12 +6,10 @@ from dlq.index.fingerprint import Cause
 from dlq.index.follow import Followed
 from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
 from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
-from dlq.index.origin import OriginUnreadable, kafka_origin
-from dlq.index.payload import Fates, Origin, Payload
+from dlq.index.payload import Fates, Origin, OriginUnreadable, Payload, kafka_origin
 from dlq.index.prices import Amounts
 from dlq.index.stats import GROUPS_MAX, Count, Group, Hour, Stats
-from dlq.index.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour, Some
-from dlq.index.told import groups_told, item_told, page_told, stats_told, story_told
+from dlq.index.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour
 
 __all__ = [
     "GROUPS_MAX",
@@ -43,13 +41,7 @@ __all__ = [
     "Page",
     "Payload",
     "Seen",
-    "Some",
     "Sort",
     "Stats",
-    "groups_told",
-    "item_told",
     "kafka_origin",
-    "page_told",
-    "stats_told",
-    "story_told",
 ]

@@ -1,9 +1,10 @@
-"""Gathers an item's story: its rows and its entity's events from the journal, what is like it from the board."""
+"""Gathers an item's story: its rows and its entity's events from the journal, what is like it from the index."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from dlq.index.fold import ROW_COLUMNS, fold
 from dlq.index.follow import records
 from dlq.index.item import COLUMNS, Entry, Item, ItemState, item_of
 from dlq.index.payload import Payloads
-from dlq.index.story import ItemStory, ItemUnknown, Neighbour, Some, acts_of, attempts_of, headers_of
+from dlq.index.story import ItemStory, ItemUnknown, Neighbour, acts_of, attempts_of, headers_of
 from journal.errors import JournalBroken
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow, to_arrow
@@ -41,7 +42,7 @@ class Context:
         self._payloads = payloads
 
     def story(self, item_seq: int) -> ItemStory:
-        """One item's story, whether the board holds it or not.
+        """One item's story, whether the index holds it or not.
 
         :raises ItemUnknown: no row has this number
         :raises JournalBroken: the journal or the bodies can't be read
@@ -52,13 +53,13 @@ class Context:
         item = self._item(item_seq, rows)
         before, after = self._neighbours(item_seq, item.entity_key)
         with self._file.reading() as connection:
-            held = _held(connection, item, {row.seq for row in rows})
-            alike = _alike(connection, item)
+            held, held_total = _held(connection, item, {row.seq for row in rows})
+            alike, alike_total = _alike(connection, item)
         return ItemStory(
             stream=self._stream,
             item=item,
             rows=tuple(shown),
-            cut=cut,
+            rows_cut=cut,
             attempts=attempts_of(shown),
             acts=acts_of(shown),
             headers=headers_of(rows[0]),
@@ -66,7 +67,9 @@ class Context:
             before=before,
             after=after,
             held=held,
+            held_total=held_total,
             alike=alike,
+            alike_total=alike_total,
         )
 
     def _rows(self, item_seq: int) -> list[JournalRow]:
@@ -78,7 +81,7 @@ class Context:
         return rows
 
     def _item(self, item_seq: int, rows: Sequence[JournalRow]) -> Item:
-        """As the rows tell it, which may be more than the board knows yet; the amount is the board's."""
+        """As the rows tell it, which may be more than the index knows yet; the amount is the index's."""
         entry: Entry | None = None
         for record in records(to_arrow(rows).select(ROW_COLUMNS)):
             entry = fold(entry, record).entry
@@ -122,24 +125,13 @@ def _bounded(rows: list[JournalRow]) -> tuple[list[JournalRow], bool]:
 
 
 def _neighbour(row: JournalRow) -> Neighbour:
-    return Neighbour(
-        item_seq=row.item_seq,
-        seq=row.seq,
-        event_key=row.event_key,
-        event_type=row.event_type,
-        occurred_at=row.occurred_at,
-        received_at=row.received_at,
-        decided_at=row.decided_at,
-        decision=row.decision,
-        reason=row.reason,
-        out_of_order=row.out_of_order,
-    )
+    return Neighbour(**{field.name: getattr(row, field.name) for field in fields(Neighbour)})
 
 
-def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> Some:
+def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tuple[tuple[Item, ...], int]:
     """Later events of its entity that wait behind it, or that its death took along."""
     if item.entity_key is None or not item.is_open:
-        return Some((), 0)
+        return (), 0
     causes = sorted(seqs)[-ROWS_MAX:]
     marks = ", ".join("?" * len(causes))
     because = f"(decision = 'parked' AND due_at IS NULL) OR cause_seq IN ({marks})"
@@ -147,18 +139,21 @@ def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> So
     return _some(connection, condition, (item.entity_key, item.item_seq, *causes), "item_seq")
 
 
-def _alike(connection: sqlite3.Connection, item: Item) -> Some:
-    """Earlier items with the same fingerprint that the board still holds, the latest first."""
+def _alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...], int]:
+    """Earlier items with the same fingerprint that the index still holds, the latest first."""
     if item.fingerprint is None:
-        return Some((), 0)
+        return (), 0
     states = [state.value for state in ItemState if state != ItemState.SETTLED]
     condition = f"state IN ({', '.join('?' * len(states))}) AND fingerprint = ? AND item_seq < ?"
     return _some(connection, condition, (*states, item.fingerprint, item.item_seq), "item_seq DESC")
 
 
-def _some(connection: sqlite3.Connection, condition: str, values: Sequence[object], order: str) -> Some:
+def _some(
+    connection: sqlite3.Connection, condition: str, values: Sequence[object], order: str
+) -> tuple[tuple[Item, ...], int]:
+    """The first of the items that match, and how many do."""
     total = connection.execute(f"SELECT count(*) FROM items WHERE {condition}", values).fetchone()[0]
     found = connection.execute(
         f"SELECT {', '.join(COLUMNS)} FROM items WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX)
     )
-    return Some(tuple(item_of(Entry(*one)) for one in found), int(total))
+    return tuple(item_of(Entry(*one)) for one in found), int(total)

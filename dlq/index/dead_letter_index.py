@@ -46,8 +46,8 @@ class DeadLetterIndex:
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
         :param closed: for how long closed items are kept
-        :param fates: says which bodies were removed by order (`ledger.body_fates.fates`)
-        :param origin: reads records from Kafka where a body isn't kept (`dlq.index.origin.kafka_origin`)
+        :param fates: says which bodies were removed by order (`ledger.redactions.body_statuses`)
+        :param origin: reads records from Kafka where a body isn't kept (`dlq.index.payload.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
         """

@@ -1,8 +1,8 @@
-"""A dead or waiting item as the board holds it: one row of its table, and the same in plain words."""
+"""A dead or waiting item: one row of the index's table, and what the API, the pages and the command line show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from core.clock import from_micros
 from core.decision import Decision, ErrorKind
-from core.money import Money
+from core.money import Money, decimals_of
 from dlq.commands import Target
 
 
@@ -27,7 +27,7 @@ class ItemState(StrEnum):
     PURGED = "purged"
     RESOLVED = "resolved"
     SETTLED = "settled"
-    """It never died. The board doesn't hold such items; a story may be of one."""
+    """It never died. The index doesn't hold such items; a story may be of one."""
 
 
 OPEN_STATES = (ItemState.OPEN, ItemState.WAITING)
@@ -91,13 +91,13 @@ values: Callable[[Entry], tuple[Any, ...]] = attrgetter(*COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item. Times are UTC.
+    """One dead or waiting item. Times are UTC. These fields are its JSON too: more are added, none is renamed.
 
-    ``seen_seq`` is the seq of its last row and ``seen_hash`` the head of that row's hash: what a command names with
-    it. ``attempts``: tries in its latest round.
-    ``since``: when it died first; while it never died, when it was first decided. ``error_class``, ``message``,
-    ``kind`` and ``fingerprint`` are those of its latest error. ``amount`` is None where nobody could tell.
-    ``cause_seq``: the row that caused its last one.
+    ``seen_seq`` is the seq of its last row and ``seen_hash`` the beginning of that row's hash: a command names both.
+    ``attempts``: tries in its latest round. ``since``: when it died first; while it never died, when it was first
+    decided. ``error_class``, ``message``, ``kind`` and ``fingerprint`` are those of its latest error. ``cause_seq``:
+    the row that caused its last one. ``amount_minor`` is in minor units, of which ``currency`` has ``decimals``; all
+    three are None where the amount isn't known.
     """
 
     item_seq: int
@@ -132,7 +132,9 @@ class Item:
     cause_seq: int | None
     actor: str | None
     reason: str | None
-    amount: Money | None
+    amount_minor: int | None
+    currency: str | None
+    decimals: int | None
 
     @property
     def target(self) -> Target:
@@ -142,6 +144,35 @@ class Item:
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
+
+    @property
+    def amount(self) -> Money | None:
+        if self.amount_minor is None or self.currency is None:
+            return None
+        return Money(self.amount_minor, self.currency)
+
+
+_RENAMED = {"since": "since_at", "last_decided_at": "last_at"}
+"""Fields whose column has another name."""
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "state": ItemState,
+    "decision": Decision,
+    "kind": ErrorKind,
+    "mark": Mark,
+    **dict.fromkeys(("received_at", "since", "first_dead_at", "last_decided_at", "due_at", "closed_at"), from_micros),
+}
+
+
+def item_of(entry: Entry) -> Item:
+    """The item of a row of the table."""
+    found: dict[str, Any] = {"decimals": None if entry.currency is None else decimals_of(entry.currency)}
+    for field in fields(Item):
+        if field.name not in found:
+            value = getattr(entry, _RENAMED.get(field.name, field.name))
+            read = _READ.get(field.name)
+            found[field.name] = value if read is None or value is None else read(value)
+    return Item(**found)
 
 
 class Seen(NamedTuple):
@@ -153,47 +184,3 @@ class Seen(NamedTuple):
     amount_minor: int | None
     currency: str | None
     entity_key: str | None
-
-
-def item_of(entry: Entry) -> Item:
-    """A row of the table in plain words."""
-    priced = entry.amount_minor is not None and entry.currency is not None
-    return Item(
-        item_seq=entry.item_seq,
-        seen_seq=entry.seen_seq,
-        seen_hash=entry.seen_hash,
-        state=ItemState(entry.state),
-        decision=Decision(entry.decision),
-        attempts=entry.attempts,
-        times_died=entry.times_died,
-        replays=entry.replays,
-        kind=ErrorKind(entry.kind) if entry.kind is not None else None,
-        error_class=entry.error_class,
-        error_code=entry.error_code,
-        message=entry.message,
-        fingerprint=entry.fingerprint,
-        mark=Mark(entry.mark) if entry.mark is not None else None,
-        provider=entry.provider,
-        account=entry.account,
-        tenant=entry.tenant,
-        event_type=entry.event_type,
-        event_key=entry.event_key,
-        entity_key=entry.entity_key,
-        topic=entry.topic,
-        partition=entry.partition,
-        offset=entry.offset,
-        received_at=_moment(entry.received_at),
-        since=from_micros(entry.since_at),
-        first_dead_at=_moment(entry.first_dead_at),
-        last_decided_at=from_micros(entry.last_at),
-        due_at=_moment(entry.due_at),
-        closed_at=_moment(entry.closed_at),
-        cause_seq=entry.cause_seq,
-        actor=entry.actor,
-        reason=entry.reason,
-        amount=Money(entry.amount_minor, entry.currency) if priced else None,  # type: ignore[arg-type]
-    )
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

@@ -1,18 +1,78 @@
-"""An event's bytes as people read them, and where they are to be had."""
+"""An event's bytes as people read them: from their store, or by reference from Kafka."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import DeltaTable
 
+from core.errors import PayhookError
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
 from journal.schema import JournalRow, record_sha256
+
+READ_S_MAX = 10.0
+
+
+class OriginUnreadable(PayhookError):
+    """Kafka didn't hand the record over."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"Kafka's {place} can't be read now: {problem}; try again when it answers")
+
+
+def kafka_origin(bootstrap: str, read_s_max: float = READ_S_MAX) -> Callable[[str, int, int], bytes | None]:
+    """Reads a record's value from these servers (`dlq.index.payload.Origin`). It joins no group and commits nothing.
+
+    What it returns raises `OriginUnreadable` where Kafka doesn't answer in time.
+    """
+
+    def read(topic: str, partition: int, offset: int) -> bytes | None:
+        place = f"{topic}[{partition}]@{offset}"
+        # No group is joined, but the client wants a name.
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"payhook-look-{uuid.uuid4().hex}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        try:
+            return _read_record(consumer, TopicPartition(topic, partition, offset), read_s_max)
+        except KafkaException as failed:
+            raise OriginUnreadable(place, str(failed.args[0])) from failed
+        finally:
+            consumer.close()
+
+    return read
+
+
+def _read_record(consumer: Consumer, wanted: TopicPartition, read_s_max: float) -> bytes | None:
+    first, end = consumer.get_watermark_offsets(wanted, timeout=read_s_max)
+    if not first <= wanted.offset < end:
+        return None
+    consumer.assign([wanted])
+    message = consumer.poll(read_s_max)
+    if message is None:
+        place = f"{wanted.topic}[{wanted.partition}]@{wanted.offset}"
+        raise OriginUnreadable(place, f"no answer within {read_s_max:g} s")
+    if message.error() is not None:
+        raise KafkaException(message.error())
+    if message.offset() != wanted.offset:
+        return None
+    value = message.value()
+    return value if isinstance(value, bytes) else b""
+
 
 PRETTY_BYTES_MAX = 1 << 20
 PRETTY_CHARS_MAX = 4 << 20
@@ -23,7 +83,7 @@ Source: TypeAlias = Literal["bodies", "kafka"]
 
 
 class Fate(Protocol):
-    """What became of a body (`ledger.redactions.BodyFate`): kept, redacted or dropped; its text says why."""
+    """What became of a body (`ledger.redactions.BodyStatus`): kept, redacted or dropped; its text says why."""
 
     @property
     def status(self) -> str: ...
@@ -37,7 +97,7 @@ Origin: TypeAlias = Callable[[str, int, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """``raw``: the exact bytes, card numbers masked as they are kept; None: they aren't to be had, ``told`` says why.
+    """``raw``: the exact bytes, card numbers masked as they are kept; None: they can't be had, ``note`` says why.
 
     ``pretty``: the same, indented, where they are JSON; numbers and order as they came. ``source``: who held them.
     """
@@ -45,7 +105,7 @@ class Payload:
     raw: bytes | None
     pretty: str | None
     source: Source | None
-    told: str
+    note: str
 
 
 class Payloads:

@@ -16,7 +16,7 @@ Amounts: TypeAlias = Callable[[str, str, bytes], Money | None]
 
 ITEMS_PER_READ = 1_000
 READS_MAX = 5
-"""In one call: a board that was made anew gets its amounts call by call, and nobody waits long for a list."""
+"""In one call: an index that was made again gets its amounts call by call, so that no list takes long."""
 
 
 class _Unpriced(NamedTuple):
@@ -38,7 +38,7 @@ class Prices:
         """Some that have none yet.
 
         :raises JournalBroken: the bodies can't be read
-        :raises DeadLetterIndexUnreadable: the board's file can't be written
+        :raises DeadLetterIndexUnreadable: the index's file can't be written
         """
         for _ in range(READS_MAX):
             with self._file.reading() as connection:

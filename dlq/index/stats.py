@@ -49,8 +49,8 @@ class Stats:
     ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h`` and
     ``over_48h``: open ones that are older. ``next_over_24h``: when the next one will be. Of ``by_*`` the largest come
     first, `LISTED_MAX` at most. ``hours``: the last `HOURS`, oldest first, the one that isn't over last.
-    ``inflow_per_h``, ``outflow_per_h``: over the last `RATE_HOURS` whole hours. ``time_to_clear``: what open items take
-    at these rates; None where they don't become fewer.
+    ``inflow_per_h``, ``outflow_per_h``: over the last `RATE_HOURS` whole hours. ``time_to_clear_s``: what open items
+    take at these rates; None where they don't become fewer.
     """
 
     at: datetime
@@ -68,7 +68,7 @@ class Stats:
     hours: tuple[Hour, ...]
     inflow_per_h: float
     outflow_per_h: float
-    time_to_clear: timedelta | None
+    time_to_clear_s: float | None
 
 
 def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> Stats:
@@ -81,6 +81,7 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
     inflow, outflow = (sum(getattr(hour, name) for hour in whole) / RATE_HOURS for name in ("died", "closed"))
     depth = of_state.get(ItemState.OPEN.value, 0)
     following = _first(connection, is_open, now - SLA)
+    clear = time_to_clear(depth, inflow, outflow)
     return Stats(
         at=now,
         seq=seq_of(connection),
@@ -97,7 +98,7 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
         hours=hours,
         inflow_per_h=inflow,
         outflow_per_h=outflow,
-        time_to_clear=time_to_clear(depth, inflow, outflow),
+        time_to_clear_s=None if clear is None else clear.total_seconds(),
     )
 
 

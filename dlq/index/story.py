@@ -73,34 +73,29 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
-    """The first of ``total`` items that are meant."""
-
-    items: tuple[Item, ...]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class ItemStory:
-    """One item with its whole context.
+    """One item with its whole context. Its JSON has the same fields, but for the payload (`console.as_json.story`).
 
-    ``item``: where it stands. ``rows``: every decision, oldest first (``cut``: the first and the last of more).
+    ``item``: where it stands. ``rows``: every decision, oldest first (``rows_cut``: the first and the last of more).
     ``headers``: as they were received. ``before``, ``after``: events of its entity around it, in Kafka's order.
-    ``held``: those that wait or died because of it. ``alike``: earlier ones with its fingerprint.
+    ``held``: the first of the ``held_total`` that wait or died because of it. ``alike``: earlier ones with its
+    fingerprint, the latest of ``alike_total``.
     """
 
     stream: str
     item: Item
     rows: tuple[JournalRow, ...]
-    cut: bool
+    rows_cut: bool
     attempts: tuple[Attempt, ...]
     acts: tuple[Act, ...]
     headers: dict[str, str]
     payload: Payload
     before: tuple[Neighbour, ...]
     after: tuple[Neighbour, ...]
-    held: Some
-    alike: Some
+    held: tuple[Item, ...]
+    held_total: int
+    alike: tuple[Item, ...]
+    alike_total: int
 
     @property
     def first(self) -> JournalRow:
@@ -149,5 +144,5 @@ def acts_of(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
 
 def headers_of(first: JournalRow) -> dict[str, str]:
     """The record's headers as they were received."""
-    told = json.loads(first.headers) if first.headers else {}
-    return {str(name): str(value) for name, value in told.items()} if isinstance(told, dict) else {}
+    headers = json.loads(first.headers) if first.headers else {}
+    return {str(name): str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}

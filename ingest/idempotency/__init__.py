@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ingest.idempotency.header import HEADER, KeyMalformed, read_key
 from ingest.idempotency.middleware import IdempotencyKey, client_address
-from ingest.idempotency.problems import Problem
-from ingest.idempotency.redis_store import RedisAnswers
-from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RequestKey, Run
+from ingest.idempotency.request import HEADER, KeyMalformed, Problem, read_key
+from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey, Run
 
 __all__ = [
     "HEADER",

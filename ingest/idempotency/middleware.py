@@ -9,18 +9,108 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ingest.claims import OWNER_BYTES, ClaimState, ClaimsUnavailable
-from ingest.idempotency import problems
-from ingest.idempotency.body import ClientGone, read_whole
-from ingest.idempotency.header import KeyMalformed, read_key
-from ingest.idempotency.problems import Problem
-from ingest.idempotency.recording import Recording
+from ingest.idempotency import request as problems
+from ingest.idempotency.request import ClientGone, KeyMalformed, Problem, read_key, read_whole
 from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RequestKey, Run
+
+Settle = Callable[[KeptAnswer], Awaitable[None]]
+
+
+class Recording:
+    """The ``receive`` and ``send`` that the application gets.
+
+    An answer is held back until it is whole and ``settle`` has kept it: what a client has seen can be repeated. One
+    larger than ``bytes_max`` is passed on as it comes; it is settled, without its body, before its last part is sent.
+    """
+
+    def __init__(
+        self, body: bytes, receive: Receive, send: Send, settle: Settle, bytes_max: int, kept_headers: Collection[bytes]
+    ) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+        self._send = send
+        self._settle = settle
+        self._bytes_max = bytes_max
+        self._kept_headers = kept_headers
+        self._start: Message | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._streams = asyncio.Event()
+        self._whole = False
+        self._gone = False
+
+    @property
+    def settled(self) -> bool:
+        """The answer came to its end; nothing is left to do but to release what it held."""
+        return self._whole
+
+    def client_gone(self) -> None:
+        """The client has left: the answer is recorded, not sent."""
+        self._gone = True
+
+    async def receive(self) -> Message:
+        """The body, once. The application doesn't learn that its client left: the work goes on."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._streams.wait()
+        return {"type": "http.disconnect"} if self._whole or self._gone else await self._receive()
+
+    async def send(self, message: Message) -> None:
+        """Never fails because of the client."""
+        if message["type"] == "http.response.start":
+            self._start = message
+        elif message["type"] == "http.response.body" and self._start is not None and not self._whole:
+            await self._record(self._start, message.get("body", b""), bool(message.get("more_body", False)))
+
+    async def end(self) -> None:
+        """The application has returned. An answer that streamed and then stopped was given; any other wasn't."""
+        if self._whole or self._start is None:
+            return
+        if self._streams.is_set():
+            await self._settle_as(self._start, None)
+        else:
+            await self._pass_on(self._start, more=True)
+
+    async def _record(self, start: Message, part: bytes, more: bool) -> None:
+        self._size += len(part)
+        self._parts.append(part)
+        fits = self._size <= self._bytes_max
+        if more and fits:
+            return
+        if not more:
+            await self._settle_as(start, b"".join(self._parts) if fits else None)
+        await self._pass_on(start, more)
+
+    async def _settle_as(self, start: Message, body: bytes | None) -> None:
+        await self._settle(KeptAnswer(start["status"], self._selected(start), body, self._size))
+        self._whole = True
+
+    async def _pass_on(self, start: Message, more: bool) -> None:
+        body = b"".join(self._parts)
+        self._parts.clear()
+        if not self._streams.is_set():
+            self._streams.set()
+            await self._to_client(start)
+        await self._to_client({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _to_client(self, message: Message) -> None:
+        if self._gone:
+            return
+        try:
+            await self._send(message)
+        except OSError:
+            self._gone = True
+
+    def _selected(self, start: Message) -> tuple[tuple[bytes, bytes], ...]:
+        named = ((bytes(name).lower(), bytes(value)) for name, value in start.get("headers", ()))
+        return tuple((name, value) for name, value in named if name in self._kept_headers)
+
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +132,9 @@ Caller = Callable[[Scope], str]
 
 
 def client_address(scope: Scope) -> str:
-    """A caller by its address as the server saw it: enough where nobody logs in and no proxy stands between."""
+    """A caller by its address as the server saw it: enough without users and without a proxy."""
     client = scope.get("client")
     return str(client[0]) if client else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    request_bytes_max: int
-    request_s_max: float
-    answer_bytes_max: int
 
 
 class IdempotencyKey:
@@ -71,7 +154,7 @@ class IdempotencyKey:
     - Where the store can't be asked nothing is run: 503 with Retry-After; with ``open_when_unavailable`` it runs
       unprotected instead.
 
-    ``caller`` names who asks: keys of different callers are different keys. Other methods, websockets and lifespan
+    ``caller`` names the sender: keys of different callers are different keys. Other methods, websockets and lifespan
     pass untouched.
     """
 
@@ -96,7 +179,9 @@ class IdempotencyKey:
         self._methods = frozenset(methods)
         self._required = required
         self._open_when_unavailable = open_when_unavailable
-        self._limits = _Limits(request_bytes_max, request_s_max, answer_bytes_max)
+        self._request_bytes_max = request_bytes_max
+        self._request_s_max = request_s_max
+        self._answer_bytes_max = answer_bytes_max
         self._kept_headers = frozenset(name.lower().encode() for name in kept_headers)
         self._docs_url = docs_url
         self._running: set[asyncio.Task[None]] = set()
@@ -123,8 +208,7 @@ class IdempotencyKey:
                 raise problems.key_missing(scope["method"])
             await self._app(scope, receive, send)
             return
-        limits = self._limits
-        body = await read_whole(scope["headers"], receive, limits.request_bytes_max, limits.request_s_max)
+        body = await read_whole(scope["headers"], receive, self._request_bytes_max, self._request_s_max)
         request = request_key(self._caller(scope), key, scope, body)
         owner = os.urandom(OWNER_BYTES)
         claimed = await self._claim(request, owner)
@@ -133,7 +217,7 @@ class IdempotencyKey:
             return
         run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
         held = _Held(self._store, request, owner, run)
-        recording = Recording(body, receive, send, held.settle, limits.answer_bytes_max, self._kept_headers)
+        recording = Recording(body, receive, send, held.settle, self._answer_bytes_max, self._kept_headers)
         await self._shielded(self._run(held, with_run(scope, run), recording), recording)
 
     async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
@@ -146,7 +230,7 @@ class IdempotencyKey:
             log.warning("idempotency keys can't be looked up: %s", unavailable)
             if self._open_when_unavailable:
                 return Claimed(ClaimState.RECLAIMED)
-            # It may have been claimed all the same, and nobody would run it until the lease is over.
+            # It may have been claimed all the same, and would be blocked until the lease is over.
             with contextlib.suppress(ClaimsUnavailable):
                 await self._store.lapse(request, owner)
             raise problems.store_unavailable(UNAVAILABLE_RETRY_S) from None
@@ -214,7 +298,7 @@ class _Held:
             await self._store.lapse(self._request, self._owner)
 
     async def renew(self) -> None:
-        """Until cancelled, or until somebody else has the key."""
+        """Until cancelled, or until another run has the key."""
         held = True
         while held:
             await asyncio.sleep(self._store.lease_s / RENEWALS_A_LEASE)

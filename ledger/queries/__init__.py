@@ -9,9 +9,8 @@ from ledger.queries.entity import EntityEvent, EntityStory, RunningLine, entity_
 from ledger.queries.errors import AmountInvalid, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable
 from ledger.queries.export import Exported, Form, Source, export
 from ledger.queries.over_time import AccountOverTime, BalancesOverTime, balances_over_time
-from ledger.queries.receipts import RECEIPTS_MAX, Receipt
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
-from ledger.queries.story import Cause, Delivery, EventStory, event_story
+from ledger.queries.story import RECEIPTS_MAX, Cause, Delivery, EventStory, Receipt, event_story
 
 __all__ = [
     "LIMIT_MAX",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from core.keys import key_part
 from core.money import decimals_of
@@ -13,20 +14,21 @@ from ledger.queries.lake import Lake, all_of, moment, one_of, text
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """One account in one currency, in minor units; ``balance_minor`` is debits minus credits."""
+    """One account in one currency, in minor units, of which the currency has ``decimals``.
+
+    ``balance_minor`` is debits minus credits.
+    """
 
     account: str
     currency: str
     debit_minor: int
     credit_minor: int
+    balance_minor: int
+    decimals: int
 
-    @property
-    def balance_minor(self) -> int:
-        return self.debit_minor - self.credit_minor
-
-    @property
-    def decimals(self) -> int:
-        return decimals_of(self.currency)
+    @classmethod
+    def of(cls, account: str, currency: str, debit_minor: int, credit_minor: int) -> Self:
+        return cls(account, currency, debit_minor, credit_minor, debit_minor - credit_minor, decimals_of(currency))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def balances(
     for one in sums.to_pylist():
         sides.setdefault((one["account"], one["currency"]), {})[one["side"]] = int(one["total"])
     return [
-        Balance(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
+        Balance.of(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
         for (account, code), by_side in sorted(sides.items())
     ]
 

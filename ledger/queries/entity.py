@@ -27,11 +27,8 @@ class RunningLine:
     side: str
     amount_minor: int
     currency: str
+    decimals: int
     balance_minor: int
-
-    @property
-    def decimals(self) -> int:
-        return decimals_of(self.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +97,6 @@ def _lines(rows: Sequence[JournalRow], balances: dict[tuple[str, str], int]) -> 
         account, currency = line["account"], line["currency"]
         signed = line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
         balances[account, currency] = balance = balances.get((account, currency), 0) + signed
-        lines.append(RunningLine(line["seq"], account, line["side"], line["amount_minor"], currency, balance))
+        amount, decimals = line["amount_minor"], decimals_of(currency)
+        lines.append(RunningLine(line["seq"], account, line["side"], amount, currency, decimals, balance))
     return tuple(lines)

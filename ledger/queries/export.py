@@ -12,13 +12,40 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ledger.queries.amounts import decimal_texts
-from ledger.queries.csv_cells import cells
 from ledger.queries.errors import NothingBooked, OutExists, OutUnwritable
 from ledger.queries.lake import Lake, all_of, moment
+
+_MARK = "'"
+_MARKED = r"\A[=+\-@\t\r\n']"
+
+
+def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
+    """A table as cells that no spreadsheet calculates and every reader takes back as they were.
+
+    Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236) begins with an apostrophe,
+    and so does one that began with an apostrophe: without one leading apostrophe it is the text. ``numbers`` are text
+    columns of numbers, which stay as they are.
+    """
+    columns = [
+        column if name in numbers else _cell(column)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _cell(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    if not pa.types.is_string(column.type):
+        return column
+    marked = pc.binary_join_element_wise(_MARK, column, "")
+    return pc.if_else(pc.match_substring_regex(column, _MARKED), marked, column)
+
 
 Form: TypeAlias = Literal["csv", "parquet"]
 Source: TypeAlias = Literal["postings", "journal"]
@@ -54,12 +81,12 @@ def export(
     since: datetime | None = None,
     until: datetime | None = None,
     overwrite: bool = False,
-    told: Callable[[int, int], None] = lambda done, rows: None,
+    progress: Callable[[int, int], None] = lambda done, rows: None,
     record: Callable[[], None] = lambda: None,
 ) -> Exported:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, ``told`` hears how many rows of how many are written. ``record`` is called
+    ``table`` is the path of the table, ``progress`` gets how many rows of how many are written. ``record`` is called
     before the file appears; where it raises, there is none. Beside ``amount_minor`` stands ``amount``, the same as
     decimal text.
 
@@ -75,7 +102,7 @@ def export(
         raise NothingBooked(table)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
-        rows = _write(lake, source, staged, form, _of_time(since, until), told)
+        rows = _write(lake, source, staged, form, _of_time(since, until), progress)
         record()
         _publish(staged, out, overwrite=overwrite)
     except OSError as failed:
@@ -92,7 +119,7 @@ def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
 
 
 def _write(
-    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], told: Callable[[int, int], None]
+    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], progress: Callable[[int, int], None]
 ) -> int:
     [span] = lake.ask(
         f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {source} {all_of(wanted)}"
@@ -103,7 +130,7 @@ def _write(
         for rows in _windows(lake, source, wanted, span["least"], span["last"]):
             writer.write(_with_amount(rows))
             done += rows.num_rows
-            told(done, span["rows"])
+            progress(done, span["rows"])
         writer.close()
         file.flush()
         os.fsync(file.fileno())

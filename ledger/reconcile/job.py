@@ -33,7 +33,7 @@ from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Re
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
-from providers.settlement.port import ALWAYS
+from providers.settlement.report import ALWAYS
 
 LINES_PER_GROUP = 20_000
 """About 20 MB as Python objects: all of a report that is in memory at a time."""

@@ -22,8 +22,8 @@ from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 
 from core.routing import topics_of
+from ingest.app import SERVING
 from ingest.publisher import producer_settings
-from ingest.serving import SERVING
 
 CONFIRMED_S = 8 * 86_400
 LEASE_S = 30

@@ -25,7 +25,7 @@ from journal.reader import JournalReader
 from load.bench.figures import Done, Run, nothing_shown
 from load.bench.plain import drain_plainly
 from load.client import NotInTime, RunningStack
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -104,14 +104,27 @@ def _live(stack: RunningStack, run: Run) -> dict[str, float]:
 def _fast(stack: RunningStack, seconds: float, run: Run) -> Held | None:
     """None if the rate couldn't be sent: figures of less load would flatter."""
     run.console.print(f"{FAST_PER_S:,.0f}/s for {seconds:.0f} s")
-    held = Window(stack, seconds).at(FAST_PER_S)
-    run.console.print(held.said())
-    if not held.was_sent:
-        run.console.print(
-            f"{FAST_PER_S:,.0f}/s couldn't be sent: {held.sent_per_s:,.0f}/s were, {HELD_SHARE:.0%} of it is wanted. "
-            "No figure is given: one of less load would flatter"
-        )
+    held = _load(stack, seconds, FAST_PER_S, run)
+    if held is not None and held.was_sent:
+        return held
+    sent = (
+        "wasn't taken"
+        if held is None
+        else f"couldn't be sent: {held.sent_per_s:,.0f}/s were, {HELD_SHARE:.0%} is wanted"
+    )
+    run.console.print(f"{FAST_PER_S:,.0f}/s {sent}. No figure is given: one of less load would flatter")
+    return None
+
+
+def _load(stack: RunningStack, seconds: float, rate_per_s: float, run: Run) -> Held | None:
+    """What became of a load; None where the stack didn't take it or decide it in time."""
+    try:
+        held = Window(stack, seconds).at(rate_per_s)
+    except (NotInTime, ConnectionError, TimeoutError, RuntimeError) as failed:
+        run.console.print(f"{rate_per_s:,.0f}/s: {type(failed).__name__}: {failed}")
+        _settle(stack)
         return None
+    run.console.print(held.said())
     return held
 
 
@@ -128,14 +141,8 @@ def _saturation(stack: RunningStack, run: Run) -> dict[str, float]:
 
 
 def _held(stack: RunningStack, rate: float, run: Run) -> bool:
-    try:
-        one = Window(stack, SATURATION_S).at(rate)
-    except (NotInTime, ConnectionError, TimeoutError, RuntimeError) as failed:
-        run.console.print(f"{rate:,.0f}/s: {type(failed).__name__}: {failed}")
-        _settle(stack)
-        return False
-    run.console.print(one.said())
-    return one.p99_s <= HELD_P99_S and one.was_sent
+    one = _load(stack, SATURATION_S, rate, run)
+    return one is not None and one.p99_s <= HELD_P99_S and one.was_sent
 
 
 def _settle(stack: RunningStack) -> None:

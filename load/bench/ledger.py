@@ -35,7 +35,7 @@ from ledger.spark import open_read_session
 from load.bench.figures import Done, Run, median_s, nothing_shown
 from load.bench.history import FIRST_AT, ROWS_PER_DAY, HistoryEvent, column, made_history
 from load.bench.ledger_verify import measure_verify
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from processor.decide.records import KafkaRecord, new_item
 from providers.port import Request
 from providers.settings import ProvidersSettings

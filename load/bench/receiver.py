@@ -26,8 +26,7 @@ from redis.asyncio import Redis
 from core.generation import Announced, generation_key
 from core.routing import MODES
 from core.settings import TopicsSettings
-from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from load.bench.figures import Done, Run
 from load.traffic import StripeRequests
@@ -236,4 +235,5 @@ async def _take(claims: RedisClaims, names: list[str]) -> None:
     keys = [ClaimKey.of(name, "ab" * 32) for name in names]
     owner = b"o" * OWNER_BYTES
     assert set(await claims.claim(keys, owner)) == {ClaimState.CLAIMED}
-    await claims.confirm(keys, owner)
+    claims.settle(keys, [], owner)
+    await claims.settled()

@@ -23,7 +23,7 @@ from load.bench.figures import Run
 from load.bench.history import made_history
 from load.client import NotInTime
 from load.embedded import SAMPLE_CONFIG
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
+
+from load.samples.sender import Sample, Samples, Sending, SignedRequest
+from providers.signature import base64_mac
 
 Object = dict[str, Any]
 
@@ -108,3 +112,36 @@ def _event(event_type: str, data: Object, created: datetime, live: bool, queued_
 
 def _time(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
+
+
+def _sample(sample: Sample) -> bytes:
+    return platform_payment_event(
+        transfer=sample.movement,
+        sequence=sample.number("event"),
+        payment=sample.payment,
+        account=sample.account,
+        queued_s=sample.delivery,
+        **sample.money,
+    )
+
+
+def _payout_sample(sample: Sample) -> bytes:
+    return payout_event(
+        transfer=sample.movement,
+        sequence=sample.number("event"),
+        account=sample.account,
+        queued_s=sample.delivery,
+        **sample.money,
+    )
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    signature = base64_mac(bytes.fromhex(sending.secret), sending.body).decode("ascii")
+    return sending.posted({"HmacSignature": signature, "Protocol": "HmacSHA256"})
+
+
+_SETTINGS = {"adyen": {"platforms": {"SamplePlatform": "SampleShop"}}}
+SAMPLES = Samples(_sample, _sign, settings=_SETTINGS, unsigned=frozenset({"protocol"}), books=False)
+"""A seller's share of a refund: it belongs to a payment, and the standard webhooks book it."""
+PAYOUTS = replace(SAMPLES, refund=_payout_sample, books=True, of_payment=False)
+"""A payout to a seller's bank books."""

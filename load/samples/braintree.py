@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeAlias
+from urllib.parse import urlencode
 from xml.sax.saxutils import escape
+
+from load.samples.sender import Sample, Samples, Sending, SignedRequest
+from providers.braintree import api_key, signed_pair
 
 Fields: TypeAlias = Mapping[str, object]
 """An element's children: texts, None (``nil="true"``), booleans, elements, or arrays as pairs of name and content."""
@@ -180,3 +185,30 @@ def _element(name: str, value: object, depth: int) -> str:
 
 def _time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _sample(sample: Sample) -> bytes:
+    return transaction_event(
+        "transaction_settled",
+        transaction=sample.movement,
+        merchant_account=sample.account,
+        amount=sample.amount,
+        currency=sample.currency,
+        triggered=sample.at,
+        refund_of=sample.payment,
+    )
+
+
+def _others() -> list[bytes]:
+    settled = _sample(Sample())
+    return [settled.replace(b"transaction_settled", kind) for kind in (b"transaction_settlement_declined", b"check")]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    """The XML of a notification, in the form that Braintree posts."""
+    payload = base64.encodebytes(sending.body)
+    form = {"bt_signature": signed_pair(api_key(sending.secret), payload), "bt_payload": payload}
+    return sending.posted({}, body=urlencode(form).encode("ascii"))
+
+
+SAMPLES = Samples(_sample, _sign, _others)

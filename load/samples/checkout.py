@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from load.samples.sender import Sample, Samples, Sending, SignedRequest, tail
+
 
 def payment_event(
     event_type: str,
@@ -27,7 +29,7 @@ def payment_event(
     data: dict[str, Any] = {
         "id": payment,
         "action_id": action,
-        "reference": f"order-{_tail(payment)}",
+        "reference": f"order-{tail(payment)}",
         "amount": amount_minor,
         "currency": currency,
         "processed_on": _time(created),
@@ -42,7 +44,7 @@ def payment_event(
             "total_refunded": amount_minor if event_type == "payment_refunded" else 0,
             "available_to_refund": 0,
         },
-        "metadata": {"coupon": "SPRING", "basket": f"basket-{_tail(payment)}"},
+        "metadata": {"coupon": "SPRING", "basket": f"basket-{tail(payment)}"},
         "processing": {"acquirer_transaction_id": "sample-8657497", "acquirer_reference_number": "sample-1075481"},
         "event_links": {
             "payment": f"{_host(live)}/payments/{payment}",
@@ -74,8 +76,8 @@ def dispute_event(
         "currency": currency,
         "reason_code": "10.4",
         "payment_id": payment,
-        "payment_action_id": f"act_{_tail(payment)}",
-        "payment_reference": f"order-{_tail(payment)}",
+        "payment_action_id": f"act_{tail(payment)}",
+        "payment_reference": f"order-{tail(payment)}",
         "payment_method": "VISA",
         "client_id": "cli_sampletraders0000000000",
         "processing_channel_id": "pc_sampletraders0000000000",
@@ -121,5 +123,28 @@ def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 
-def _tail(identifier: str) -> str:
-    return identifier.rpartition("_")[2]
+def _sample(sample: Sample) -> bytes:
+    return payment_event(
+        "payment_refunded",
+        event_id=f"evt_{sample.event}",
+        action=f"act_{sample.movement}",
+        payment=f"pay_{sample.payment}",
+        delivery=sample.delivery,
+        **sample.money,
+    )
+
+
+def _others() -> list[bytes]:
+    paid: dict[str, Any] = {"event_id": "evt_1", "payment": "pay_1", **Sample().money}
+    payments, disputes = ("approved", "captured", "returned"), ("accepted", "lost", "resolved", "arbitration_won")
+    return [
+        *(payment_event(f"payment_{stage}", action="act_1", **paid) for stage in payments),
+        *(dispute_event(f"dispute_{stage}", dispute="dsp_1", **paid) for stage in ("evidence_required", *disputes)),
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    return sending.posted({"Cko-Signature": sending.hex_mac()})
+
+
+SAMPLES = Samples(_sample, _sign, _others)

@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from load.samples.sender import Sample, Samples, Sending, SignedRequest
+
 
 @dataclass(frozen=True, slots=True)
 class GoCardlessEvent:
@@ -63,3 +65,30 @@ def _event(event: GoCardlessEvent) -> dict[str, Any]:
         "metadata": {},
         "resource_metadata": {"order": f"order-{event.event_id}"},
     }
+
+
+def _sample(samples: Sequence[Sample]) -> bytes:
+    events = [
+        GoCardlessEvent(
+            sample.event,
+            "refunds",
+            "created",
+            {"payment": sample.payment, "refund": sample.movement, "amount": str(sample.amount_minor)},
+            sample.at,
+            organisation=sample.account,
+        )
+        for sample in samples
+    ]
+    return batch(events, delivery=samples[0].delivery)
+
+
+def _others() -> list[bytes]:
+    actions = ("confirmed", "paid_out", "charged_back")
+    return [payment_event(one, event_id="EV1", payment="PM1", created=Sample().at) for one in actions]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    return sending.posted({"Webhook-Signature": sending.hex_mac()})
+
+
+SAMPLES = Samples(lambda sample: _sample([sample]), _sign, _others, batch=_sample, books=False)

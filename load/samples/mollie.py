@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from core.money import decimals_of
+from load.samples.sender import Sample, Samples, Sending, SignedRequest
 
 Object = dict[str, Any]
 
@@ -173,3 +174,40 @@ def _link(path: str) -> Object:
 
 def _time(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
+
+
+def _sample(sample: Sample) -> bytes:
+    given_back = refund(f"re_{sample.movement}", of=f"tr_{sample.payment}", **sample.money)
+    body = orjson.loads(
+        nextgen_event(
+            "refund.refunded",
+            event_id=f"event_{sample.event}",
+            entity=given_back["id"],
+            created=sample.at,
+            snapshot=given_back,
+        )
+    )
+    body["_links"]["self"]["href"] = f"https://api.example.com/{sample.delivery}"
+    return orjson.dumps(body)
+
+
+def _others() -> list[bytes]:
+    common = Sample().money
+    snapshots = {
+        "payment.paid": payment("tr_1", captured_minor=1_250, **common),
+        "capture.succeeded": capture("cpt_1", of="tr_1", **common),
+        "business-account-transfer.processed": payout("batr_1", **common),
+        "chargeback.reversed": chargeback("chb_1", of="tr_1", reversed_at=Sample().at, **common),
+        "payout.completed": payout("po_1", **common),
+    }
+    return [
+        nextgen_event(kind, event_id="event_1", entity=found["id"], created=Sample().at, snapshot=found)
+        for kind, found in snapshots.items()
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    return sending.posted({"X-Mollie-Signature": f"sha256={sending.hex_mac()}"})
+
+
+SAMPLES = Samples(_sample, _sign, _others)

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from load.samples.sender import Sample, Samples, Sending, SignedRequest, tail
+
 
 def transaction_event(
     event_type: str,
@@ -53,14 +55,14 @@ def transaction_event(
                 "error_code": None,
                 "captured_at": _time(occurred_at),
                 "method_details": {"card": card, "type": "card"},
-                "payment_method_id": f"paymtd_{_tail(transaction)}",
-                "payment_attempt_id": f"attempt-{_tail(transaction)}",
+                "payment_method_id": f"paymtd_{tail(transaction)}",
+                "payment_attempt_id": f"attempt-{tail(transaction)}",
             }
         ],
         "billed_at": _time(occurred_at),
         "created_at": _time(occurred_at),
         "updated_at": _time(occurred_at),
-        "customer_id": f"ctm_{_tail(transaction)}",
+        "customer_id": f"ctm_{tail(transaction)}",
         "currency_code": currency,
         "invoice_number": "325-10566",
         "collection_mode": "automatic",
@@ -94,11 +96,11 @@ def adjustment_event(
         "retained_fee": "0",
     }
     item = {
-        "id": f"adjitm_{_tail(adjustment)}",
+        "id": f"adjitm_{tail(adjustment)}",
         "type": "partial",
         "amount": str(amount_minor),
         "totals": {"tax": str(tax), "total": str(amount_minor), "subtotal": str(amount_minor - tax)},
-        "item_id": f"txnitm_{_tail(transaction)}",
+        "item_id": f"txnitm_{tail(transaction)}",
         "proration": None,
     }
     data: dict[str, Any] = {
@@ -111,7 +113,7 @@ def adjustment_event(
         "payout_totals": {**totals, "chargeback_fee": None},
         "created_at": _time(occurred_at),
         "updated_at": _time(occurred_at),
-        "customer_id": f"ctm_{_tail(transaction)}",
+        "customer_id": f"ctm_{tail(transaction)}",
         "currency_code": currency,
         "transaction_id": transaction,
         "subscription_id": None,
@@ -138,7 +140,7 @@ def payout_event(
         "status": "paid" if event_type == "payout.paid" else "unpaid",
         "amount": str(amount_minor),
         "currency_code": currency,
-        "remittance_reference": f"remittance-{_tail(payout)}",
+        "remittance_reference": f"remittance-{tail(payout)}",
     }
     return _event(event_type, event_id, data, occurred_at, delivery)
 
@@ -149,7 +151,7 @@ def _event(event_type: str, event_id: str, data: dict[str, Any], occurred_at: da
         "event_id": event_id,
         "event_type": event_type,
         "occurred_at": _time(occurred_at),
-        "notification_id": f"ntf_{_tail(event_id)}{delivery}",
+        "notification_id": f"ntf_{tail(event_id)}{delivery}",
     }
     return orjson.dumps(event)
 
@@ -174,5 +176,32 @@ def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _tail(identifier: str) -> str:
-    return identifier.rpartition("_")[2]
+def _sample(sample: Sample) -> bytes:
+    return adjustment_event(
+        "adjustment.created",
+        event_id=f"evt_{sample.event}",
+        adjustment=f"adj_{sample.movement}",
+        transaction=f"txn_{sample.payment}",
+        amount_minor=sample.amount_minor,
+        currency=sample.currency,
+        occurred_at=sample.at,
+        delivery=sample.delivery,
+    )
+
+
+def _others() -> list[bytes]:
+    common: dict[str, Any] = {"event_id": "evt_1", "amount_minor": 1_250, "currency": "EUR", "occurred_at": Sample().at}
+    adjusted = common | {"adjustment": "adj_1", "transaction": "txn_1", "action": "chargeback"}
+    return [
+        transaction_event("transaction.completed", transaction="txn_1", **common),
+        adjustment_event("adjustment.updated", **adjusted),
+        payout_event("payout.paid", payout="pay_1", **common),
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    signature = sending.hex_mac(f"{sending.at_s}:".encode() + sending.body)
+    return sending.posted({"Paddle-Signature": f"ts={sending.at_s};h1={signature}"})
+
+
+SAMPLES = Samples(_sample, _sign, _others, tolerance_s=60)

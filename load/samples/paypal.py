@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from load.samples.sender import CannotSign, Sample, Samples, Sending, SignedRequest
+
 LIVE = "https://api.paypal.com"
 SANDBOX = "https://api.sandbox.paypal.com"
 
@@ -201,3 +203,36 @@ def _host(live: bool) -> str:
 
 def _time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _sample(sample: Sample) -> bytes:
+    return refund_event(
+        "PAYMENT.CAPTURE.REFUNDED",
+        event_id=sample.event,
+        refund=sample.movement,
+        capture=sample.payment,
+        merchant=sample.account,
+        value=sample.amount,
+        currency=sample.currency,
+        created=sample.at,
+        delivery=sample.delivery,
+    )
+
+
+def _others() -> list[bytes]:
+    common: dict[str, Any] = {"event_id": "WH-1", "value": "12.50", "currency": "EUR", "created": Sample().at}
+    of_capture = common | {"capture": "cap1", "merchant": "m1"}
+    return [
+        capture_event("PAYMENT.CAPTURE.COMPLETED", order="ord1", **of_capture),
+        dispute_event("CUSTOMER.DISPUTE.CREATED", dispute="PP-1", **of_capture),
+        payout_item_event("PAYMENT.PAYOUTS-ITEM.SUCCEEDED", item="item1", batch="batch1", **common),
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    raise CannotSign(
+        sending.adapter.name, "the private key is PayPal's; resend an event from the dashboard of its sandbox"
+    )
+
+
+SAMPLES = Samples(_sample, _sign, _others, tolerance_s=300)

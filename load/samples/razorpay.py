@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import secrets as random_secrets
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
+
+from load.samples.sender import Sample, Samples, Sending, SignedRequest, tail
 
 Entity = dict[str, Any]
 
@@ -110,7 +113,7 @@ def payout_event(
     entity: Entity = {
         "id": payout,
         "entity": "payout",
-        "fund_account_id": f"fa_{_tail(payout)}",
+        "fund_account_id": f"fa_{tail(payout)}",
         "amount": amount_minor,
         "currency": currency,
         "notes": {"batch": "friday"},
@@ -120,7 +123,7 @@ def payout_event(
         "purpose": "payout",
         "utr": None if status == "initiated" else "933815233814",
         "mode": "IMPS",
-        "reference_id": f"payrun-{_tail(payout)}",
+        "reference_id": f"payrun-{tail(payout)}",
         "narration": "Sample Traders Payout",
         "batch_id": None,
         "status_details": {"description": "As reported by the bank", "source": "beneficiary_bank", "reason": status},
@@ -151,7 +154,7 @@ def _payment(event_type: str, payment: str, amount_minor: int, currency: str, cr
         "currency": currency,
         "base_amount": amount_minor,
         "status": event_type.rpartition(".")[2],
-        "order_id": f"order_{_tail(payment)}",
+        "order_id": f"order_{tail(payment)}",
         "invoice_id": None,
         "international": currency != "INR",
         "method": "netbanking",
@@ -166,7 +169,7 @@ def _payment(event_type: str, payment: str, amount_minor: int, currency: str, cr
         "vpa": None,
         "email": "robin@example.com",
         "contact": "+910000000000",
-        "notes": {"order": f"order-{_tail(payment)}"},
+        "notes": {"order": f"order-{tail(payment)}"},
         "fee": amount_minor // 50 if captured else None,
         "tax": 0 if captured else None,
         "error_code": "BAD_REQUEST_ERROR" if event_type == "payment.failed" else None,
@@ -180,5 +183,34 @@ def _seconds(moment: datetime) -> int:
     return int(moment.timestamp())
 
 
-def _tail(identifier: str) -> str:
-    return identifier.rpartition("_")[2]
+def _sample(sample: Sample) -> bytes:
+    money = sample.money | {"created": sample.at + timedelta(seconds=sample.number("event"))}
+    return refund_event(
+        "refund.created",
+        refund=f"rfnd_{sample.movement}",
+        payment=f"pay_{sample.payment}",
+        account=f"acc_{sample.account}",
+        paid_minor=5_000,
+        **money,
+    )
+
+
+def _others() -> list[bytes]:
+    common: dict[str, Any] = {"account": "acc_1", "amount_minor": 1_250, "created": Sample().at}
+    moved = common | {"currency": "INR"}
+    paid = moved | {"payment": "pay_1"}
+    return [
+        *(payment_event(one, **paid) for one in ("payment.captured", "payment.failed")),
+        refund_event("refund.failed", refund="rfnd_1", **paid),
+        *(dispute_event(f"payment.dispute.{one}", dispute="disp_1", **paid) for one in ("created", "lost")),
+        settlement_event(settlement="setl_1", **common),
+        *(payout_event(one, payout="pout_1", **moved) for one in ("payout.processed", "payout.failed")),
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    event_id = sending.event_id or random_secrets.token_hex(7)
+    return sending.posted({"X-Razorpay-Signature": sending.hex_mac(), "x-razorpay-event-id": event_id})
+
+
+SAMPLES = Samples(_sample, _sign, _others, unsigned=frozenset({"x-razorpay-event-id"}))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import orjson
+
+from load.samples.sender import Sample, Samples, Sending, SignedRequest
+from providers.settings import SquareSettings
+from providers.square import SquareAdapter
 
 Object = dict[str, Any]
 
@@ -160,3 +164,36 @@ def _money(amount_minor: int, currency: str) -> Object:
 
 def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _sample(sample: Sample) -> bytes:
+    ids: dict[str, Any] = {
+        "event_id": sample.event,
+        "refund": sample.movement,
+        "payment": sample.payment,
+        "account": sample.account,
+    }
+    return refund_event("refund.created", **ids, **sample.money)
+
+
+def _others() -> list[bytes]:
+    common: dict[str, Any] = {"event_id": "e1", "account": "a1", **Sample().money}
+    disputed: dict[str, Any] = {"dispute": "d1", "payment": "p1", **common}
+    return [
+        payment_event("payment.updated", payment="p1", **common),
+        dispute_event("dispute.created", **disputed),
+        dispute_event("dispute.state.updated", state="LOST", **disputed),
+        payout_event("payout.sent", payout="po1", **common),
+    ]
+
+
+def _sign(sending: Sending) -> SignedRequest:
+    """
+    :raises SettingError: the endpoint's notification URL isn't set
+    """
+    url = cast(SquareAdapter, sending.adapter).notification_url(sending.endpoint)
+    return sending.posted({"x-square-hmacsha256-signature": sending.base64_mac(url + sending.body)})
+
+
+_URLS = {"default": "https://hooks.example.com/webhooks/square"}
+SAMPLES = Samples(_sample, _sign, _others, settings={"square": SquareSettings(notification_urls=_URLS)})

@@ -148,15 +148,20 @@ class Line:
 
     def take_up(self, item: Item) -> None:
         """A waiting event runs, in its place."""
-        item.row.out_of_order |= self.applied_upto > item.seq
+        self._note_passed(item)
         self._join(item)
         item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in self.closed_heads)
 
     def leave(self, line: LineUp) -> None:
         """Those of it that are due and don't run: they wait for their turn, or die with the dead head."""
         for item in map(again, line.behind):
+            self._note_passed(item)
             park(item, BEHIND)
             self.settled.append(item)
+
+    def _note_passed(self, item: Item) -> None:
+        """Its row says that a later event was applied before it: once it holds others back the index forgets that."""
+        item.row.out_of_order |= self.applied_upto > item.seq
 
     def doom(self, item: Item) -> None:
         """A waiting event dies with the dead holder."""

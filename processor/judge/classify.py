@@ -35,6 +35,7 @@ DEFAULT_KINDS: Mapping[str, ErrorKind] = {
     "DownstreamHeld": ErrorKind.SNBE,
     "socket.gaierror": ErrorKind.SNBE,
     "httpx.TransportError": ErrorKind.SNBE,
+    "httpx2.TransportError": ErrorKind.SNBE,
 }
 """By class; asked when nothing is configured or said for any error of the chain."""
 

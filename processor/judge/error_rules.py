@@ -35,7 +35,9 @@ EVERY_ERROR = frozenset({"BaseException", "Exception", "object"})
 
 def _class_name(name: str) -> str:
     if len(name) > NAME_CHARS_MAX or not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"{name[:NAME_CHARS_MAX]!r} isn't a class's name: TimeoutError or httpx.ReadTimeout is wanted")
+        raise ValueError(
+            f"{name[:NAME_CHARS_MAX]!r} isn't a class's name: TimeoutError or httpx2.ReadTimeout is wanted"
+        )
     if name.removeprefix("builtins.") in EVERY_ERROR:
         raise ValueError(f"{name} is the base of every error: set `default` instead")
     return name
@@ -130,7 +132,7 @@ def by_class(error: BaseException, kinds: Mapping[str, ErrorKind]) -> ErrorKind 
 
 
 def is_named(error_class: type, name: str) -> bool:
-    """``httpx.ReadTimeout`` names a class of that name in httpx or in a module below it, ``ReadTimeout`` any."""
+    """``httpx2.ReadTimeout`` names a class of that name in httpx2 or in a module below it, ``ReadTimeout`` any."""
     module, _, plain = name.rpartition(".")
     return error_class.__name__ == plain and (not module or f"{error_class.__module__}.".startswith(f"{module}."))
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from providers.settings import ProvidersSettings
 from providers.settlement.adyen import AdyenSettlement
-from providers.settlement.csv_file import ReportUnreadable, read_report
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine, SettlementReport
-from providers.settlement.row import RowUnreadable
+from providers.settlement.report import (
+    NotCompared,
+    ReportLine,
+    ReportUnreadable,
+    RowUnreadable,
+    SettlementLine,
+    SettlementReport,
+    read_report,
+)
 from providers.settlement.stripe import StripeBalance
 
 __all__ = [
@@ -24,9 +29,9 @@ __all__ = [
     "read_report",
 ]
 
-REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = MappingProxyType(
-    {report.provider: report for report in (StripeBalance, AdyenSettlement)}
-)
+REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = {
+    report.provider: report for report in (StripeBalance, AdyenSettlement)
+}
 """By provider: the one list that a new report is added to."""
 
 

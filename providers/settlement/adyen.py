@@ -14,43 +14,37 @@ holds (fees, corrections, the payout of the batch to the bank) has no webhook th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
 from providers.adyen_money import MOVEMENTS, NAME, captures_at_once
 from providers.fields import entity_key
 from providers.settings import ProvidersSettings
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine
-from providers.settlement.row import Row
+from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
 
-_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "account": ("merchant account",),
-        "payment": ("psp reference",),
-        "created": ("creation date",),
-        "zone": ("timezone",),
-        "method": ("payment method",),
-        "type": ("type",),
-        "modification": ("modification reference", "modification psp reference"),
-        "currency": ("gross currency",),
-        "debit": ("gross debit (gc)",),
-        "credit": ("gross credit (gc)",),
-    }
-)
-_CODES: Mapping[str, str] = MappingProxyType(
-    {
-        "settled": "CAPTURE",
-        "settledreversed": "SETTLED_REVERSED",
-        "refunded": "REFUND",
-        "refundedreversed": "REFUNDED_REVERSED",
-        "chargeback": "CHARGEBACK",
-        "chargebackreversed": "CHARGEBACK_REVERSED",
-        "secondchargeback": "SECOND_CHARGEBACK",
-        "paidout": "PAYOUT_THIRDPARTY",
-        "paidoutreversed": "PAIDOUT_REVERSED",
-    }
-)
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "account": ("merchant account",),
+    "payment": ("psp reference",),
+    "created": ("creation date",),
+    "zone": ("timezone",),
+    "method": ("payment method",),
+    "type": ("type",),
+    "modification": ("modification reference", "modification psp reference"),
+    "currency": ("gross currency",),
+    "debit": ("gross debit (gc)",),
+    "credit": ("gross credit (gc)",),
+}
+_CODES: Mapping[str, str] = {
+    "settled": "CAPTURE",
+    "settledreversed": "SETTLED_REVERSED",
+    "refunded": "REFUND",
+    "refundedreversed": "REFUNDED_REVERSED",
+    "chargeback": "CHARGEBACK",
+    "chargebackreversed": "CHARGEBACK_REVERSED",
+    "secondchargeback": "SECOND_CHARGEBACK",
+    "paidout": "PAYOUT_THIRDPARTY",
+    "paidoutreversed": "PAIDOUT_REVERSED",
+}
 """The event code of the webhook that tells of the same movement, by the report's type."""
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _CREDITS = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})

@@ -19,46 +19,40 @@ the category says which of its movements.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
 from providers.fields import entity_key
 from providers.settings import ProvidersSettings
-from providers.settlement.port import NotCompared, ReportLine, SettlementLine
-from providers.settlement.row import Row
+from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
 from providers.stripe import NAME
 
-_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "id": ("balance_transaction_id", "id"),
-        "created": ("created_utc", "created (utc)", "created"),
-        "category": ("reporting_category", "type"),
-        "source": ("source_id", "source"),
-        "gross": ("gross", "amount"),
-        "currency": ("currency",),
-        "facing_amount": ("customer_facing_amount", "customer facing amount"),
-        "facing_currency": ("customer_facing_currency", "customer facing currency"),
-        "charge": ("charge_id",),
-        "payment": ("payment_intent_id",),
-    }
-)
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": ("balance_transaction_id", "id"),
+    "created": ("created_utc", "created (utc)", "created"),
+    "category": ("reporting_category", "type"),
+    "source": ("source_id", "source"),
+    "gross": ("gross", "amount"),
+    "currency": ("currency",),
+    "facing_amount": ("customer_facing_amount", "customer facing amount"),
+    "facing_currency": ("customer_facing_currency", "customer facing currency"),
+    "charge": ("charge_id",),
+    "payment": ("payment_intent_id",),
+}
 _REQUIRED = frozenset({"id", "created", "category", "source", "gross", "currency"})
-_MOVEMENTS: Mapping[str, Movement] = MappingProxyType(
-    {
-        "charge": Movement.CAPTURE,
-        "payment": Movement.CAPTURE,
-        "refund": Movement.REFUND,
-        "payment_refund": Movement.REFUND,
-        "refund_failure": Movement.REFUND_FAILED,
-        "dispute": Movement.DISPUTE_OPENED,
-        "dispute_reversal": Movement.DISPUTE_WON,
-        "payout": Movement.PAYOUT_PAID,
-        "payout_reversal": Movement.PAYOUT_FAILED,
-        "payout_failure": Movement.PAYOUT_FAILED,
-        "payout_cancel": Movement.PAYOUT_FAILED,
-    }
-)
+_MOVEMENTS: Mapping[str, Movement] = {
+    "charge": Movement.CAPTURE,
+    "payment": Movement.CAPTURE,
+    "refund": Movement.REFUND,
+    "payment_refund": Movement.REFUND,
+    "refund_failure": Movement.REFUND_FAILED,
+    "dispute": Movement.DISPUTE_OPENED,
+    "dispute_reversal": Movement.DISPUTE_WON,
+    "payout": Movement.PAYOUT_PAID,
+    "payout_reversal": Movement.PAYOUT_FAILED,
+    "payout_failure": Movement.PAYOUT_FAILED,
+    "payout_cancel": Movement.PAYOUT_FAILED,
+}
 """By reporting category, and by the types of balance transactions that stand in its place."""
 _PARTIAL = "partial_capture_reversal"
 _DISPUTES = ("dp_", "du_")

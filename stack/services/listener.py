@@ -12,25 +12,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pybreaker
 import uvicorn
 from confluent_kafka import Producer
 from fastapi import APIRouter
 from redis.asyncio import Redis
 
-from console.access import Access, Sessions, SignInThrottle, UserDesk, Users
+from console.access import Access, Sessions, SignInThrottle, Users, UserService
 from console.api import Desks, mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
-from console.app import Watched, create_app
-from console.bookings import BookingDesk
-from console.cookies import Cookies
-from console.guard import origins_of
-from console.lag import KafkaLag
-from console.listener import guarded
+from console.bookings import Bookings, BookingService
+from console.dead_letters import Streams
+from console.forms import Cookies
+from console.guard import guarded, origins_of
+from console.health import KafkaLag, Watched, create_app
 from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.asking import Asking
+from console.pages.place import Asking
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -39,7 +36,7 @@ from core.routing import topics_of
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
-from ingest.gate import RedisGate
+from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
 from stack.children import metrics_urls, status_files
@@ -91,9 +88,12 @@ async def _serve(settings: Settings) -> None:
     audit_log = AuditLog(settings.layout.acts)
     users, sessions = Users(settings.layout.users), _sessions(settings, clock)
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
-    desk, cookies = UserDesk(users, sessions, audit_log, clock), Cookies(console.public_url.startswith("https://"))
+    service, cookies = (
+        UserService(users, sessions, audit_log, clock, "page"),
+        Cookies(console.public_url.startswith("https://")),
+    )
     origins = origins_of(console.host, console.port, console.public_url)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {
@@ -102,7 +102,7 @@ async def _serve(settings: Settings) -> None:
         by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
         bookings = _bookings(settings, by_api, users, clock)
         mount_api(app, _desks(settings, by_api, clock), bookings, answers, Streams(streams))
-        pages = _pages(settings, audit_log, desk, _bookings(settings, by_page, users, clock), clock, producer)
+        pages = _pages(settings, audit_log, service, _bookings(settings, by_page, users, clock), clock, producer)
         listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
@@ -116,7 +116,7 @@ async def _serve(settings: Settings) -> None:
 
 
 def _pages(
-    settings: Settings, audit_log: AuditLog, desk: UserDesk, bookings: Bookings, clock: Clock, producer: Producer
+    settings: Settings, audit_log: AuditLog, users: UserService, bookings: Bookings, clock: Clock, producer: Producer
 ) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
@@ -125,7 +125,7 @@ def _pages(
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), audit_log, desk, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock), audit_log, users, bookings)
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
@@ -168,7 +168,7 @@ def _desks(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> D
 
 def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, clock: Clock) -> Bookings:
     return {
-        mode: BookingDesk(settings.layout.ledger(mode), topics_of(mode).control, sender, users, clock)
+        mode: BookingService(settings.layout.ledger(mode), topics_of(mode).control, sender, users, clock)
         for mode, sender in orders.items()
     }
 

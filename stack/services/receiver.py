@@ -28,24 +28,20 @@ from core.errors import PayhookError
 from core.log import configure_logging
 from core.routing import topics_of
 from core.topics import check_topics
-from ingest.app import create_app
-from ingest.context import check_endpoints
+from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
+from ingest.claims import RedisGate, RedisGenerations
+from ingest.endpoints import SecretFiles, check_endpoints
 from ingest.fetch import HttpFetch
-from ingest.gate import RedisGate
-from ingest.generations import RedisGenerations
-from ingest.http import HttpLimits, WebhookHttpProtocol, http_protocol
+from ingest.http import http_protocol
+from ingest.limits import LIMITS, Limits
 from ingest.metrics import IngestMetrics
-from ingest.pan import CardMasker
-from ingest.pan_key import FILE, MaskingKey
+from ingest.pan import FILE, CardMasker, MaskingKey
 from ingest.protocol import Protocol
 from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
-from ingest.secrets import SecretFiles
-from ingest.serving import SERVING
 from ingest.settings import IngestSettings
-from ingest.workers import LOOK_FOR_PARENT_S, Workers, listening
 from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.data_folder import own
@@ -57,7 +53,6 @@ GRACE_S = 10
 ASK_AGAIN_S = 1.0
 GC_THRESHOLDS = (20_000, 20, 20)
 """Python's 700 would look through every request under way many times before it ends."""
-SECONDS_A_DAY = 86_400
 REDIS_CONNECTIONS_MAX = 16
 SOCKET_TIMEOUTS = 4
 """A connection that is silent for so many of a request's time-outs is given up."""
@@ -71,7 +66,7 @@ class Shared:
     parent: int
 
 
-def main() -> None:
+def main(limits: Limits = LIMITS) -> None:
     configure_logging()
     try:
         settings = load_settings(reaches_lake=False)
@@ -86,10 +81,10 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     if settings.ingest.workers == 1:
-        serve(settings, 0)
+        serve(settings, limits, 0)
         return
     shared = Shared(listening(settings.ingest.host, settings.ingest.port), os.getpid())
-    Workers(settings.ingest.workers, lambda number: serve(settings, number, shared)).run()
+    Workers(settings.ingest.workers, lambda number: serve(settings, limits, number, shared)).run()
 
 
 def check(settings: Settings) -> None:
@@ -127,7 +122,7 @@ def check_kafka(settings: Settings) -> None:
             time.sleep(ASK_AGAIN_S)
 
 
-def serve(settings: Settings, number: int, shared: Shared | None = None) -> None:
+def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None = None) -> None:
     """One process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
@@ -135,7 +130,7 @@ def serve(settings: Settings, number: int, shared: Shared | None = None) -> None
 
     @contextlib.asynccontextmanager
     async def opening() -> AsyncIterator[tuple[Receiver, Publisher]]:
-        async with open_receiver(settings, metrics, SystemClock()) as parts:
+        async with open_receiver(settings, limits, metrics, SystemClock()) as parts:
             orphaned = asyncio.create_task(_end_with(shared.parent)) if shared is not None else None
             yield parts
             if orphaned is not None:
@@ -146,7 +141,7 @@ def serve(settings: Settings, number: int, shared: Shared | None = None) -> None
         host=settings.ingest.host,
         port=settings.ingest.port,
         timeout_graceful_shutdown=GRACE_S,
-        **SERVING | {"http": _http(settings.ingest, metrics)},
+        **SERVING | {"http": http_protocol(limits, lambda refused: metrics.unread(refused.code, refused.status))},
     )
     uvicorn.Server(config).run(sockets=None if shared is None else [shared.listening])
 
@@ -160,12 +155,12 @@ async def _end_with(parent: int) -> None:
 
 @contextlib.asynccontextmanager
 async def open_receiver(
-    settings: Settings, metrics: IngestMetrics, clock: Clock
+    settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest = settings.ingest
     redis = _redis(settings.redis.url, ingest)
-    producer = Producer(producer_settings(settings.kafka.bootstrap_servers, ingest.publish_timeout_ms))
+    producer = Producer(producer_settings(settings.kafka.bootstrap_servers, limits.publish_timeout_ms))
     publisher = KafkaPublisher(producer, clock)
     generations = RedisGenerations(redis, ingest.modes, clock)
     await generations.read()
@@ -175,16 +170,16 @@ async def open_receiver(
     ]
     for task in tasks:
         task.add_done_callback(_end_without_it)
-    breaker = pybreaker.CircuitBreaker(fail_max=ingest.redis_failures_max, reset_timeout=ingest.redis_reset_s)
+    breaker = pybreaker.CircuitBreaker(fail_max=limits.redis_failures_max, reset_timeout=limits.redis_reset_s)
     gate = RedisGate(breaker, ingest.redis_timeout_ms / 1000)
-    claims = RedisClaims(redis, gate, ingest.lease_s, ingest.confirmed_days * SECONDS_A_DAY)
-    protocol = Protocol(claims, generations, publisher, metrics, clock, ingest.in_flight_wait_s)
+    claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
+    protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
     async with open_client() as client:
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))
-        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker)
+        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits)
         metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
@@ -223,21 +218,11 @@ def _gauges(
 
 
 def masking_key(ingest: IngestSettings) -> MaskingKey:
-    return MaskingKey.read(Path(ingest.pan.key_file or Path(ingest.secrets_dir, FILE)))
+    return MaskingKey.read(Path(ingest.secrets_dir, FILE))
 
 
 def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
     return SecretFiles(Path(settings.ingest.secrets_dir), clock)
-
-
-def _http(settings: IngestSettings, metrics: IngestMetrics) -> type[WebhookHttpProtocol]:
-    limits = HttpLimits(
-        header_deadline_s=settings.header_deadline_s,
-        idle_s=settings.idle_s,
-        connections_max=settings.connections_max,
-        retry_after_s=settings.retry_after_s,
-    )
-    return http_protocol(limits, lambda refused: metrics.unread(refused.outcome, refused.status))
 
 
 def _end_without_it(task: asyncio.Task[None]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 from playwright.sync_api import expect
 
-from console.access.requirement import declared_routes
-from console.links import segment
+from console.access.roles import declared_routes
+from console.rendering import segment
 from dlq.index import Filter
 from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people

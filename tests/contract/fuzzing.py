@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from hypothesis import strategies as st
 
 from core.errors import Unparseable
+from load.samples import CannotSign
 from providers import Request
-from providers.port import CannotSign, FetchingAdapter, SignatureInvalid
+from providers.port import FetchingAdapter, SignatureInvalid
 from tests.contract.adapter_cases.case import GONE, SAMPLE, Case
 from tests.unit.ingest.app_under_test import Bench
 
@@ -74,7 +75,7 @@ def bodies(case: Case) -> st.SearchStrategy[bytes]:
 class FuzzedReceiver:
     """One receiver for all of a run's requests."""
 
-    def __init__(self, case: Case, bench: Bench, runner: asyncio.Runner, client: httpx.AsyncClient) -> None:
+    def __init__(self, case: Case, bench: Bench, runner: asyncio.Runner, client: httpx2.AsyncClient) -> None:
         self._case = case
         self._bench = bench
         self._runner = runner
@@ -111,7 +112,7 @@ class FuzzedReceiver:
                 self._bench.fetch.by_url[wanted.url] = request.fetched
         return request
 
-    def _check(self, answer: httpx.Response, records: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
+    def _check(self, answer: httpx2.Response, records: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
         accepted = self._bench.adapters[self._case.name].accepted()
         if answer.status_code == accepted.status:
             assert answer.content == accepted.body

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import SettingError, Unparseable
+from load.samples.sender import NOW, Sample
 from providers import (
     Request,
     SignatureInvalid,
 )
 from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import GONE, NOW, Case, Told, with_header
+from tests.contract.adapter_cases.case import GONE, Case, with_header
 from tests.contract.adapter_cases.promises import (
     FROM_MONEY,
     FROM_VERIFY,
@@ -71,7 +72,7 @@ KINDS: tuple[object, ...] = (
 
 def test_each_field_of_each_kind_of_value_is_read_or_refused_by_the_book(case: Case) -> None:
     adapter = case.adapter()
-    for body in (case.body(Told()), *case.others()):
+    for body in (case.body(Sample()), *case.others()):
         for path in case.fields(body):
             for value in KINDS:
                 with contextlib.suppress(*FROM_VERIFY, Unparseable):
@@ -93,7 +94,7 @@ def test_bodies_of_other_kinds_are_events_that_hold_what_the_port_promises(case:
 def test_a_signed_body_with_anything_in_any_place_is_read_or_refused_by_the_book(
     case: Case, data: st.DataObject
 ) -> None:
-    body = case.body(Told())
+    body = case.body(Sample())
     for _ in range(data.draw(st.integers(1, 3))):
         with contextlib.suppress(ValueError, LookupError, TypeError, SyntaxError):
             body = case.spoiled(body, data.draw(st.sampled_from(case.fields(body))), data.draw(VALUES))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.event import Dedupe, to_headers
+from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.port import FetchingAdapter
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import NOW, Case, Told
+from tests.contract.adapter_cases.case import Case
 from tests.unit.ingest.app_under_test import Bench
 
 
@@ -30,14 +31,14 @@ def bench(case: Case, tmp_path: Path) -> Bench:
     return made
 
 
-def post(bench: Bench, case: Case, request: Request) -> httpx.Response:
+def post(bench: Bench, case: Case, request: Request) -> httpx2.Response:
     adapter = bench.adapters[case.name]
     if isinstance(adapter, FetchingAdapter) and request.fetched is not None:
         wanted = adapter.wants(request, case.secrets[:1])
         assert wanted is not None
         bench.fetch.by_url[wanted.url] = request.fetched
 
-    async def posted() -> httpx.Response:
+    async def posted() -> httpx2.Response:
         async with bench.client() as client:
             return await client.post(
                 f"/webhooks/{case.name}", content=request.body, headers=[*request.headers, (b"host", b"receiver")]
@@ -60,7 +61,7 @@ def test_a_valid_request_is_published_and_acknowledged_as_the_provider_wants(ben
 
 
 def test_a_redelivery_is_acknowledged_in_the_same_words_and_published_once(bench: Bench, case: Case) -> None:
-    first, again = (post(bench, case, case.valid(Told(delivery=number))) for number in (1, 2))
+    first, again = (post(bench, case, case.valid(Sample(delivery=number))) for number in (1, 2))
     assert (again.status_code, again.content) == (first.status_code, first.content)
     assert again.headers["idempotent-replayed"] == "true"
     assert len(bench.publisher.records) == 1
@@ -68,7 +69,7 @@ def test_a_redelivery_is_acknowledged_in_the_same_words_and_published_once(bench
 
 def test_one_event_with_two_amounts_is_published_as_a_conflict(bench: Bench, case: Case) -> None:
     for amount in (1_250, 1_251):
-        assert post(bench, case, case.valid(Told(amount_minor=amount))).is_success
+        assert post(bench, case, case.valid(Sample(amount_minor=amount))).is_success
     assert bench.publisher.flags == ["claimed", "conflict"]
 
 
@@ -88,7 +89,7 @@ def test_a_forged_request_is_refused_with_the_providers_status_and_leaves_nothin
 
 
 def test_a_batch_is_published_event_by_event(bench: Bench, case: Case) -> None:
-    several = [Told(event=f"e{number}", movement=f"m{number}", payment=f"p{number}") for number in range(3)]
+    several = [Sample(event=f"e{number}", movement=f"m{number}", payment=f"p{number}") for number in range(3)]
     body = case.batch(several)
     if body is None:
         several = several[:1]

@@ -16,8 +16,7 @@ import redis.asyncio
 
 from core.clock import ManualClock
 from core.routing import MODES
-from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
@@ -116,12 +115,20 @@ def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s:
     return ground.run(lambda claims: claims.claim(keys, owner), lease_s)
 
 
+def settle(ground: Ground, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+    async def settle_now(claims: Claims) -> None:
+        claims.settle(published, given_up, owner)
+        await claims.settled()
+
+    ground.run(settle_now)
+
+
 def confirm(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
-    ground.run(lambda claims: claims.confirm([key], owner))
+    settle(ground, [key], [], owner)
 
 
 def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
-    ground.run(lambda claims: claims.release([key], owner))
+    settle(ground, [], [key], owner)
 
 
 def other(key: ClaimKey) -> ClaimKey:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from core.clock import ManualClock
-from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import CONTENT_BYTES, PENDING_KEPT_S, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from tests.examples import examples
 from tests.memory_claims import MemoryClaims
@@ -133,6 +132,10 @@ class ClaimHistory(RuleBasedStateMachine):
             self.kafka.append(request.content)
             self.taken += request.state is ClaimState.CLAIMED
 
+    async def settled(self, published: list[ClaimKey], given_up: list[ClaimKey], owner: bytes) -> None:
+        self.claims.settle(published, given_up, owner)
+        await self.claims.settled()
+
     @rule(request=consumes(requests))
     def settle(self, request: Request) -> None:
         """Confirm or release, as the receiver does; a conflict and a duplicate have nothing to settle."""
@@ -140,11 +143,11 @@ class ClaimHistory(RuleBasedStateMachine):
             return
         keys = [ClaimKey.of(EVENT_KEY, request.content)]
         if request.acknowledged:
-            self.runner.run(self.claims.confirm(keys, request.owner))
+            self.runner.run(self.settled(keys, [], request.owner))
             if (key := self.live_key()) is None or key.owner == request.owner:
                 self.key = Key(request.content, None, self.clock.monotonic() + CONFIRMED_S)
         else:
-            self.runner.run(self.claims.release(keys, request.owner))
+            self.runner.run(self.settled([], keys, request.owner))
             if self.key is not None and self.key.owner == request.owner:
                 self.key = None
 

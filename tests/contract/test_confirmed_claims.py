@@ -16,10 +16,8 @@ import redis.asyncio
 from core.event import Mode
 from core.generation import Announced, generation_key
 from core.keys import hash16
-from ingest.claims import ClaimKey
-from ingest.confirmed import KEYS_AT_ONCE, confirmed_hashes
-from ingest.gate import RedisGate
-from ingest.redis_claims import RedisClaims
+from ingest.claims import ClaimKey, RedisGate
+from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 
@@ -40,7 +38,8 @@ class Ground:
             client = self._open_async()
             claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), 30.0), 60.0, 1_000.0)
             await claims.claim([*confirmed, *pending], ANN)
-            await claims.confirm(confirmed, ANN)
+            claims.settle(confirmed, [], ANN)
+            await claims.settled()
             await client.aclose()
 
         asyncio.run(inside())

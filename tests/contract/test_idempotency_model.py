@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
 from core.clock import ManualClock
-from ingest.claims import ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import ClaimState, RedisGate
 from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
 from tests.examples import examples
 

@@ -15,8 +15,7 @@ import pytest
 import redis.asyncio
 
 from core.clock import ManualClock
-from ingest.claims import ClaimState
-from ingest.gate import RedisGate
+from ingest.claims import ClaimState, RedisGate
 from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running

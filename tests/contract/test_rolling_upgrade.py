@@ -23,7 +23,7 @@ from core.event import Dedupe, to_headers
 from journal.schema import JournalRow
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from load.webhooks import AdyenItem, adyen_notification
+from load.samples.adyen import AdyenItem, adyen_notification
 from providers import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -8,7 +8,7 @@ import signal
 import uuid
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import redis
 
@@ -120,9 +120,9 @@ class Office:
         self.says("users", "add", name, "--role", role, "--password-stdin", told=f"{uuid.uuid4()}\n")
         return self.says("users", "token", name).strip().splitlines()[-1]
 
-    def post(self, who: str, path: str, **body: object) -> httpx.Response:
+    def post(self, who: str, path: str, **body: object) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self._tokens[who]}", "idempotency-key": f'"{uuid.uuid4()}"'}
-        return httpx.post(f"{self._url}/{path}", json=body, headers=headers, trust_env=False, timeout=BACK_S)
+        return httpx2.post(f"{self._url}/{path}", json=body, headers=headers, trust_env=False, timeout=BACK_S)
 
     def approved(self, who: str, proposal: str) -> int:
         """The status, once the proposal is known."""

@@ -19,8 +19,11 @@ from core.event import Dedupe, Mode, to_headers
 from core.routing import of_tenant, topics_of
 from load.client import RunningStack, wait_for
 from load.embedded import SAMPLE_CONFIG, embedded_stack, payhook
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.standardwebhooks import standard_event
+from load.samples.stripe import stripe_event
 from load.traffic import Webhook
-from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -93,7 +96,7 @@ class World(Stack):
         """A webhook for ``provider`` or ``provider/endpoint``, signed with the endpoint's own secret."""
         adapter = self.adapters[path.partition("/")[0]]
         secret = self.secrets(path.replace("/", "."))[0]
-        request = adapter.sign(body, secret, SystemClock().now(), event_id)
+        request = sign(adapter, body, secret, SystemClock().now(), event_id)
         return Webhook(path, request.body, request.headers, ())
 
     def status(self, webhook: Webhook) -> int:

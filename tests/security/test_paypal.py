@@ -10,15 +10,15 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
+from ingest.endpoints import SecretFiles, SecretsMissing
 from ingest.fetch import FetchLimits, HttpFetch
-from ingest.pan_key import FILE
+from ingest.pan import FILE
 from ingest.provider_client import FetchFailed
-from ingest.secrets import SecretFiles, SecretsMissing
 from load.samples.paypal import capture_event
 from providers.port import Fetched, Wanted
 from stack.services.receiver import check
@@ -134,7 +134,7 @@ class Asking(Bench):
         (folder / "paypal").write_text(WEBHOOK + "\n", "utf-8")
         (folder / "paypal-api").write_text(CLIENT + "\n", "utf-8")
         self.api = PayPalApi()
-        client = httpx.AsyncClient(transport=self.api.transport())
+        client = httpx2.AsyncClient(transport=self.api.transport())
         self.fetch = HttpFetch(client, self.clock)  # type: ignore[assignment]
 
 
@@ -290,14 +290,14 @@ def test_strangers_who_ask_for_certificates_leave_room_for_others() -> None:
     so is PayPal for what was proven before."""
     hangs = asyncio.Event()
 
-    async def answer(request: httpx.Request) -> httpx.Response:
+    async def answer(request: httpx2.Request) -> httpx2.Response:
         if request.url.host.endswith("paypal.com") and "certs" in request.url.path:
             await hangs.wait()
-        return httpx.Response(200, stream=httpx.ByteStream(b"{}"))
+        return httpx2.Response(200, stream=httpx2.ByteStream(b"{}"))
 
     async def flood() -> None:
         limits = FetchLimits(at_once_max=4, waiting_max=20, timeout_s=5)
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
             fetch = HttpFetch(client, ManualClock(NOW), limits)
             hosts = itertools.cycle(["api.paypal.com", "api-m.paypal.com", "api.sandbox.paypal.com"])
             path = "v1/notifications/certs/CERT"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.secrets import SecretFiles, SecretsMissing
+from ingest.endpoints import SecretFiles, SecretsMissing
 from tests.unit.ingest.app_under_test import Bench
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
@@ -17,8 +17,8 @@ from cli.acting import this_account
 from cli.main import main
 from console.access import Role, accounts
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
@@ -91,7 +91,7 @@ class Night:
     def row_of(self, key: str) -> JournalRow:
         return [one for one in self.letters.journal.rows if one.event_key == key][-1]
 
-    def post(self, path: str, user: str, **body: Any) -> httpx.Response:
+    def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
         headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
         return self.listener.request("POST", f"/api/{path}", user, json=body, headers=headers)
 

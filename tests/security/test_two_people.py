@@ -10,15 +10,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
 from cli.acting import this_account
 from console.access import Role, accounts
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
 from dlq.commands import Target, propose_reversal
@@ -56,7 +56,7 @@ class Office:
     def token(self, name: str) -> str:
         return accounts.make_token(self.listener.users, name, "more", self.letters.clock.now(), lambda *_: None)
 
-    def post(self, path: str, user: str, **body: Any) -> httpx.Response:
+    def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
         """To the API; what it sent is decided."""
         headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
         answer = self.listener.request("POST", f"/api/ledger/{path}", user, json=body, headers=headers)
@@ -221,6 +221,6 @@ def test_no_variable_says_who_runs_a_command(variable: str) -> None:
 
 @pytest.mark.parametrize("group", ["ledger", "dlq"])
 def test_the_command_line_approves_nothing(group: str) -> None:
-    from cli import groups
+    from cli import main
 
-    assert "approve" not in getattr(groups, group).list_commands(None)
+    assert "approve" not in getattr(main, group).list_commands(None)

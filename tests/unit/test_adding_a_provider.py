@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -96,21 +97,23 @@ def test_the_page_leads_through_every_file(page: list[Block]) -> None:
         "providers/fakturo.py",
         "providers/registry.py",
         "load/samples/fakturo.py",
-        "tests/contract/adapter_cases/fakturo.py",
-        "tests/contract/adapter_cases/__init__.py",
         "tests/unit/providers/test_fakturo.py",
+        "providers/tilgo.py",
+        "load/samples/tilgo.py",
     ]
 
 
 def test_what_the_page_names_is_there() -> None:
     named = re.findall(r"`((?:providers|tests|load|core|docs)/[\w/.-]+\.(?:py|md))`", PAGE.read_text("utf-8"))
-    missing = {name for name in named if "fakturo" not in name and not (CHECKOUT / name).is_file()}
+    missing = {name for name in named if not re.search("fakturo|tilgo", name) and not (CHECKOUT / name).is_file()}
     assert missing == set()
 
 
-def test_the_pages_adapter_passes_the_suite_the_receiver_and_its_own_tests(followed: Path) -> None:
-    tests = ["tests/contract/test_adapters.py", "tests/contract/test_adapters_received.py"]
-    done = run(followed, "pytest", "-q", "-k", "fakturo", *tests, "tests/unit/providers/test_fakturo.py")
+@pytest.mark.parametrize("name", ["fakturo", "tilgo"])
+def test_the_pages_adapters_pass_the_suite_the_receiver_and_their_own_tests(followed: Path, name: str) -> None:
+    suite = ["test_adapters.py", "test_adapters_fuzzed.py", "test_adapters_received.py"]
+    own = [str(file.relative_to(followed)) for file in followed.glob(f"tests/unit/providers/test_{name}.py")]
+    done = run(followed, "pytest", "-q", "-k", name, *(f"tests/contract/{file}" for file in suite), *own)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-1_000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
@@ -118,15 +121,15 @@ def test_the_pages_adapter_passes_the_suite_the_receiver_and_its_own_tests(follo
     assert "skipped" not in done.stdout
 
 
-def test_an_adapter_without_a_case_is_told_what_to_add(page: list[Block], tmp_path: Path) -> None:
-    folder = copy(tmp_path)
-    for block in page:
-        if not block.path.startswith("tests/"):
-            applied(block, folder)
-    test = "tests/contract/test_adapters.py::test_every_provider_of_the_registry_has_a_case"
-    done = run(folder, "pytest", "-q", "-k", "fakturo", test)
-    assert done.returncode == 1
-    assert "add tests/contract/adapter_cases/fakturo.py with a subclass of Case" in done.stdout
+def test_nothing_else_of_the_repository_is_touched(page: list[Block]) -> None:
+    changed = {block.path for block in page if block.language == "diff"}
+    assert changed == {"providers/registry.py"}
+
+
+def test_the_receivers_description_follows_from_the_registry(followed: Path) -> None:
+    described = run(followed, "ingest.openapi")
+    paths = json.loads(described.stdout)["paths"]
+    assert {"/webhooks/fakturo", "/webhooks/tilgo"} <= paths.keys()
 
 
 def test_the_pages_code_is_as_the_repositorys(page: list[Block], followed: Path) -> None:

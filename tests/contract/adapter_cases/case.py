@@ -1,20 +1,21 @@
 """A `Case`: how valid requests of one provider are made, so that one suite can hold every adapter to the port.
 
-What a case doesn't override is so for a provider that signs its whole JSON body, with a signature in a header.
+What `adapter_cases.unlike` doesn't override is so for a provider that signs its whole JSON body, with a signature in a
+header.
 """
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
+from load.samples import Sample, Samples, samples_of, sign
+from load.samples.sender import NOW
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 
-NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 FLIPS_MAX = 6_000
 """Of one text, at most so many neighbours are tried, spread evenly over it."""
 
@@ -24,76 +25,50 @@ GONE = object()
 """Instead of a field's value: the field isn't there."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What a sample event tells: a refund, where the provider tells of refunds.
-
-    ``event`` and ``movement`` may be one id (Adyen). ``delivery`` numbers the deliveries of one event: whatever
-    differs between them follows from it.
-    """
-
-    event: str = "e1"
-    movement: str = "m1"
-    payment: str = "p1"
-    account: str = "a1"
-    amount_minor: int = 1_250
-    delivery: int = 1
+SAMPLE = Sample()
 
 
-SAMPLE = Told()
+class Case:
+    """One provider's requests, made of its sample file."""
 
-
-class Case(ABC):
-    """One provider's requests."""
-
-    name: ClassVar[str]
-    secrets: ClassVar[tuple[str, str]]
-    """Two secrets of the provider's form; either signs."""
-    signature_headers: ClassVar[tuple[bytes, ...]]
-    """The headers without which nothing is proven; empty where the signature is in the body."""
-    settings: ClassVar[Mapping[str, Any]] = {}
-    """Fields of `ProvidersSettings` that the samples need."""
-    tolerance_s: ClassVar[int | None] = None
-    """For how long a signature holds; None where no time is signed."""
-    taken_s: ClassVar[int | None] = None
-    """For how long an old one holds, where that is longer."""
-    books: ClassVar[bool] = True
-    """Whether the sample moves money; a provider whose events hold no amounts has none that does."""
-
-    of_payment: ClassVar[bool] = True
-    """Whether the sample's movements belong to a payment, whose order they share; a payout's don't."""
-
-    label: ClassVar[str]
-    """What the case is called: as the provider, unless that has several cases."""
     fetched_from: ClassVar[str | None] = None
     """How the address begins that has to be asked about a valid request; None for an adapter that asks nobody."""
+    taken_s: ClassVar[int | None] = None
+    """For how long an old signature holds, where that is longer than a new one's."""
 
-    def __init_subclass__(cls) -> None:
-        if "label" not in cls.__dict__:
-            cls.label = cls.name
+    def __init__(self, name: str, samples: Samples | None = None) -> None:
+        self.name = name
+        self.samples = samples_of(name) if samples is None else samples
+        self.books, self.of_payment = self.samples.books, self.samples.of_payment
+        self.tolerance_s = self.samples.tolerance_s
+        self.body, self.others = self.samples.refund, self.samples.others
+
+    @cached_property
+    def secrets(self) -> tuple[str, str]:
+        """Two secrets of the provider's form; either signs."""
+        adapter = self.adapter()
+        return self.samples.secrets() if self.samples.secrets else (adapter.new_secret(), adapter.new_secret())
+
+    @cached_property
+    def signature_headers(self) -> tuple[bytes, ...]:
+        """The headers without which nothing is proven: those that signing adds, unless the sample file excepts them."""
+        unproven = {b"content-type", *(name.encode() for name in self.samples.unsigned)}
+        return tuple(name for name, _ in self.valid().headers if name not in unproven)
 
     def adapter(self, **settings: Any) -> Adapter:
-        return build_adapters(ProvidersSettings(**{**self.settings, **settings}))[self.name]
+        return build_adapters(ProvidersSettings(**{**self.samples.settings, **settings}))[self.name]
 
-    @abstractmethod
-    def body(self, told: Told) -> bytes:
-        """One event's request body, before it is signed."""
-
-    def others(self) -> Sequence[bytes]:
-        """Bodies of other kinds than `body`'s: payments, disputes, payouts. Each is one event, or one a movement."""
-        return ()
+    def batch(self, samples: Sequence[Sample]) -> bytes | None:
+        """One body with several events; None where a request is always one event."""
+        return self.samples.batch(samples) if self.samples.batch else None
 
     def renderings(self) -> Sequence[tuple[bytes, bytes]]:
         """Bodies of one event in two versions of the provider's API, if both may arrive."""
         return ()
 
-    def batch(self, told: Sequence[Told]) -> bytes | None:
-        """One body with several events; None where a request is always one event."""
-        return None
-
-    def request(self, body: bytes, secret: str, told: Told = SAMPLE) -> Request:
-        """The signed request as it is received; a signature that has an event's id beside it takes ``told``'s."""
-        signed = self.adapter().sign(body, secret, NOW, event_id=told.event)
+    def request(self, body: bytes, secret: str, sample: Sample = SAMPLE) -> Request:
+        """The signed request as it is received; a signature that has an event's id beside it takes the sample's."""
+        signed = sign(self.adapter(), body, secret, NOW, event_id=sample.event)
         return Request(signed.body, raw_headers(signed.headers))
 
     def forged(self) -> Request:
@@ -107,10 +82,10 @@ class Case(ABC):
     def hostile(self, field: str, text: str) -> bytes:
         """A body in which an id is any text, as a sender could write it."""
         changed: dict[str, Any] = {field: "PLACEHOLDER"}
-        return self.body(Told(**changed)).replace(b"PLACEHOLDER", json.dumps(text)[1:-1].encode())
+        return self.body(Sample(**changed)).replace(b"PLACEHOLDER", json.dumps(text)[1:-1].encode())
 
-    def valid(self, told: Told = SAMPLE) -> Request:
-        return self.request(self.body(told), self.secrets[0], told)
+    def valid(self, sample: Sample = SAMPLE) -> Request:
+        return self.request(self.body(sample), self.secrets[0], sample)
 
     def altered(self, request: Request) -> Iterator[Request]:
         """Requests that differ from a valid one in one bit of what is signed, or of a signature."""
@@ -140,12 +115,6 @@ class Case(ABC):
     def spoiled(self, body: bytes, path: Path, value: object) -> bytes:
         """The body with something else (or nothing: `GONE`) in one place."""
         return json.dumps(with_value(json.loads(body), path, value)).encode()
-
-
-def number_in(text: str) -> int:
-    """The number that an id such as ``e12`` ends in, 1 without: for providers that number what others name."""
-    digits = text[len(text.rstrip("0123456789")) :]
-    return int(digits or 1)
 
 
 def raw_headers(headers: Mapping[str, str]) -> Headers:

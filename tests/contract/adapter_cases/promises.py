@@ -16,18 +16,16 @@ from core.errors import PayhookError, SettingError, Unparseable
 from core.event import POISON_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import PART_CHARS_MAX
 from core.money import MoneyInvalid
+from load.samples.sender import NOW, Sample
 from providers import (
     Adapter,
     ModeMismatch,
-    ProvidersSettings,
     Request,
     SignatureInvalid,
     SignatureReason,
-    build_adapters,
 )
-from tests.contract.adapter_cases.case import NOW, Case, Told, with_header
+from tests.contract.adapter_cases.case import Case, with_header
 
-NAMES = sorted(build_adapters(ProvidersSettings()))
 FROM_VERIFY = (SignatureInvalid, SettingError)
 FROM_MONEY = (MoneyInvalid, Unparseable)
 KEY_PARTS_MAX = 6
@@ -55,9 +53,9 @@ def only(case: Case, request: Request, mode: Mode = "live", **settings: Any) -> 
     return event
 
 
-def told(case: Case, what: Told) -> Event:
+def event_of(case: Case, sample: Sample) -> Event:
     """The event of a valid request."""
-    return only(case, case.valid(what))
+    return only(case, case.valid(sample))
 
 
 def refusal(case: Case, request: Request, secrets: tuple[str, ...] | None = None) -> str | None:
@@ -132,7 +130,7 @@ def named_alike(case: Case) -> None:
 
     :raises AssertionError: an unsigned header makes another event
     """
-    bodies = (case.body(Told()), *case.others())
+    bodies = (case.body(Sample()), *case.others())
     for request in (case.request(body, case.secrets[0]) for body in bodies):
         expected = names_of(case, request)
         assert expected

@@ -160,7 +160,7 @@ def test_whoever_asks_for_a_dropped_body_is_told(spark: SparkSession, lake: Lake
     rows = [one for chunk in JournalReader(str(lake.tables.journal)).rows_after(0) for one in chunk]
     payload = story_of(lake, 1).payload
     assert payload.raw is None
-    assert "dropped by retention (ledger.bodies_days)" in payload.told
+    assert "dropped by retention (ledger.bodies_days)" in payload.note
     assert [one.status for one in body_statuses(lake.tables.bodies, tmp_path / "none", rows[:2])] == [
         "dropped",
         "dropped",

@@ -126,7 +126,7 @@ def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) 
         assert place.payhook("ledger", "reprocess", "--reason", "what is left").returncode == 0
 
         story = place.payhook("ledger", "event", refund).stdout
-        for words in ("seq 2: ignored", "replayed", "applied", "later than its place in Kafka", "7.00 EUR"):
+        for words in ("row 2: ignored", "replayed", "applied", "later than its place in Kafka", "7.00 EUR"):
             assert words in story, story
         acts = place.payhook("dlq", "audit").stdout
         assert "reprocess" in acts and "refunds are known since today" in acts

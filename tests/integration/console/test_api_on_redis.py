@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pybreaker
 import pytest
 import redis.asyncio
@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console.access import Role, User
 from console.api import mount_api
-from console.api_streams import Streams
+from console.dead_letters import Streams
 from core.clock import SystemClock
 from dlq.audit_log import AuditLog
 from dlq.commands import Command, decode
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
-from ingest.gate import RedisGate
+from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
@@ -71,7 +71,7 @@ def as_ada(app: ASGIApp) -> ASGIApp:
 
 
 @contextlib.asynccontextmanager
-async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx.AsyncClient]:
+async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx2.AsyncClient]:
     """One management listener with connections of its own."""
     connections = redis.asyncio.Redis.from_url(url, socket_connect_timeout=WAIT_S)
     breaker = pybreaker.CircuitBreaker(fail_max=5, reset_timeout=0.1)
@@ -82,19 +82,19 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     mount_api(
         app, {"live": OrderService("ledger", DeltaView(journal, CONTROL), orders, clock)}, {}, answers, Streams({})
     )
-    transport = httpx.ASGITransport(as_ada(app))
-    async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
+    transport = httpx2.ASGITransport(as_ada(app))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://ops") as client:
         yield client
     await connections.aclose()
 
 
-async def replay(client: httpx.AsyncClient, key: str = "k", item_seq: int = 1) -> httpx.Response:
+async def replay(client: httpx2.AsyncClient, key: str = "k", item_seq: int = 1) -> httpx2.Response:
     body = {"items": [seen(item_seq)], "reason": "mended"}
     return await client.post("/api/dlq/replay", json=body, headers={"idempotency-key": f'"{key}"'})
 
 
 def test_of_fifty_copies_at_two_listeners_one_is_carried_out(empty_redis: str, journal: Path) -> None:
-    async def storm() -> list[httpx.Response]:
+    async def storm() -> list[httpx2.Response]:
         async with listener(empty_redis, journal, kafka) as one, listener(empty_redis, journal, kafka) as other:
             posts = [asyncio.create_task(replay(client)) for client in [one, other] * 25]
             for _, refused in zip(range(49), asyncio.as_completed(posts), strict=False):
@@ -113,7 +113,7 @@ def test_of_fifty_copies_at_two_listeners_one_is_carried_out(empty_redis: str, j
 
 
 def test_an_answer_outlives_the_listener_that_gave_it(empty_redis: str, journal: Path) -> None:
-    async def once() -> httpx.Response:
+    async def once() -> httpx2.Response:
         async with listener(empty_redis, journal, kafka) as client:
             return await replay(client)
 
@@ -134,7 +134,7 @@ def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(emp
         # The loop ends with the run in the middle; its thread is let go only so that the test can end.
         kafka.open.set()
 
-    async def comes_back() -> tuple[int, httpx.Response]:
+    async def comes_back() -> tuple[int, httpx2.Response]:
         async with listener(empty_redis, journal, kafka, LEASE_S) as client:
             too_early = (await replay(client)).status_code
             for _ in range(int(WAIT_S / LOOK_S)):
@@ -153,7 +153,7 @@ def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(emp
 
 
 def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Path, journal: Path) -> None:
-    async def once() -> httpx.Response:
+    async def once() -> httpx2.Response:
         async with listener(redis_url(tmp_path / "redis"), journal, kafka) as client:
             return await replay(client)
 
@@ -167,7 +167,7 @@ def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Pa
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_orders_with_keys_of_their_own_are_orders_of_their_own(empty_redis: str, journal: Path, count: int) -> None:
-    async def several() -> list[httpx.Response]:
+    async def several() -> list[httpx2.Response]:
         async with listener(empty_redis, journal, kafka) as client:
             return await asyncio.gather(*(replay(client, f"k-{n}", n) for n in range(1, count + 1)))
 

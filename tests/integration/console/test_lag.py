@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from console.lag import KafkaLag
+from console.health import KafkaLag
 from stack.ports import LOOPBACK, free_ports
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -50,19 +50,21 @@ def listener(port: int, data_dir: Path, redis: str, kafka: str) -> Server:
 def lives(port: int) -> bool:
     try:
         return get(port, "/healthz").status_code == 200
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 
-def get(port: int, path: str) -> httpx.Response:
-    return httpx.get(f"http://{LOOPBACK}:{port}{path}", trust_env=False)
+def get(port: int, path: str) -> httpx2.Response:
+    return httpx2.get(f"http://{LOOPBACK}:{port}{path}", trust_env=False)
 
 
-def replay(port: int, token: str, key: str, item_seq: int = 1, headers: dict[str, str] | None = None) -> httpx.Response:
+def replay(
+    port: int, token: str, key: str, item_seq: int = 1, headers: dict[str, str] | None = None
+) -> httpx2.Response:
     body = {"items": [seen(item_seq)], "reason": "mended"}
     url = f"http://{LOOPBACK}:{port}/api/dlq/replay"
     sent = {"authorization": f"Bearer {token}", "idempotency-key": f'"{key}"', **(headers or {})}
-    return httpx.post(url, json=body, headers=sent, trust_env=False, timeout=60)
+    return httpx2.post(url, json=body, headers=sent, trust_env=False, timeout=60)
 
 
 def payhook(data_dir: Path, *words: str, stdin: str | None = None) -> str:
@@ -72,7 +74,7 @@ def payhook(data_dir: Path, *words: str, stdin: str | None = None) -> str:
     return answer.stdout.strip()
 
 
-def sign_in(browser: httpx.Client) -> httpx.Response:
+def sign_in(browser: httpx2.Client) -> httpx2.Response:
     token = re.search(r'name="csrf_token" value="(\w+)"', browser.get("/login").text)
     assert token is not None
     return browser.post("/login", data={"name": "ada", "password": PASSWORD, "csrf_token": token[1]})
@@ -105,7 +107,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
     token = payhook(tmp_path, "users", "token", "ada")
     (port,) = free_ports(1)
     server = listener(port, tmp_path, empty_redis, kafka_broker)
-    browser = httpx.Client(base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60)
+    browser = httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60)
     with running(server) as process:
         assert "/dlq/replay" in get(port, "/openapi.json").json()["paths"]
         assert (get(port, "/metrics").status_code, get(port, "/").status_code) == (200, 303)

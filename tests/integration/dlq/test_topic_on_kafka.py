@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from core.clock import SystemClock
 from core.settings import KafkaSettings
+from core.topics import described
 from dlq.settings import DlqSettings
-from dlq.topic import DlqTopicRefused
+from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
 from processor.opening import Shared, check_dead_letter_topic
 from stack.topics import Topic, make_topics
@@ -33,6 +34,17 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
     shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)
+
+
+def make_elsewhere(bootstrap: str, topic: str, **config: str) -> None:
+    """As the owner of another system makes a topic."""
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    (made,) = client.create_topics([NewTopic(topic, 3, 1, config=config)]).values()
+    made.result(60)
+
+
+def mark(bootstrap: str, topic: str) -> str:
+    return str(described(AdminClient({"bootstrap.servers": bootstrap}), topic)[MARK].value)
 
 
 def partitions(bootstrap: str, topic: str) -> int:
@@ -57,3 +69,30 @@ def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(
     with pytest.raises(DlqTopicRefused, match=f"--alter --topic {topic} --partitions 3"):
         start(kafka_broker, topic, create_topic=True)
     assert partitions(kafka_broker, topic) == 2
+
+
+def test_a_topic_without_the_mark_is_refused_until_its_owner_marks_it(kafka_broker: str, topic: str) -> None:
+    """KIP-1191, on a broker that knows the mark."""
+    make_elsewhere(kafka_broker, topic)
+    with pytest.raises(DlqTopicRefused, match=f"--entity-name {topic} --add-config {MARK}=true"):
+        start(kafka_broker, topic, create_topic=True)
+    assert mark(kafka_broker, topic) == "false"
+    assert DlqTopics(AdminClient({"bootstrap.servers": kafka_broker}), kafka_broker).mark(topic)
+    start(kafka_broker, topic)
+
+
+def test_a_topic_that_was_made_with_the_mark_is_taken(kafka_broker: str, topic: str) -> None:
+    make_elsewhere(kafka_broker, topic, **{MARK: "true"})
+    start(kafka_broker, topic)
+
+
+def test_a_topic_that_a_stream_makes_is_marked(kafka_broker: str, topic: str) -> None:
+    start(kafka_broker, topic, create_topic=True)
+    assert mark(kafka_broker, topic) == "true"
+
+
+def test_making_the_topics_marks_dead_letter_topics_that_an_older_broker_made(kafka_broker: str, topic: str) -> None:
+    make_elsewhere(kafka_broker, topic)
+    make_topics(kafka_broker, [Topic(topic, 3, -1)], replication=1)
+    assert mark(kafka_broker, topic) == "true"
+    start(kafka_broker, topic)

@@ -10,19 +10,22 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
 from core.settings import TopicsSettings
+from ingest.limits import Limits
 from load.bench.receiver import announce_generation
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
@@ -33,22 +36,25 @@ from stack.server import Running, Server, running
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
 from tests.processes import pause
+from tests.receiver_process import LIMITS
 
-TIMES = {
-    "PAYHOOK_INGEST__HEADER_DEADLINE_S": "30",
-    "PAYHOOK_INGEST__IDLE_S": "60",
-    "PAYHOOK_INGEST__READ_DEADLINE_S": "30",
-    "PAYHOOK_INGEST__PUBLISH_TIMEOUT_MS": "4900",
-    "PAYHOOK_INGEST__IN_FLIGHT_WAIT_S": "4",
-    "PAYHOOK_INGEST__LEASE_S": "60",
-    "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "5000",
-    "PAYHOOK_INGEST__REDIS_RESET_S": "0.3",
-}
+PATIENT = Limits(
+    header_deadline_s=30.0,
+    idle_s=60.0,
+    read_deadline_s=30.0,
+    publish_timeout_ms=4_900,
+    in_flight_wait_s=4.0,
+    lease_s=60.0,
+    redis_reset_s=0.3,
+)
 """A busy machine must not count as a slow sender, nor as Redis being down: then copies are published and the journal
 tells them apart. A test of a limit starts a receiver whose limit is a tight one."""
 SQUARE_URL = "https://hooks.example.com/webhooks/square"
 PROVIDERS = ProvidersSettings(square=SquareSettings(notification_urls={"default": SQUARE_URL}))
-SETTINGS = TIMES | {"PAYHOOK_PROVIDERS__SQUARE__NOTIFICATION_URLS": json.dumps({"default": SQUARE_URL})}
+SETTINGS = {
+    "PAYHOOK_INGEST__REDIS_TIMEOUT_MS": "5000",
+    "PAYHOOK_PROVIDERS__SQUARE__NOTIFICATION_URLS": json.dumps({"default": SQUARE_URL}),
+}
 READ_S = 60.0
 """A consumer of its own group sees its first record after a few seconds."""
 
@@ -179,12 +185,12 @@ class ReceiverUnderTest:
         return self.signed("adyen", adyen_notification(items, True))
 
     def signed(self, provider: str, body: bytes) -> Signed:
-        request = self._adapters[provider].sign(body, self.servers.secrets[provider], SystemClock().now())
+        request = sign(self._adapters[provider], body, self.servers.secrets[provider], SystemClock().now())
         return request.body, request.headers
 
-    def post(self, signed: Signed, provider: str = "stripe") -> httpx.Response:
+    def post(self, signed: Signed, provider: str = "stripe") -> httpx2.Response:
         body, headers = signed
-        return httpx.post(f"{self.url}/webhooks/{provider}", content=body, headers=headers, timeout=60)
+        return httpx2.post(f"{self.url}/webhooks/{provider}", content=body, headers=headers, timeout=60)
 
     def claims_made(self) -> float:
         """Claims that the first worker made: what it claimed, it publishes next."""
@@ -241,12 +247,12 @@ class ReceiverUnderTest:
 
 def metric(url: str, series: str) -> float:
     """A series' value as the process at ``url`` tells it; 0 before it has one."""
-    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    lines = httpx2.get(f"{url}/metrics", timeout=60).text.splitlines()
     return sum(float(line.removeprefix(f"{series} ")) for line in lines if line.startswith(f"{series} "))
 
 
 @contextlib.contextmanager
-def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
+def receiver_on(servers: Servers, limits: Limits = PATIENT, **env: str) -> Iterator[ReceiverUnderTest]:
     """A receiver with settings of its own over `SETTINGS`."""
     port, metrics_port = free_ports(2)
     given: dict[str, Any] = {
@@ -256,13 +262,14 @@ def receiver_on(servers: Servers, **env: str) -> Iterator[ReceiverUnderTest]:
         "PAYHOOK_REDIS__URL": servers.redis_url,
         "PAYHOOK_INGEST__PORT": str(port),
         "PAYHOOK_INGEST__METRICS_PORT": str(metrics_port),
+        LIMITS: json.dumps(asdict(limits)),
         **SETTINGS,
         **env,
     }
     url = f"http://{LOOPBACK}:{port}"
     server = Server(
         name="ingest",
-        command=(sys.executable, "-m", "stack.services.receiver"),
+        command=(sys.executable, "-m", "tests.receiver_process"),
         log=servers.folder / f"ingest-{port}.log",
         env=given,
         answers=lambda: answers_ok(f"{url}/readyz"),

@@ -20,7 +20,8 @@ from schemathesis.specs.openapi.checks import (
 from core.clock import SystemClock
 from core.errors import Unparseable
 from ingest.openapi import describe
-from providers.port import CannotSign
+from load.samples import CannotSign, sign
+from providers.port import FetchingAdapter
 from providers.registry import build_adapters
 from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest
 
@@ -32,8 +33,6 @@ CHECKS: list[CheckFunction] = [
 ]
 DELIBERATE = frozenset({"not_published", "not_configured", "not_fetched"})
 TIMEOUT_S = 60.0
-ASKS_ITS_PROVIDER = frozenset({"mollieclassic"})
-"""Signing nothing, it would be asked about on the internet."""
 
 
 def hold_to_its_description(receiver: ReceiverUnderTest, mode: GenerationMode, requests_max: int) -> dict[int, int]:
@@ -75,13 +74,13 @@ def _sign(prepared: requests.PreparedRequest, receiver: ReceiverUnderTest) -> No
     """As the provider that the path names would; what can't be signed goes as it is."""
     provider = str(prepared.url).partition("/webhooks/")[2].partition("/")[0]
     adapter = build_adapters(PROVIDERS).get(provider)
-    if adapter is None or provider in ASKS_ITS_PROVIDER:
-        return
+    if adapter is None or isinstance(adapter, FetchingAdapter):
+        return  # it would be asked about on the internet
     body = prepared.body or b""
     assert isinstance(body, str | bytes)
     raw = body.encode() if isinstance(body, str) else body
     try:
-        signed = adapter.sign(raw, receiver.servers.secrets[provider], SystemClock().now())
+        signed = sign(adapter, raw, receiver.servers.secrets[provider], SystemClock().now())
     except (Unparseable, CannotSign):
         return
     prepared.prepare_body(signed.body, None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import SystemClock
-from load.webhooks import AdyenItem, adyen_notification
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
 from providers.registry import build_adapters
 from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest, Servers, Signed
 from tests.integration.ingest.wire import head
@@ -28,7 +29,7 @@ def nothing_is_published(shared_receiver: ReceiverUnderTest, servers: Servers) -
 REPLAYED = ["stripe", "standardwebhooks"]
 
 
-def error(answer: httpx.Response) -> tuple[int, str]:
+def error(answer: httpx2.Response) -> tuple[int, str]:
     told = answer.json()
     assert set(told) == {"error"} and set(told["error"]) == {"code", "message"}
     return answer.status_code, told["error"]["code"]
@@ -36,7 +37,7 @@ def error(answer: httpx.Response) -> tuple[int, str]:
 
 def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe") -> Signed:
     body, _ = receiver.stripe("1")
-    request = build_adapters(PROVIDERS)[provider].sign(body, receiver.servers.secrets[provider], at)
+    request = sign(build_adapters(PROVIDERS)[provider], body, receiver.servers.secrets[provider], at)
     return request.body, request.headers
 
 
@@ -44,7 +45,7 @@ def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe
 @pytest.mark.parametrize("provider", ["stripe", "stripe/eu"])
 def test_a_webhook_is_posted(receiver: ReceiverUnderTest, method: str, provider: str) -> None:
     body, headers = receiver.stripe("1")
-    answer = httpx.request(method, f"{receiver.url}/webhooks/{provider}", content=body, headers=headers)
+    answer = httpx2.request(method, f"{receiver.url}/webhooks/{provider}", content=body, headers=headers)
     assert error(answer) == (405, "wrong_method")
     assert (answer.headers["allow"], answer.headers["connection"]) == ("POST", "close")
 
@@ -122,7 +123,7 @@ def test_there_is_nothing_at_any_other_path(receiver: ReceiverUnderTest, path: s
 @pytest.mark.parametrize("path", ["/webhooks", "/healthz/", "/readyz/", "/docs", "/openapi.json", "/metrics", "/"])
 def test_no_other_path_answers_or_leads_elsewhere(receiver: ReceiverUnderTest, path: str) -> None:
     """A redirect would be made of the Host header, which anybody may write."""
-    assert error(httpx.get(receiver.url + path, follow_redirects=False)) == (404, "not_found")
+    assert error(httpx2.get(receiver.url + path, follow_redirects=False)) == (404, "not_found")
 
 
 Change = Callable[[str], list[tuple[str, bytes]]]
@@ -220,7 +221,7 @@ def test_a_signature_of_another_provider_or_of_an_old_secret_proves_nothing(rece
     body, headers = receiver.stripe("1")
     assert error(receiver.post((body, headers), "standardwebhooks")) == (401, "signature_missing")
     other = build_adapters(PROVIDERS)["stripe"]
-    request = other.sign(body, other.new_secret(), SystemClock().now())
+    request = sign(other, body, other.new_secret(), SystemClock().now())
     assert error(receiver.post((request.body, request.headers))) == (401, "signature_mismatch")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import urlparse
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
 from load.client import wait_for
 from tests.integration.ingest.conftest import (
+    PATIENT,
     ReceiverUnderTest,
     Servers,
     metric,
@@ -37,15 +39,14 @@ def webhook(receiver: ReceiverUnderTest, event_id: str, *fields: bytes) -> bytes
 @pytest.fixture(scope="module")
 def hasty(servers: Servers) -> Iterator[ReceiverUnderTest]:
     """Gives heads and bodies up that take longer than `DEADLINE_S`."""
-    limits = ("PAYHOOK_INGEST__HEADER_DEADLINE_S", "PAYHOOK_INGEST__READ_DEADLINE_S")
-    with receiver_on(servers, **dict.fromkeys(limits, str(DEADLINE_S))) as receiver:
+    with receiver_on(servers, replace(PATIENT, header_deadline_s=DEADLINE_S, read_deadline_s=DEADLINE_S)) as receiver:
         yield receiver
 
 
 @pytest.fixture(scope="module")
 def tidy(servers: Servers) -> Iterator[ReceiverUnderTest]:
     """Closes connections on which nothing happens for `IDLE_S`."""
-    with receiver_on(servers, PAYHOOK_INGEST__IDLE_S=str(IDLE_S)) as receiver:
+    with receiver_on(servers, replace(PATIENT, idle_s=IDLE_S)) as receiver:
         yield receiver
 
 
@@ -326,7 +327,7 @@ def test_a_body_that_nobody_reads_is_not_waited_for(receiver: ReceiverUnderTest)
 
 
 def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leaving(servers: Servers) -> None:
-    with receiver_on(servers, PAYHOOK_INGEST__CONNECTIONS_MAX="3") as receiver, contextlib.ExitStack() as held:
+    with receiver_on(servers, replace(PATIENT, connections_max=3)) as receiver, contextlib.ExitStack() as held:
         assert wait_for(lambda: connections(receiver) == 0, 60), "what asked whether it is ready has gone"
         wires = [held.enter_context(receiver.wire()) for _ in range(3)]
         for wire in wires:
@@ -341,8 +342,8 @@ def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leavi
             assert fourth.is_closed()
         held.close()
         assert wait_for(lambda: connections(receiver) == 0, 60)
-        assert httpx.get(f"{receiver.url}/healthz").status_code == 200
-        told = httpx.get(f"{receiver.metrics_url}/metrics").text
+        assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
+        told = httpx2.get(f"{receiver.metrics_url}/metrics").text
         assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in told
 
 

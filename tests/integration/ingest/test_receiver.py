@@ -6,10 +6,11 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlparse
 
-import httpx
+import httpx2
 import pytest
 from redis import Redis
 
@@ -19,7 +20,7 @@ from ingest.claims import HASH_BYTES
 from load.bench.receiver import announce_generation
 from load.client import wait_for
 from stack.ports import LOOPBACK
-from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, receiver_on
+from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, Signed, receiver_on
 
 WAIT_S = 60.0
 TIMED = 5
@@ -28,7 +29,7 @@ LEASE_S = 10
 BACK_S = 60.0
 
 
-def outcome(answer: httpx.Response) -> tuple[int, bool]:
+def outcome(answer: httpx2.Response) -> tuple[int, bool]:
     """Status, and whether it says that it was known before."""
     return answer.status_code, "idempotent-replayed" in answer.headers
 
@@ -99,8 +100,8 @@ def seconds(act: Callable[[], object]) -> float:
 def test_while_redis_hangs_events_go_on_deferred_and_afterwards_copies_are_known_again(
     servers: Servers,
 ) -> None:
-    limits = {"TIMEOUT_MS": str(REDIS_TIMEOUT_S * 1_000), "FAILURES_MAX": "2", "RESET_S": "2"}
-    with receiver_on(servers, **{f"PAYHOOK_INGEST__REDIS_{name}": value for name, value in limits.items()}) as receiver:
+    limits = replace(PATIENT, redis_failures_max=2, redis_reset_s=2.0)
+    with receiver_on(servers, limits, PAYHOOK_INGEST__REDIS_TIMEOUT_MS=str(REDIS_TIMEOUT_S * 1_000)) as receiver:
         signed = receiver.stripe("1")
         with servers.paused(servers.redis):
             assert [outcome(receiver.post(signed)) for _ in range(8)] == [(200, False)] * 8
@@ -155,7 +156,7 @@ def test_claims_follow_the_generation_that_a_processor_announces(servers: Server
         assert b"1:" + hash16(receiver.event_key("1")) in client.keys("1:*")
         client.set(generation_key("live"), Announced(1, refused=True).encode())
         assert comes_to(replayed=False)
-        assert "payhook_redis_modes_deferred 1.0" in httpx.get(f"{receiver.metrics_url}/metrics").text
+        assert "payhook_redis_modes_deferred 1.0" in httpx2.get(f"{receiver.metrics_url}/metrics").text
         announce_generation(client, 1)
         assert comes_to(replayed=True)
 
@@ -168,7 +169,7 @@ def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
         answer = receiver.post(signed)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert answer.json()["error"]["code"] == "not_published"
-        assert httpx.get(f"{receiver.url}/healthz").status_code == 200
+        assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
     assert after(receiver, signed, (503, False)) == (200, False), (
         "a released claim is taken anew, never a duplicate of nothing"
     )
@@ -177,12 +178,12 @@ def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
 
 def test_killed_between_kafka_and_the_confirmation_its_claim_is_taken_over_after_the_lease(servers: Servers) -> None:
     crash = {"PAYHOOK_TESTING": "1", "PAYHOOK_CRASH_AT": "ingest.between_publish_and_confirm"}
-    brief = {"LEASE_S": str(LEASE_S), "READ_DEADLINE_S": "2", "IN_FLIGHT_WAIT_S": "1"}
-    crash |= {f"PAYHOOK_INGEST__{name}": value for name, value in brief.items()}
-    with receiver_on(servers, **crash) as dying, receiver_on(servers, PAYHOOK_INGEST__IN_FLIGHT_WAIT_S="1") as heir:
+    brief = replace(PATIENT, lease_s=LEASE_S, read_deadline_s=2.0, in_flight_wait_s=1.0)
+    impatient = replace(PATIENT, in_flight_wait_s=1.0)
+    with receiver_on(servers, brief, **crash) as dying, receiver_on(servers, impatient) as heir:
         heir.prefix = dying.prefix
         signed = dying.stripe("1")
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises(httpx2.TransportError):
             dying.post(signed)
         assert outcome(heir.post(signed)) == (409, False)
         assert after(heir, signed, (409, False)) == (200, False)
@@ -214,10 +215,10 @@ def test_a_forged_signature_is_refused_and_reaches_no_topic(receiver: ReceiverUn
 
 def test_its_metrics_are_on_a_loopback_port_of_their_own(receiver: ReceiverUnderTest) -> None:
     receiver.post(receiver.stripe("1"))
-    told = httpx.get(f"{receiver.metrics_url}/metrics").text
+    told = httpx2.get(f"{receiver.metrics_url}/metrics").text
     assert 'payhook_ingest_answers_total{provider="stripe",status="200"}' in told
     assert 'payhook_redis_claim_seconds_bucket{le="0.01"}' in told
-    assert httpx.get(f"{receiver.url}/metrics").status_code == 404
+    assert httpx2.get(f"{receiver.url}/metrics").status_code == 404
     assert urlparse(receiver.metrics_url).hostname == LOOPBACK
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -105,7 +105,7 @@ def taken(receiver: ReceiverUnderTest, signed: Signed) -> int:
     for _ in range(5):
         try:
             return receiver.post(signed).status_code
-        except httpx.TransportError:
+        except httpx2.TransportError:
             time.sleep(0.2)
     return 0
 

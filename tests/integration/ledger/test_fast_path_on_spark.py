@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from ledger.verify import evidence, verify
 from ledger.verify.evidence import Limits
-from ledger.verify.fast_path import Doubt, FastPath
-from ledger.verify.fast_path import job as job
+from ledger.verify.fast_path import Doubt, FastPath, job
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 HERE, ON_SPARK = 1_000_000, 0

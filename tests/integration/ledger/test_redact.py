@@ -22,8 +22,9 @@ from core.decision import Decision
 from journal.bodies import BodyStore
 from journal.log import NotCommitted
 from journal.reader import JournalReader
+from journal.storage import DiskStorage
 from ledger.maintain import StreamTables, maintain
-from ledger.maintain.redact import EventOpen, EventUnknown, Order, redact
+from ledger.maintain.redact import EventOpen, EventUnknown, Order, finish, redact
 from ledger.redactions import DONE, ORDERED, Redactions, body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
@@ -226,11 +227,23 @@ def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, mon
     assert len(looks) == 2
 
 
-def test_a_rewrite_that_is_refused_is_told_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.log.TRIES_MAX", 0)
-    with pytest.raises(NotCommitted):
-        redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+def test_a_rewrite_that_is_refused_is_an_error_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = iter(range(1_000, 2_000))
+
+    class Beaten(DiskStorage):
+        def put_new(self, name: str, data: bytes) -> None:
+            body = f"body {next(others)}"
+            lake.bodies.append([(sha(body), body.encode())])
+            super().put_new(name, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("journal.log.TRIES_MAX", 3)
+        patched.setattr("journal.rewrite.open_storage", Beaten)
+        with pytest.raises(NotCommitted, match="committed 3 times"):
+            redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
+    assert finish(lake.tables, acts(lake), CLOCK) == 1
+    assert not acts(lake).unfinished("ledger")
 
 
 @pytest.mark.parametrize(("actor", "reason"), [("", "asked"), ("ada", " "), ("ada\x1fbob", "asked")])

@@ -17,9 +17,7 @@ from redis import Redis
 from core.clock import SystemClock
 from core.event import Headers
 from core.generation import Announced, generation_key
-from ingest.claims import ClaimKey, ClaimState
-from ingest.gate import RedisGate
-from ingest.generations import RedisGenerations
+from ingest.claims import ClaimKey, ClaimState, RedisGate, RedisGenerations
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.redis_claims import RedisClaims

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from core.event import Dedupe, from_record, to_headers
 from ingest.publisher import producer_settings
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from processor.source.sources import Republisher, republish_settings
 from providers import Request
 from providers.settings import ProvidersSettings

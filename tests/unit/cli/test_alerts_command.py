@@ -1,4 +1,4 @@
-"""``payhook alerts``: what fires, who is told, and whether anybody looks."""
+"""``payhook alerts``: what fires, which receivers get it, and whether its process runs."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def look(config: Path, monkeypatch: pytest.MonkeyPatch, dead: Dead, ago: timedel
 def test_before_anybody_looked_it_says_so(config: Path) -> None:
     answer = run(config)
     assert answer.exit_code == 1
-    assert "nobody looks: the last look was never" in answer.output
+    assert "the alerts' process isn't running (it last looked: never)" in answer.output
 
 
 def test_all_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look(config, monkeypatch, Dead(3, datetime.now(UTC)))
     answer = run(config)
     assert answer.exit_code == 0, answer.output
-    assert "dlq_depth" in answer.output and "nobody looks" not in answer.output
+    assert "dlq_depth" in answer.output and "isn't running" not in answer.output
     told = json.loads(run(config, "--json").output)
     assert (told["looks"], told["firing"]) == (True, [])
     assert told["values"]["dlq_depth"] == {"ledger": 3} and told["thresholds"]["dlq_depth"] == 100
@@ -85,13 +85,13 @@ def test_what_fires_is_shown_with_who_was_told_and_who_was_not(
 def test_a_last_look_of_long_ago_is_no_look(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look(config, monkeypatch, Dead(0, None), ago=timedelta(minutes=2))
     answer = run(config)
-    assert answer.exit_code == 1 and "nobody looks" in answer.output
+    assert answer.exit_code == 1 and "isn't running" in answer.output
 
 
 def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, server: Receiver) -> None:
     answer = run(config, "test")
     assert answer.exit_code == 1
-    assert f"team: told (http://127.0.0.1:{server.port}/…)" in answer.output
+    assert f"team: sent (http://127.0.0.1:{server.port}/…)" in answer.output
     assert "boss: /bin/false ended with 1" in answer.output
     (request,) = server.requests
     assert json.loads(request.body)["kind"] == "test"
@@ -110,4 +110,4 @@ def test_without_receivers_a_test_says_how_one_is_named(tmp_path: Path) -> None:
     file = tmp_path / "payhook.toml"
     file.write_text("")
     answer = run(file, "test")
-    assert answer.exit_code == 1 and "alerts.receivers in payhook.toml names no one" in answer.output
+    assert answer.exit_code == 1 and "alerts.receivers in payhook.toml names none" in answer.output

@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.clock import SystemClock
 from ledger.queries import Balance
-from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.standardwebhooks import standard_event
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

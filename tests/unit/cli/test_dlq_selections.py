@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli import dlq_opened
+from cli import dlq_watch
 from cli.acting import this_account
 from cli.dlq_watch import outcome, watch
 from cli.main import main
@@ -23,7 +23,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectionBench:
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
     bench = SelectionBench(tmp_path)
 
-    monkeypatch.setattr(dlq_opened, "producer", lambda _: bench.kafka)
+    monkeypatch.setattr(dlq_watch, "producer", lambda _: bench.kafka)
     bench.kafka.then = bench.decide
     return bench
 

@@ -34,7 +34,7 @@ def enter(letter: Path, *lines: str) -> Result:
 def test_what_would_be_booked_is_shown(letter: Path) -> None:
     said = enter(letter, "--debit", LOST, "1250", "EUR", "--credit", OPEN, "1250", "EUR")
     assert said.exit_code == 0, said.output
-    for text in (LOST, OPEN, "1,250", "EUR", hashlib.sha256(b"from the bank").hexdigest(), "nothing was sent"):
+    for text in (LOST, OPEN, "12.50 EUR", hashlib.sha256(b"from the bank").hexdigest(), "nothing was sent"):
         assert text in said.output
 
 
@@ -68,16 +68,20 @@ def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatc
     command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
     said = CliRunner(env={"COLUMNS": "80"}).invoke(main, command)
     assert said.exit_code == 0, said.output
-    first, _, *lines = said.output.splitlines()
+    first, *lines = said.output.splitlines()
     assert first.endswith("  waits") and len(first.split()[0]) == 32
-    assert lines == [
-        "  entry for stripe:acct_1:pi_0, in minor units",
-        "    debit   merchant:m-1:dispute_losses  123,450 EUR",
-        "    credit  merchant:m-1:disputes  123,450 EUR",
-        f"    document  {'ab' * 32}",
+    assert lines[-4:] == [
+        "  proposes  entry for stripe:acct_1:pi_0",
+        "  debit     merchant:m-1:dispute_losses  1,234.50 EUR",
+        "  credit    merchant:m-1:disputes  1,234.50 EUR",
+        f"  document  {'ab' * 32}",
     ]
     (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
-    assert (told["proposal"], told["entry"]["entity_key"]) == (first.split()[0], "stripe:acct_1:pi_0")
+    assert (told["command_id"], told["state"], told["entity"]) == (first.split()[0], "waits", "stripe:acct_1:pi_0")
+    assert [(line["side"], line["amount_minor"], line["decimals"]) for line in told["lines"]] == [
+        ("debit", 123_450, 2),
+        ("credit", 123_450, 2),
+    ]
 
 
 def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +96,6 @@ def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, m
     letters.batch()
     command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
     said = CliRunner().invoke(main, command)
-    assert said.output.splitlines()[2] == "  reprocessing of items 1", said.output
+    assert "  proposes  reprocessing of items 1" in said.output.splitlines(), said.output
     (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
-    assert (told["action"], told["items"], told["entry"]) == ("propose_reprocess", [1], None)
+    assert (told["action"], told["items"], told["entity"]) == ("propose_reprocess", [1], None)

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.kept_text import KEPT_TEXT
 from cli.main import main
+from cli.place import KEPT_TEXT
 
 
 def kept_options(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Parameter]]:

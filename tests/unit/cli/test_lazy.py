@@ -10,8 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.lazy import LazyGroup
-from cli.main import main
+from cli.main import LazyGroup, main
 
 HEAVY = ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict", "fastapi")
 """Each takes 0.3 s to a second to import."""
@@ -20,7 +19,7 @@ HEAVY = ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict", "fastapi")
 def groups(group: LazyGroup, name: str = "payhook") -> Iterator[tuple[str, LazyGroup]]:
     yield name, group
     for child, later in group.later.items():
-        if later.place.startswith("cli.groups:"):
+        if later.place.startswith("cli.main:"):
             command = group.get_command(click.Context(group), child)
             assert isinstance(command, LazyGroup)
             yield from groups(command, f"{name} {child}")
@@ -67,7 +66,7 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
         ("stack.settings", HEAVY),
         ("stack.services.receiver", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
         *((name, ("pandas",)) for name in ("stack.services.listener", "stack.alerting")),
-        *((name, ("pandas",)) for name in ("cli.dlq_view", "ledger.queries")),
+        *((name, ("pandas",)) for name in ("cli.dlq_commands", "ledger.queries")),
         *((name, ("pandas",)) for name in ("processor.source.map_stage", "ledger.verify.fast_path")),
     ],
 )

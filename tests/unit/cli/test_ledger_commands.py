@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def payhook(ledger: SmallLedger, *words: str, columns: int = 140) -> Result:
 def test_balances_have_the_decimals_of_their_currency_and_a_total_that_is_in_balance(ledger: SmallLedger) -> None:
     said = payhook(ledger, "balances")
     assert said.exit_code == 0
-    for text in ("-1,234.56", "1,184.56", "-1,234 ", "-1,234.567", "debits = credits in EUR, JPY, KWD"):
+    for text in ("-1,234.56", "1,184.56", " -1,234\n", "-1,234.567", "debits = credits in EUR, JPY, KWD"):
         assert text in said.output
     totals = [line for line in said.output.splitlines() if "all accounts" in line]
-    assert [line.replace("│", " ").split()[2:] for line in totals] == [
+    assert [line.split()[2:] for line in totals] == [
         ["EUR", "1,284.56", "1,284.56", "0.00"],
         ["JPY", "1,234", "1,234", "0"],
         ["KWD", "1,234.567", "1,234.567", "0.000"],
@@ -138,13 +139,13 @@ def test_an_events_story_is_told_whole(ledger: SmallLedger) -> None:
         "payments.events, partition 0, offset 4",
         "/webhooks/stripe",
         "mode live",
-        "seq 5: dead",
+        "row 5: dead",
         "MerchantUnknown: no merchant [bold]for[/] acct_1",
-        "seq 7: replayed",
-        "seq 6: replayed by ada",
-        "seq 8: applied",
+        "row 7: replayed",
+        "row 6: replayed by ada",
+        "row 8: applied",
         "later than its place in Kafka",
-        f"version {DeltaTable(ledger.journal).version()} at ",
+        f"version {DeltaTable(ledger.journal).version()} (batch ",
         "ledger-1",
         "(kept)",
         "50.00 EUR",
@@ -158,8 +159,8 @@ def test_a_story_tells_what_was_answered(ledger: SmallLedger) -> None:
     answered(ledger.data, receipt(key, 2), receipt(key, 9, "duplicate"), receipt("stripe:new:x", 9))
     said = payhook(ledger, "event", key).output
     assert said.index("answered") < said.index("received")
-    for words in ("12:00:02.000000Z  200  claimed", "12:00:09.000000Z  200  duplicate", "receipt 0/0, line 1"):
-        assert words in said, said
+    for words in (r"12:00:02\.000000Z +200 +claimed", r"12:00:09\.000000Z +200 +duplicate +0/0, line 1"):
+        assert re.search(words, said), said
     told = json.loads(payhook(ledger, "event", key, "--json").output)[key]
     assert [one["outcome"] for one in told["receipts"]] == ["claimed", "duplicate"]
     waits = payhook(ledger, "event", "stripe:new:x")
@@ -204,15 +205,14 @@ def test_an_unknown_key_is_exit_1_with_what_to_try(words: list[str], as_json: bo
 def test_one_unknown_key_among_others_is_exit_1_and_the_others_are_told(ledger: SmallLedger) -> None:
     said = payhook(ledger, "event", "seq:1", "nobody:1:x")
     assert said.exit_code == 1
-    assert "seq 1: applied" in said.output
+    assert "row 1: applied" in said.output
 
 
 def test_an_entity_is_told_in_kafkas_order_with_running_balances(ledger: SmallLedger) -> None:
     said = payhook(ledger, "entity", "stripe:acct:pi_1")
     assert said.exit_code == 0
-    order = [said.output.index(text) for text in ("seq 1 ", "seq 4 ", "seq 5 ", "seq 7 ", "seq 8 ")]
-    assert order == sorted(order)
-    assert "balance 1,184.56 EUR" in said.output
+    assert re.findall(r"^ +(\d) +2026-", said.output, re.MULTILINE) == ["1", "4", "5", "7", "8"]
+    assert re.search(r"credit +50\.00 EUR +1,184\.56 EUR", said.output)
     told = json.loads(payhook(ledger, "entity", "stripe:acct:pi_1", "--json").output)
     assert (told["total"], [len(event["rows"]) for event in told["events"]]) == (3, [1, 1, 3])
     assert told["events"][2]["lines"][1]["balance_minor"] == 118_456

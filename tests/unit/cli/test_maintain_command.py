@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.acting import this_account
+from cli.lake_commands import size
 from cli.main import main
-from cli.maintain_command import size
 from core.decision import Decision
 from core.layout import Layout
 from journal.bodies import BodyStore
@@ -100,7 +100,7 @@ def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> 
 def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:
     said = payhook(folder, "ledger", "maintain", columns=80).output
     assert "…" not in said and max(map(len, said.splitlines())) <= 80
-    assert all(f"│ {name} " in said for name in ("journal of ledger", "bodies of ledger"))
+    assert all(f"{name}  " in said for name in ("journal of ledger", "bodies of ledger"))
 
 
 @pytest.mark.parametrize(

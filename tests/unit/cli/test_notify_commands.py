@@ -62,7 +62,7 @@ def listed() -> dict[str, str]:
 
 def test_nobody_is_told_before_there_is_a_file(data: Path) -> None:
     said = payhook("subscribers")
-    assert (said.exit_code, said.stdout) == (0, f"nobody is told: {data}/subscribers.toml isn't there\n")
+    assert (said.exit_code, said.stdout) == (0, f"there are no subscribers: {data}/subscribers.toml isn't there\n")
 
 
 def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
@@ -118,7 +118,7 @@ def test_a_wrong_file_is_one_sentence_and_exit_1(shop: Shop) -> None:
 
 def test_enable_ends_what_a_410_began(shop: Shop) -> None:
     disable(shop)
-    assert payhook("enable", "shop").stdout == "shop is told again\n"
+    assert payhook("enable", "shop").stdout == "shop gets events again\n"
     assert not shop.disabled.exists()
     assert listed()["state"] == "told"
     assert payhook("enable", "shop").stdout == "shop wasn't disabled\n"

@@ -1,4 +1,4 @@
-"""How reconciliations read: amounts with their currency's decimals, and commands that refuse what makes no sense."""
+"""Commands of reconciliations refuse what makes no sense, and say what to do."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from cli.reconciliations import decimal_amount
-
-
-@pytest.mark.parametrize(
-    ("minor", "currency", "told"),
-    [
-        (1_234, "EUR", "12.34 EUR"),
-        (-1_234, "EUR", "-12.34 EUR"),
-        (-5, "EUR", "-0.05 EUR"),
-        (1_234_567, "JPY", "1,234,567 JPY"),
-        (1_234_567, "KWD", "1,234.567 KWD"),
-        (0, "EUR", "0.00 EUR"),
-        (10**15, "USD", "10,000,000,000,000.00 USD"),
-        (None, None, None),
-    ],
-)
-def test_amounts_have_their_currencys_decimals(minor: int | None, currency: str | None, told: str | None) -> None:
-    assert decimal_amount(minor, currency) == told
 
 
 def ledger(folder: Path, *words: str) -> tuple[int, str]:

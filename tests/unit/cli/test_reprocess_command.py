@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.main import main
 from cli.place import Place
-from cli.reprocess_run import SPAN_SEQS_MAX, commands_of
+from cli.reprocess_command import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
 from core.layout import Layout
 from dlq.audit_log import AuditLog

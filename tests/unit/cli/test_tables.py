@@ -1,52 +1,91 @@
-"""Cells of tables on a narrow terminal."""
+"""What commands print fits a narrow terminal, and no name in it is broken where it needn't be."""
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
 
-from cli.tables import row
+from cli.tables import Rows, print_details, wrapped
+
+STRIPE = "tenant-a/stripe:evt_3NqYaB2eZvKYlo2C1a2b3c4d:payment_intent.payment_failed"
+ADYEN = "adyen:8836183819713023:CAPTURE_FAILED"
+ACCOUNT = "provider:tenant-a/stripe/acct_1032D82eZvKYlo2C:clearing"
+WHY = "MerchantUnknown (NRE): merchant 'acct_1032D82eZvKYlo2C' isn't in the directory"
 
 
-def printed(width: int, *values: object, no_wrap: bool = False) -> list[str]:
-    """The lines of a table without borders."""
-    table = Table.grid(padding=(0, 1))
-    for _ in values:
-        table.add_column(no_wrap=no_wrap)
-    row(table, *values)
-    out = io.StringIO()
-    Console(file=out, width=width).print(table)
-    return [line.rstrip() for line in out.getvalue().splitlines()]
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def printed(rows: Rows, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    rows.print()
+    return capsys.readouterr().out.splitlines()
 
 
 def test_an_account_is_broken_between_its_names() -> None:
-    assert printed(24, "provider:stripe/acct_1Nxyz:clearing") == ["provider:stripe/", "acct_1Nxyz:clearing"]
+    assert wrapped("provider:stripe/acct_1Nxyz:clearing", 24) == ["provider:stripe/", "acct_1Nxyz:clearing"]
 
 
-def test_a_name_that_is_wider_than_its_cell_is_broken_and_nothing_is_cut_off() -> None:
-    assert printed(10, "abc:0123456789abcdef:x") == ["abc:", "0123456789", "abcdef:x"]
+def test_a_name_that_is_wider_than_its_cell_is_broken_at_its_separators_first() -> None:
+    assert wrapped("stripe:payment_intent.payment_failed", 18) == ["stripe:", "payment_intent.", "payment_failed"]
+    assert wrapped("abc:0123456789abcdef:x", 10) == ["abc:", "0123456789", "abcdef:x"]
 
 
 def test_words_are_kept_whole_and_lines_stay_lines() -> None:
-    assert printed(16, "no merchant is known\nadd it") == ["no merchant is", "known", "add it"]
+    assert wrapped("no merchant is known\nadd it", 16) == ["no merchant is", "known", "add it"]
+    assert wrapped("a:b/c", 40) == ["a:b/c"]
 
 
-def test_what_has_room_is_one_line() -> None:
-    assert printed(40, "a:b/c", None, "d e") == ["a:b/c  d e"]
+def test_a_table_of_real_keys_fits_eighty_columns_and_breaks_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows("seq", "event", "account", "amount", "why", right=["seq", "amount"])
+    rows.add(1_234_567, STRIPE, ACCOUNT, "1,234,567.50 EUR", WHY)
+    rows.add(2, ADYEN, None, "-4 JPY", None)
+    lines = printed(rows, capsys)
+    assert max(map(cell_len, lines)) <= 80
+    assert "1,234,567.50 EUR" in "\n".join(lines)
+    for name in ("evt_3NqYaB2eZvKYlo2C1a2b3c4d:", "8836183819713023:", "acct_1032D82eZvKYlo2C"):
+        assert name in "\n".join(lines), "a name was broken"
 
 
-def test_a_column_that_gives_no_way_stays_whole() -> None:
-    assert printed(8, "applied:x", no_wrap=True)[0].startswith("applied")
+def test_a_column_that_needs_little_is_not_narrowed_for_one_that_needs_much(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows("when (UTC)", "why")
+    rows.add("2026-01-31 12:00:00", "word " * 40)
+    assert printed(rows, capsys)[1].startswith("2026-01-31 12:00:00  word")
 
 
-def test_markup_is_text() -> None:
-    assert printed(60, "[bold]x[/bold]") == ["[bold]x[/bold]"]
+def test_a_table_whose_names_are_too_long_is_printed_record_by_record(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows("seq", "sha256", "key", right=["seq"])
+    rows.add(1, "a" * 64, "b" * 64)
+    rows.add(2, "c" * 64, None)
+    assert printed(rows, capsys) == [
+        "seq     1",
+        f"sha256  {'a' * 64}",
+        f"key     {'b' * 64}",
+        "",
+        "seq     2",
+        f"sha256  {'c' * 64}",
+    ]
 
 
-@pytest.mark.parametrize("steering", ["\x1b[31mred", "\u202ereversed"])
-def test_what_steers_a_terminal_is_named(steering: str) -> None:
-    [line] = printed(60, steering)
-    assert steering[0] not in line and steering[1:] in line
+def test_of_no_rows_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(Rows("seq", "event", title="decisions"), capsys) == []
+
+
+def test_facts_stand_below_each_other_and_what_is_not_known_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_details([("event", STRIPE), ("due", None), ("type", "refund")], "item 1")
+    assert capsys.readouterr().out.splitlines() == [
+        "item 1",
+        "  event  tenant-a/stripe:evt_3NqYaB2eZvKYlo2C1a2b3c4d:",
+        "         payment_intent.payment_failed",
+        "  type   refund",
+    ]
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "\u202ereversed", "[bold]x[/bold]"])
+def test_what_steers_a_terminal_is_named_and_markup_is_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Rows("what")
+    rows.add(text)
+    [_, line] = printed(rows, capsys)
+    assert text[1:] in line
+    assert line.isprintable()

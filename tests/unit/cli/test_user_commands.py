@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.main import main
 from console.access import Role, Users, accounts, passwords
-from console.access.tokens import token_sha256
+from console.access.users import token_sha256
 from core.layout import Layout
 from stack.endpoints import Endpoints
 

@@ -15,8 +15,7 @@ from rich.console import Console
 
 import ledger.verify
 from cli.main import main
-from cli.verify_command import print_report
-from cli.verify_progress import watching
+from cli.verify_command import print_report, watching
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
 

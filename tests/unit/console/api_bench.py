@@ -8,13 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from console.api import mount_api
-from console.api_bookings import Bookings
-from console.api_streams import Streams
-from console.dead_letters import DeadLetters
+from console.bookings import Bookings
+from console.dead_letters import DeadLetters, Streams
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditLog
@@ -104,11 +103,11 @@ class ApiBench:
         mount_api(self.app, {"live": desk}, bookings, self.answers, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
-    def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx.Response:
+    def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:
         """As a user who may give orders, unless another is named."""
         return self.listener.request(method, path, user, **more)
 
-    def replay(self, key: str | None = None, item_seq: int = 1, **more: Any) -> httpx.Response:
+    def replay(self, key: str | None = None, item_seq: int = 1, **more: Any) -> httpx2.Response:
         """Orders a replay as a client would; ``more`` goes over the body's fields."""
         body = {"items": [self.item(item_seq)], "reason": "mended", **more}
         headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
@@ -125,7 +124,7 @@ class ApiBench:
         return self.engine.decisions(self.event)
 
 
-def problem(answer: httpx.Response) -> str:
+def problem(answer: httpx2.Response) -> str:
     """Its name; fails the test where the answer isn't a problem."""
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == answer.status_code

@@ -11,15 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user, make_token
-from console.cookies import Cookies
-from console.guard import origins_of
-from console.listener import guarded
+from console.forms import Cookies
+from console.guard import guarded, origins_of
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
@@ -68,7 +67,7 @@ class Listener:
         routers = pages(folder, clock, self.acts, dead, self.sessions, producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
-    def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:
+    def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:
         """One request, with a user's token where one is named."""
         headers = dict(more.pop("headers", {}))
         if user is not None:
@@ -94,33 +93,33 @@ class Browser:
     def __init__(self, listener: Listener, base_url: str = ORIGIN) -> None:
         self._listener = listener
         self._base_url = base_url
-        self.cookies = httpx.Cookies()
+        self.cookies = httpx2.Cookies()
 
-    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
-        async def inside() -> httpx.Response:
-            transport = httpx.ASGITransport(self._listener.asgi, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url=self._base_url, cookies=self.cookies) as client:
+    def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        async def inside() -> httpx2.Response:
+            transport = httpx2.ASGITransport(self._listener.asgi, raise_app_exceptions=False)
+            async with httpx2.AsyncClient(transport=transport, base_url=self._base_url, cookies=self.cookies) as client:
                 answer = await client.request(method, path, **more)
                 self.cookies = client.cookies
                 return answer
 
         return asyncio.run(inside())
 
-    def get(self, path: str, **headers: str) -> httpx.Response:
+    def get(self, path: str, **headers: str) -> httpx2.Response:
         return self.request("GET", path, headers=headers)
 
-    def post(self, path: str, fields: dict[str, str], token: str | None = None, **headers: str) -> httpx.Response:
+    def post(self, path: str, fields: dict[str, str], token: str | None = None, **headers: str) -> httpx2.Response:
         """A form as the last page's; ``token`` as `csrf_of` found it there."""
         data = fields if token is None else {**fields, "csrf_token": token}
         sent = {"origin": self._base_url, "sec-fetch-site": "same-origin", **headers}
         return self.request("POST", path, data=data, headers=sent)
 
-    def sign_in(self, name: str = ADA, password: str = PASSWORD, **more: str) -> httpx.Response:
+    def sign_in(self, name: str = ADA, password: str = PASSWORD, **more: str) -> httpx2.Response:
         page = self.get("/login")
         return self.post("/login", {"name": name, "password": password, **more}, csrf_of(page))
 
 
-def csrf_of(page: httpx.Response) -> str:
+def csrf_of(page: httpx2.Response) -> str:
     """The token of a page's forms."""
     found = re.search(r'name="csrf_token" value="([0-9a-f]{64})"', page.text)
     assert found is not None, page.text

@@ -9,13 +9,12 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from console.access import Sessions, UserDesk, Users
+from console.access import Sessions, Users, UserService
 from console.access.users import hands_of
-from console.api_bookings import Bookings
-from console.bookings import BookingDesk
+from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.asking import Asking
+from console.pages.place import Asking
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
@@ -70,11 +69,11 @@ def pages(
     """Every page over the data folder."""
     layout = Layout(data)
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
-    desk = UserDesk(Users(layout.users), sessions, acts, clock)
+    users = UserService(Users(layout.users), sessions, acts, clock, "page")
     stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
     finance = Place(Layout(data), ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo())}
-    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, desk, bookings)
+    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, users, bookings)
 
 
 class SentTo:
@@ -99,13 +98,8 @@ class SentTo:
 
 def bookings_at(
     data: Path, acts: AuditLog, clock: Clock, channel: str, producer: Producer, control: str = CONTROL
-) -> BookingDesk:
+) -> BookingService:
     """The live ledger's bookings by two people."""
     layout = Layout(data)
-    return BookingDesk(
-        layout.ledger(),
-        control,
-        Orders(lambda: producer, control, Recorder(acts, clock, channel)),
-        Users(layout.users),
-        clock,
-    )
+    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel))
+    return BookingService(layout.ledger(), control, orders, Users(layout.users), clock)

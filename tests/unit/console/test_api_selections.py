@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
+from console.as_json import plain
 from console.dead_letters import DeadLetters
+from dlq.index import Filter
 from dlq.recorder import Recorder
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
@@ -28,10 +30,10 @@ class Api:
         reading = Recorder(self.listener.acts, bench.engine.clock, "api")
         self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, bench.dry_runs, "wait", reading)
 
-    def get(self, path: str, **more: Any) -> httpx.Response:
+    def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
 
-    def post(self, path: str, body: dict[str, Any], user: str = BOB, key: str | None = None) -> httpx.Response:
+    def post(self, path: str, body: dict[str, Any], user: str = BOB, key: str | None = None) -> httpx2.Response:
         headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
         return self.listener.request("POST", f"/api/dlq{path}", user, json=body, headers=headers)
 
@@ -149,3 +151,13 @@ def test_nothing_that_matches_is_told_and_nothing_is_frozen(api: Api) -> None:
     answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})
     assert (answer.status_code, problem(answer)) == (409, "nothing-matches")
     assert api.get("/selections").json() == {"selections": [], "next": None}
+
+
+def test_the_api_answers_with_what_commands_print(api: Api) -> None:
+    api.bench.dead(2)
+    board = api.bench.board
+    board.follow()
+    assert api.get("/items").json() == plain(board.page(Filter()))
+    assert api.get("/items/1").json() == plain(board.item(1))
+    assert api.get("/stats").json() == plain(board.stats())
+    assert api.get("/groups").json() == {"groups": plain(board.groups())}

@@ -6,15 +6,15 @@ import asyncio
 import re
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import Route
 from starlette.types import Message
 
 from console.access import Everybody, Role, RouteUndeclared, require
-from console.access.requirement import Declared, Required, declared_routes
-from console.app import Watched, create_app
+from console.access.roles import Declared, Required, declared_routes
+from console.health import Watched, create_app
 from core.clock import SystemClock
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PEOPLE, Browser, csrf_of
@@ -39,7 +39,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
     """The listener with all of its routes."""
     folder = tmp_path_factory.mktemp("whole")
     watched = Watched("http://127.0.0.1:1/readyz", folder / "processor.json", {}, lambda _: {})
-    return ApiBench(folder, create_app(watched, httpx.AsyncClient(trust_env=False), SystemClock()))
+    return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()))
 
 
 def concrete(path: str) -> str:
@@ -51,7 +51,7 @@ def role_of(one: Declared) -> Role | None:
     return one.demand.role
 
 
-def forbidden(answer: httpx.Response) -> bool:
+def forbidden(answer: httpx2.Response) -> bool:
     return answer.status_code == 403 and "You may not do this" in answer.text
 
 

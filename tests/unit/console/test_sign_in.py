@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from console.access import accounts
-from console.access.throttle import USER_TRIES
+from console.access.sign_in import USER_TRIES
 from core.clock import ManualClock
 from tests.unit.console.listening import ADA, IDA, IDLE, ORIGIN, PASSWORD, WHOLE, Browser, Listener, csrf_of
 

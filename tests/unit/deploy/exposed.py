@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.exposition import Scrape, merge
+from console.health import Scrape, merge
 from core.clock import ManualClock
 from core.decision import Decision
 from dlq.alerts.metrics import AlertMetrics

@@ -39,6 +39,8 @@ class Broker:
     known: dict[str, int]
     marks: dict[str, str] | None = None
     unknown_for: int = 0
+    marked_late: int = 0
+    """So many answers after a change are still those from before it."""
     changed: list[str] = field(default_factory=list)
 
     def list_topics(self, timeout: float) -> Any:
@@ -52,7 +54,9 @@ class Broker:
             return {resource: done(failure=KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))}
         entries = {"retention.ms": Entry("1")}
         if self.marks is not None:
-            entries[MARK] = Entry(self.marks.get(resource.name, "false"))
+            late = resource.name in self.changed and self.marked_late > 0
+            self.marked_late -= late
+            entries[MARK] = Entry("false" if late else self.marks.get(resource.name, "false"))
         return {resource: done(entries)}
 
     def incremental_alter_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
@@ -107,6 +111,12 @@ def test_it_is_made_where_that_is_set_and_marked_where_the_broker_knows_how(mark
     check(broker, create=True)
     assert broker.known == {"dlq.greet": 4}
     assert broker.changed == ([] if marks is None else ["dlq.greet"])
+    check(broker)
+
+
+def test_a_topic_that_was_just_made_is_taken_though_the_broker_learns_of_its_mark_later() -> None:
+    broker = Broker({}, marks={}, marked_late=2)
+    check(broker, create=True)
     check(broker)
 
 

@@ -10,24 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from core.clock import ManualClock
 from core.errors import PayhookError
 from core.event import Headers, Mode
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.context import secret_file
+from ingest.endpoints import SecretFiles, secret_file
+from ingest.limits import Limits
 from ingest.metrics import IngestMetrics
-from ingest.pan import CardMasker
-from ingest.pan_key import MaskingKey
+from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import Protocol
 from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
-from ingest.secrets import SecretFiles
 from ingest.settings import IngestSettings
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers.port import Fetched, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -107,10 +108,14 @@ class SetGenerations:
         return self.by_mode[mode]
 
 
+QUICK = Limits(in_flight_wait_s=0.2)
+
+
 class Bench:
     """One receiver and what the test asks of it."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, limits: Limits = QUICK, **settings: Any) -> None:
+        self.limits = limits
         self.clock = ManualClock(NOW)
         self.adapters = build_adapters(ProvidersSettings())
         self.secrets = {name: adapter.new_secret() for name, adapter in self.adapters.items()}
@@ -120,20 +125,20 @@ class Bench:
         self.generations = SetGenerations()
         self.publisher = ListPublisher()
         self.fetch = Answers()
-        self.settings = IngestSettings(**{"in_flight_wait_s": 0.2, **settings})
+        self.settings = IngestSettings(**settings)
         for name in self.settings.endpoints:
             (folder / secret_file(name)).write_text(self.secrets[name.partition("/")[0]] + "\n", "utf-8")
         self._folder = folder
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+    async def client(self) -> AsyncIterator[httpx2.AsyncClient]:
         app = create_app(self._opened)
         async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://receiver") as client:
+            transport = httpx2.ASGITransport(app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://receiver") as client:
                 yield client
 
-    async def post(self, body: bytes, headers: dict[str, str], path: str = "/webhooks/stripe") -> httpx.Response:
+    async def post(self, body: bytes, headers: dict[str, str], path: str = "/webhooks/stripe") -> httpx2.Response:
         async with self.client() as client:
             return await client.post(path, content=body, headers=headers)
 
@@ -154,14 +159,15 @@ class Bench:
         return self.signed("adyen", adyen_notification(items, live))
 
     def signed(self, provider: str, body: bytes) -> tuple[bytes, dict[str, str]]:
-        request = self.adapters[provider].sign(body, self.secrets[provider], NOW)
+        request = sign(self.adapters[provider], body, self.secrets[provider], NOW)
         return request.body, request.headers
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
         metrics = IngestMetrics()
-        wait_s = self.settings.in_flight_wait_s
-        protocol = Protocol(self.claims, self.generations, self.publisher, metrics, LoopClock(), wait_s)
+        protocol = Protocol(
+            self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
+        )
         secrets = SecretFiles(self._folder, self.clock)
         receiver = Receiver(
             self.settings,
@@ -173,6 +179,7 @@ class Bench:
             metrics,
             self.clock,
             CardMasker(self.settings.pan, MASKING_KEY),
+            self.limits,
         )
         yield receiver, self.publisher
         receiver.close()

@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.event import unquote_text
 from ingest.claims import ClaimKey
+from ingest.limits import Limits
 from ingest.pan import CardMasker
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
@@ -21,7 +22,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def post(bench: Bench, signed: tuple[bytes, dict[str, str]], path: str = "/webhooks/stripe") -> httpx.Response:
+def post(bench: Bench, signed: tuple[bytes, dict[str, str]], path: str = "/webhooks/stripe") -> httpx2.Response:
     return virtual_time.run(bench.post(*signed, path=path))
 
 
@@ -87,7 +88,7 @@ def test_redis_down_events_go_on_deferred(bench: Bench) -> None:
 
 
 def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(bench: Bench) -> None:
-    async def both() -> list[httpx.Response]:
+    async def both() -> list[httpx2.Response]:
         bench.publisher.gate = asyncio.Event()
         async with bench.client() as client:
             body, headers = bench.stripe()
@@ -105,7 +106,7 @@ def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(
 
 
 def test_a_copy_with_other_content_that_waited_is_told_a_conflict_by_its_own_content(bench: Bench) -> None:
-    async def both() -> list[httpx.Response]:
+    async def both() -> list[httpx2.Response]:
         bench.publisher.gate = asyncio.Event()
         async with bench.client() as client:
             (body, headers), (other, other_headers) = bench.stripe(amount=500), bench.stripe(amount=900)
@@ -149,7 +150,7 @@ def test_what_is_not_proven_is_refused_before_it_is_read(
 
 
 def test_two_signature_headers_are_a_400(bench: Bench) -> None:
-    async def twice() -> httpx.Response:
+    async def twice() -> httpx2.Response:
         body, headers = bench.stripe()
         async with bench.client() as client:
             pairs = [*headers.items(), ("Stripe-Signature", "t=1,v1=00")]
@@ -181,7 +182,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp
     bench = Bench(tmp_path, body_bytes_max=2_000)
     assert post(bench, (b"x" * 2_001, {})).status_code == 413
 
-    async def streamed() -> httpx.Response:
+    async def streamed() -> httpx2.Response:
         async def parts() -> Any:
             for _ in range(10):
                 yield b"x" * 500
@@ -193,9 +194,9 @@ def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp
 
 
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, read_deadline_s=0.1)
+    bench = Bench(tmp_path, Limits(read_deadline_s=0.1))
 
-    async def slow() -> httpx.Response:
+    async def slow() -> httpx2.Response:
         async def parts() -> Any:
             yield b"{"
             await asyncio.sleep(1)

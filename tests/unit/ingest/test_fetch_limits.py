@@ -18,7 +18,7 @@ from ingest.provider_client import CredentialsRefused, FetchFailed
 from load.samples import mollie
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Request, Wanted
-from providers.settings import MollieSettings, ProvidersSettings
+from providers.settings import ProvidersSettings
 from tests.unit.ingest.provider_server import NOW, SECRET, Provider, failing, running, until
 
 
@@ -227,7 +227,7 @@ def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provi
 
 def test_what_an_adapter_wants_is_fetched_and_told(provider: Provider, clock: ManualClock) -> None:
     """Mollie's classic delivery from its id to its events; the second key is the one that Mollie takes."""
-    adapter = MollieClassicAdapter(ProvidersSettings(mollie=MollieSettings(api_url=provider.base)))
+    adapter = MollieClassicAdapter(ProvidersSettings(), provider.base)
     old, new = adapter.new_secret(), adapter.new_secret()
     paid = mollie.payment("tr_1", amount_minor=1_000, currency="EUR", created=NOW)
     provider.body, provider.counting = mollie.fetched(paid), False

@@ -8,8 +8,7 @@ from datetime import datetime, tzinfo
 import pybreaker
 import pytest
 
-from ingest.claims import ClaimsUnavailable
-from ingest.gate import RedisGate
+from ingest.claims import ClaimsUnavailable, RedisGate
 from tests import virtual_time
 
 TIMEOUT_S = 0.05

@@ -13,8 +13,7 @@ from redis.exceptions import ConnectionError as RedisGone
 from core.clock import ManualClock
 from core.event import Mode
 from core.generation import generation_key
-from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey, name_prefix
-from ingest.generations import UNREAD_S_MAX, RedisGenerations
+from ingest.claims import CONTENT_BYTES, HASH_BYTES, UNREAD_S_MAX, ClaimKey, RedisGenerations, name_prefix
 
 
 class Ground:

@@ -18,11 +18,10 @@ import pytest
 from core.errors import Unparseable
 from core.event import WITHHELD_SHA256, Event, Mode, poison_event
 from core.money import MoneyFact
-from ingest.pan import CardMasker
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import PanSettings
+from ingest.pan import CardMasker, MaskingKey
+from ingest.settings import PanSettings
 from load.samples.square import payment_event
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
 from providers.port import Fetched, ModeMismatch
 from tests.unit.ingest.app_under_test import MASKING_KEY, NOW

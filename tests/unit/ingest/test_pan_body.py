@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.card_numbers import card_spans, has_check_digit
-from ingest.pan import CardMasker
+from ingest.pan import CardMasker, MaskingKey
 from ingest.pan_body import BodyMask, CardFields
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
+from ingest.settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
 
 CARD, HIDDEN, LAST_FOUR = "4111111111111111", "411111******1111", "************1111"
 FIELDS = CardFields(

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client import generate_latest
 
@@ -92,7 +92,7 @@ def test_a_redelivery_of_a_masked_event_is_its_duplicate(bench: Bench):
     plain, _ = bench.stripe()
     body, headers = bench.signed("stripe", plain.replace(b'"order_id": "', f'"order_id": "{CARD} '.encode()))
 
-    async def twice() -> list[httpx.Response]:
+    async def twice() -> list[httpx2.Response]:
         async with bench.client() as client:
             return [await client.post("/webhooks/stripe", content=body, headers=headers) for _ in range(2)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import SettingError
-from ingest.pan_key import MaskingKey
+from ingest.pan import MaskingKey
 
 KEY = "0123456789abcdef" * 2
 
@@ -36,7 +36,7 @@ def test_the_hash_is_rfc_2104s(tmp_path: Path):
 @pytest.mark.parametrize("text", ["", "short", "k" * 32, KEY[:31], f"{KEY}\n{KEY[::-1]}\n", f"# new\n{KEY}\n"])
 def test_what_is_no_key_is_refused(tmp_path: Path, text: str):
     (tmp_path / "masking").write_text(text)
-    with pytest.raises(SettingError, match="ingest.pan.key_file"):
+    with pytest.raises(SettingError, match="ingest.secrets_dir"):
         MaskingKey.read(tmp_path / "masking")
 
 

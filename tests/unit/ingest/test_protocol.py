@@ -59,7 +59,7 @@ class Ground:
     async def state(self, one: Event) -> ClaimState:
         """What another receiver would be told; asked with an owner who leaves no trace behind."""
         [state] = await self.claims.claim([key(one)], OTHER_OWNER)
-        await self.claims.release([key(one)], OTHER_OWNER)
+        self.claims.settle([], [key(one)], OTHER_OWNER)
         return state
 
 
@@ -122,7 +122,7 @@ def test_a_request_that_waited_asks_with_its_own_content_and_may_be_told_a_confl
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(ours))
         await asyncio.sleep(0.02)
-        await ground.claims.confirm([key(theirs)], OTHER_OWNER)
+        ground.claims.settle([key(theirs)], [], OTHER_OWNER)
         return await taking
 
     assert outcomes(virtual_time.run(meet())) == ["conflict"]
@@ -135,7 +135,7 @@ def test_a_request_that_waited_takes_over_what_was_released() -> None:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(event("evt_1")))
         await asyncio.sleep(0.02)
-        await ground.claims.release([key(event("evt_1"))], OTHER_OWNER)
+        ground.claims.settle([], [key(event("evt_1"))], OTHER_OWNER)
         return await taking
 
     assert outcomes(virtual_time.run(meet())) == ["claimed"]
@@ -185,7 +185,7 @@ def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() ->
     async def meet() -> Taken:
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
         taken = await ground.take(ours)
-        await ground.claims.confirm([key(theirs)], OTHER_OWNER)
+        ground.claims.settle([key(theirs)], [], OTHER_OWNER)
         return taken
 
     assert outcomes(virtual_time.run(meet())) == ["deferred"]

@@ -11,8 +11,7 @@ import pybreaker
 import pytest
 
 from ingest import redis_claims
-from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.gate import RedisGate
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims
 from tests import virtual_time
 

@@ -11,7 +11,7 @@ from core.layout import Layout
 from core.money import Movement
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -18,7 +18,8 @@ from core.work import Outcome, WorkItem
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.postings import flat
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -21,7 +21,7 @@ from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, provider_bugs
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 
@@ -175,19 +175,19 @@ def test_the_command_shows_each_case_by_provider_and_kind(payhook: Callable[...,
     said = payhook().output
     assert "stripe: one movement of money under several event ids (1)" in said
     assert "stripe: one event id with other content (1)" in said
-    for text in ("stripe:re_2:refund", "stripe:evt_4:refund.created", "799 EUR", "2026-01-31 12:04:00+00:00"):
+    for text in ("stripe:re_2:refund", "stripe:evt_4:refund.created", "7.99 EUR", "2026-01-31 12:04:00"):
         assert text in said
     assert "evt_5" not in said
 
 
 def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -> None:
     told = json.loads(payhook("--json", "--since", "2026-01-31").output)
-    assert told["since"] == "2026-01-31T00:00:00+00:00"
+    assert told["since"] == "2026-01-31T00:00:00.000000Z"
     assert told["counts"] == {"stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1}}
     conflict = told["bugs"][1]
     assert sorted(conflict) == ["again", "fact_key", "first", "kind", "provider", "seqs_apart"]
     assert conflict["again"]["amount_minor"] == 799
-    assert conflict["first"]["received_at"] == "2026-01-31T12:03:00+00:00"
+    assert conflict["first"]["received_at"] == "2026-01-31T12:03:00.000000Z"
     assert payhook("--json", "--provider", "adyen").output == payhook("--json", "--provider", "adyen").output
     assert json.loads(payhook("--json", "--since", "2026-02-01").output)["bugs"] == []
 
@@ -208,8 +208,8 @@ def test_json_and_csv_at_once_are_refused(told: World) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(told: World, text: str) -> None:
-    from cli.provider_bugs import as_csv
+    from cli.provider_bugs import csv_of
 
     (bug, *_) = told.bugs()
-    lines = list(csv.DictReader(io.StringIO(as_csv([replace(bug, again=replace(bug.again, account=text))]))))
+    lines = list(csv.DictReader(io.StringIO(csv_of([replace(bug, again=replace(bug.again, account=text))]))))
     assert lines[0]["again_account"] == "'" + text

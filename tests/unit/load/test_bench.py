@@ -99,3 +99,19 @@ def test_the_plain_drain_takes_from_its_first_batchs_start_to_its_last_ones_end(
 def test_a_plain_drain_whose_first_batch_isnt_known_gives_no_time(progress: list[dict[str, object]]):
     with pytest.raises(RuntimeError, match="doesn't begin with its first batch"):
         batches_s(progress)
+
+
+def test_a_rate_that_the_stack_doesnt_take_costs_its_figure_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    def too_slow(_: Window, __: float) -> Held:
+        raise TimeoutError
+
+    monkeypatch.setattr(Window, "at", too_slow)
+    monkeypatch.setattr(e2e, "_settle", lambda _: None)
+    monkeypatch.setattr(e2e, "cpu_seconds", lambda _: 0.0)
+    monkeypatch.setattr(e2e, "embedded_stack", contextlib.nullcontext)
+    console = Console(record=True, width=200)
+    (group,) = (one for one in GROUPS if one.name == "cost")
+    assert group.measure(Run(tmp_path, console, short=True)) == {}
+    assert "1,200/s wasn't taken. No figure is given" in console.export_text()

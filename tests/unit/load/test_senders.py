@@ -7,7 +7,7 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock
@@ -71,7 +71,7 @@ def test_a_receiver_that_stands_still_gets_no_more_at_once_than_there_are_connec
     under_way: list[int] = []
     most = [0]
 
-    async def slow(_: httpx.AsyncClient, webhook: Webhook) -> Answer:
+    async def slow(_: httpx2.AsyncClient, webhook: Webhook) -> Answer:
         under_way.append(1)
         most[0] = max(most[0], len(under_way))
         await goes_on.wait()

@@ -9,7 +9,10 @@ from statistics import median
 import pytest
 
 from core.money import Money, Movement
-from load.webhooks import AdyenItem, adyen_notification, standard_event, stripe_event
+from load.samples import sign
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.standardwebhooks import standard_event
+from load.samples.stripe import stripe_event
 from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -101,8 +104,8 @@ def adyen_item(number: int, original: str = "P1", success: bool = True) -> Adyen
 def test_an_adyen_sample_holds_its_items_and_proves_once_signed(adapters: dict[str, Adapter]) -> None:
     adapter = adapters["adyen"]
     key = adapter.new_secret()
-    signed = adapter.sign(
-        adyen_notification([adyen_item(1), adyen_item(2, success=False), adyen_item(3, "")]), key, NOW
+    signed = sign(
+        adapter, adyen_notification([adyen_item(1), adyen_item(2, success=False), adyen_item(3, "")]), key, NOW
     )
     request = Request(signed.body, [])
     assert adapter.verify(request, [key], NOW) == 0
@@ -128,7 +131,7 @@ def test_a_standard_sample_is_laid_out_as_the_default_pointers_have_it() -> None
     body = standard_event(
         "payment.captured", payment="pay_1", account="shop", amount_minor=1250, currency="eur", occurred_at=NOW
     )
-    signed = adapter.sign(body, adapter.new_secret(), NOW, "msg_1")
+    signed = sign(adapter, body, adapter.new_secret(), NOW, "msg_1")
     headers = [(name.encode(), value.encode()) for name, value in signed.headers.items()]
     (event,) = adapter.events(Request(signed.body, headers), "live")
     assert event.entity_key == "standardwebhooks:shop:pay_1"

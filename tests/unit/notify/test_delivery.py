@@ -140,8 +140,10 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, authorit
         assert server.requests == []
 
 
-def test_plain_http_where_tls_is_wanted_is_no_delivery(place: Place, receiver: Receiver) -> None:
-    place.settings["connect_timeout_s"] = 0.2
+def test_plain_http_where_tls_is_wanted_is_no_delivery(
+    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("notify.sender.CONNECT_S_MAX", 0.2)
     place.add("shop", receiver.port, scheme="https")
     with pytest.raises(Unreachable):
         place.handler()(item("shop"))
@@ -204,8 +206,8 @@ def test_a_head_that_drips_ends_when_the_time_is_over(place: Place, receiver: Re
         place.handler()(item("shop"))
 
 
-def test_the_read_timeout_is_its_own(place: Place, receiver: Receiver) -> None:
-    place.settings["read_timeout_s"] = 0.2
+def test_the_read_timeout_is_its_own(place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("notify.sender.SILENCE_S_MAX", 0.2)
     place.add("shop", receiver.port)
     receiver.answer = lambda _: silent(receiver)
     with pytest.raises(Unreachable, match="ReadTimeout"):

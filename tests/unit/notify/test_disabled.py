@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
-from notify.disabled import Disabled, DisabledSubscribers
 from notify.errors import NotDisabled
+from notify.handler import Disabled, DisabledSubscribers
 
 AT = "2026-01-31T12:00:00.000000Z"
 

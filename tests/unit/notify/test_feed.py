@@ -9,8 +9,7 @@ import pytest
 
 from core.errors import SettingError
 from notify.errors import SubscribersUnreadable
-from notify.facts import notice_json
-from notify.feed import build
+from notify.facts import build, notice_json
 from notify.settings import NotifySettings
 from processor.source.feed import Feed
 from tests.unit.notify.place import row

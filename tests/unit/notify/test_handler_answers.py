@@ -75,9 +75,14 @@ def test_what_a_refusal_says_is_cut_and_holds_no_card_number(place: Place, recei
 )
 @pytest.mark.parametrize("code", [429, 503, 404])
 def test_retry_after_is_honoured_within_its_cap(
-    place: Place, receiver: Receiver, code: int, header: str, seconds: float | None
+    place: Place,
+    receiver: Receiver,
+    code: int,
+    header: str,
+    seconds: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place.settings["retry_after_s_max"] = 600.0
+    monkeypatch.setattr("notify.sender.RETRY_AFTER_S_MAX", 600.0)
     place.add("shop", receiver.port)
     receiver.replies(status(code, f"retry-after: {header}"))
     with pytest.raises(NotTaken) as failed:

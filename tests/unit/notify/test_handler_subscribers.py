@@ -90,7 +90,7 @@ def test_a_file_that_was_emptied_stops_the_stream(place: Place, receiver: Receiv
     assert handler(item("shop")) == Applied()
     place.file.write_text(text)
     for _ in range(2):
-        with pytest.raises(SubscribersUnreadable, match="names nobody any more"):
+        with pytest.raises(SubscribersUnreadable, match="names no subscriber any more"):
             handler(item("shop", row("evt_2")))
 
 

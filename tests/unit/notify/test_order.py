@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.schema import JournalRow
 from load.subscriber import Reply, Subscriber
-from notify.feed import build
+from notify.facts import build
 from notify.settings import NotifySettings
 from processor.settings import DeadHead
 from processor.source.feed import FeedRecords

@@ -351,6 +351,7 @@ class Walk:
     stuck: Event | None = None
     killed: int = 0
     has_tried: bool = False
+    has_failed_down: bool = False
 
     def run(self) -> None:
         self.wall = self._find_wall()
@@ -361,7 +362,7 @@ class Walk:
             elif not (event.is_new or event.is_open) or event.is_dead or event is self.wall:
                 continue
             elif self.wall is not None and event.order > self.wall.order:
-                self._behind_the_wall(event)
+                self._behind_the_wall(event, is_passed)
             elif event.is_new or event.holds or event.order in self.due:
                 self._in_line(event, is_passed)
         self._wake()
@@ -395,13 +396,14 @@ class Walk:
     def _is_deadly(self) -> bool:
         return self.model.followers_die and self.wall is not None and self.wall.is_dead
 
-    def _behind_the_wall(self, event: Event) -> None:
+    def _behind_the_wall(self, event: Event, is_passed: bool) -> None:
         in_hand = event.is_new or event.order in self.due
         has_room = self._is_taken_up and event.holds and self.killed < self.drain
         if self._is_deadly and (in_hand or has_room):
             self.killed += not in_hand
             event.becomes("dead", head=None if event.kind == "conflict" else self.wall)
         elif in_hand:
+            event.out_of_order = event.out_of_order or is_passed
             event.becomes("parked", holds=True)
 
     def _in_line(self, event: Event, is_passed: bool) -> None:
@@ -422,6 +424,11 @@ class Walk:
             event.becomes("duplicate_fact")
             return
         is_first, self.has_tried = not self.has_tried, True
+        if self.has_failed_down:
+            # As far as its worker could see it was an outage: the rest of the line waits for the next batch.
+            event.becomes("parked", due=self.now, holds=True)
+            self.stuck = event
+            return
         may_wait = self.blocks and not (self.probe and is_first)
         if may_wait and (not self.calls or self.calls[0].event_key != event.key):
             event.becomes("parked", due=self.now, holds=True)
@@ -431,6 +438,7 @@ class Walk:
             previous_dead = event.saw_closed or any(other.died for other in self.events if other.order < event.order)
             assert (call.event_key, call.previous_dead) == (event.key, previous_dead)
             self._came_of(event, call.outcome)
+            self.has_failed_down = call.outcome == "down"
         if event.is_open and event.holds:
             self.stuck = event
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from core.errors import Unparseable
 from core.event import Event
 from core.money import MoneyInvalid
+from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.shapes import NOW
 
@@ -17,7 +18,7 @@ Moved: TypeAlias = tuple[str, str, int, str, str | None]
 
 
 def only(xml: bytes, adapter: Adapter = ADAPTER) -> Event:
-    *_, event = adapter.events(Request(adapter.sign(xml, SECRET, NOW).body, []), "live")
+    *_, event = adapter.events(Request(sign(adapter, xml, SECRET, NOW).body, []), "live")
     assert event.body == xml
     return event
 

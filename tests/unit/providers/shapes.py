@@ -12,7 +12,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid
 from providers import Adapter, Request, SignatureInvalid
-from providers.fields import WITHHELD
+from providers.money import WITHHELD
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NOW_S = 1_769_860_800

@@ -11,7 +11,7 @@ import pytest
 from core.errors import Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from load.samples import adyenplatform as own
-from load.webhooks import AdyenItem, adyen_notification
+from load.samples.adyen import AdyenItem, adyen_notification
 from providers import Adapter, ProvidersSettings, build_adapters
 from providers.settings import AdyenSettings
 from tests.unit.providers.adyenplatform_payouts import payout

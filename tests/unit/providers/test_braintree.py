@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import SettingError, Unparseable
+from load.samples import sign
 from load.samples.braintree import transaction_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.shapes import NOW, flips
@@ -33,7 +34,7 @@ ADAPTER = build_adapters(ProvidersSettings())["braintree"]
 XML = transaction_event(
     "transaction_settled", transaction="tx1", merchant_account="M1", amount="12.50", currency="EUR", triggered=NOW
 )
-SIGNED = ADAPTER.sign(XML, SECRET, NOW)
+SIGNED = sign(ADAPTER, XML, SECRET, NOW)
 FIELDS = dict(parse_qsl(SIGNED.body.decode()))
 SIGNATURE, PAYLOAD = FIELDS["bt_signature"], FIELDS["bt_payload"]
 Source = Callable[[str], dict[str, str]]
@@ -89,7 +90,7 @@ def test_the_sdks_vectors_prove_and_altered_by_one_bit_do_not(samples: Path, sou
 def test_the_signature_made_for_the_sdks_vectors_is_the_published_one(samples: Path, name: str) -> None:
     body = (samples / f"braintree/{name}.form").read_bytes()
     fields = dict(parse_qsl(body.decode()))
-    assert ADAPTER.sign(base64.b64decode(fields["bt_payload"]), SECRET, NOW).body == body
+    assert sign(ADAPTER, base64.b64decode(fields["bt_payload"]), SECRET, NOW).body == body
 
 
 def test_a_real_delivery_has_a_pair_for_each_of_the_merchants_keys(samples: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_real_delivery_has_a_pair_for_each_of_the_merchants_keys(samples: Path
 
 @given(st.binary(min_size=1, max_size=200))
 def test_what_is_signed_is_the_payload_with_its_line_ends(body: bytes) -> None:
-    fields = dict(parse_qsl(ADAPTER.sign(body, SECRET, NOW).body.decode()))
+    fields = dict(parse_qsl(sign(ADAPTER, body, SECRET, NOW).body.decode()))
     key = hashlib.sha1(PRIVATE.encode()).digest()
     expected = hmac.new(key, fields["bt_payload"].encode(), hashlib.sha1).hexdigest()
     assert fields["bt_signature"] == f"{PUBLIC}|{expected}"
@@ -219,9 +220,9 @@ def test_another_content_type_than_a_forms_is_refused(content_type: str | None, 
 
 def test_while_an_api_key_is_replaced_both_count_and_which_one_did_is_told(adapter: Adapter) -> None:
     for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
-        request = Request(adapter.sign(XML, secret, NOW).body, [])
+        request = Request(sign(adapter, XML, secret, NOW).body, [])
         assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
-    assert refusal(adapter.sign(XML, OLD_SECRET, NOW).body) == "mismatch"
+    assert refusal(sign(adapter, XML, OLD_SECRET, NOW).body) == "mismatch"
 
 
 @pytest.mark.parametrize("secret", ["", PUBLIC, ":", f"{PUBLIC}:", f":{PRIVATE}", "a b:c", "a|b:c", "a:é", "a:b c"])

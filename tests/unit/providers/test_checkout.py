@@ -18,6 +18,7 @@ from core.errors import SettingError, Unparseable
 from core.event import Mode
 from core.money import UNDOS, MoneyFact, MoneyInvalid, Movement
 from load.samples import checkout as samples_of
+from load.samples import sign
 from providers import Adapter, ContentVersionUnknown, ModeMismatch, ProvidersSettings, Request, build_adapters
 from providers.checkout import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, money, moved, names, only, row
@@ -34,7 +35,7 @@ def adapter() -> Adapter:
 
 
 def signed(body: bytes, secret: str = SECRET) -> bytes:
-    return ADAPTER.sign(body, secret, NOW).headers["Cko-Signature"].encode()
+    return sign(ADAPTER, body, secret, NOW).headers["Cko-Signature"].encode()
 
 
 def refusal(body: bytes, *signatures: bytes, secrets: tuple[str, ...] = (SECRET,)) -> str | None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from core.errors import SettingError, Unparseable
 from core.event import POISON_TYPE, Event, Mode
 from core.money import MoneyInvalid
+from load.samples import sign
 from load.samples.gocardless import GoCardlessEvent, batch, payment_event
 from providers import Adapter, ContentVersionUnknown, ModeMismatch, ProvidersSettings, Request, build_adapters
 from providers.gocardless import ITEMS_MAX, LEFT_TO_A_PERSON
@@ -36,7 +37,7 @@ def adapter() -> Adapter:
 
 
 def signed(body: bytes, secret: str = SECRET) -> bytes:
-    return ADAPTER.sign(body, secret, NOW).headers["Webhook-Signature"].encode()
+    return sign(ADAPTER, body, secret, NOW).headers["Webhook-Signature"].encode()
 
 
 def refusal(body: bytes, *signatures: bytes, secrets: tuple[str, ...] = (SECRET,)) -> str | None:

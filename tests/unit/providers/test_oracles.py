@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, SignatureInvalid, build_adapters
 from tests.examples import examples
 
@@ -77,7 +78,7 @@ def test_what_stripes_sdk_signs_both_accept(body: str, age_s: int, secret: str) 
 @every_example
 @given(_texts)
 def test_what_we_sign_stripes_sdk_accepts(body: str) -> None:
-    signed = ADAPTERS["stripe"].sign(body.encode(), SECRET, NOW)
+    signed = sign(ADAPTERS["stripe"], body.encode(), SECRET, NOW)
     assert stripe_both(signed.body, signed.headers["Stripe-Signature"]) == ("accepted", "accepted")
 
 
@@ -131,7 +132,7 @@ def test_stripe_is_read_more_strictly_than_by_its_sdk(difference: str, header: s
 
 def test_stripe_a_body_that_is_not_utf8_is_verified_not_a_crash() -> None:
     body = b"\xff"
-    header = ADAPTERS["stripe"].sign(body, SECRET, NOW).headers["Stripe-Signature"]
+    header = sign(ADAPTERS["stripe"], body, SECRET, NOW).headers["Stripe-Signature"]
     assert stripe_both(body, header) == ("accepted", "UnicodeDecodeError")
     assert stripe_both(body, f"t={NOW_S},v1={'0' * 64}") == ("mismatch", "UnicodeDecodeError")
 
@@ -199,7 +200,7 @@ def test_what_adyens_sdk_signs_both_accept(
 def test_what_we_sign_adyens_sdk_accepts(reference: str, merchant: str) -> None:
     item = adyen_item(pspReference=reference, merchantReference=merchant)
     body = json.dumps({"live": "true", "notificationItems": [{"NotificationRequestItem": item}]}).encode()
-    signed = json.loads(ADAPTERS["adyen"].sign(body, KEY, NOW).body)
+    signed = json.loads(sign(ADAPTERS["adyen"], body, KEY, NOW).body)
     assert is_valid_hmac_notification(signed, KEY) is True
 
 
@@ -286,7 +287,7 @@ def test_what_the_standard_sdk_signs_both_accept(body: str, age_s: int, message_
 @every_example
 @given(_texts, _ids)
 def test_what_we_sign_the_standard_sdk_accepts(body: str, message_id: str) -> None:
-    signed = ADAPTERS["standardwebhooks"].sign(body.encode(), SECRET, NOW, message_id)
+    signed = sign(ADAPTERS["standardwebhooks"], body.encode(), SECRET, NOW, message_id)
     assert standard_both(signed.body, signed.headers) == ("accepted", "accepted")
 
 
@@ -333,7 +334,7 @@ def test_standard_webhooks_are_read_more_strictly_than_by_the_sdk(
 
 
 def test_standard_a_body_that_is_not_utf8_is_verified_not_a_crash() -> None:
-    signed = ADAPTERS["standardwebhooks"].sign(b"\xff", SECRET, NOW, "msg_1")
+    signed = sign(ADAPTERS["standardwebhooks"], b"\xff", SECRET, NOW, "msg_1")
     assert standard_both(b"\xff", signed.headers) == ("accepted", "UnicodeDecodeError")
 
 

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from core.errors import SettingError
 from core.event import Mode
+from load.samples import CannotSign, sign
 from load.samples.paypal import refund_event
 from providers import ModeMismatch, ProvidersSettings, Request, SignatureInvalid
-from providers.paypal import PayPalAdapter
-from providers.paypal_certificates import read_headers
-from providers.port import CannotSign
+from providers.paypal import PayPalAdapter, read_headers
 from tests.paypal_signer import (
     LIVE_URL,
     SANDBOX_URL,
@@ -179,7 +178,7 @@ def test_what_is_no_webhooks_id_is_refused_as_a_secret(secret: str) -> None:
 
 def test_only_paypal_can_sign() -> None:
     with pytest.raises(CannotSign) as caught:
-        ADAPTER.sign(BODY, WEBHOOK, NOW)
+        sign(ADAPTER, BODY, WEBHOOK, NOW)
     assert caught.value.provider == "paypal"
     assert len(ADAPTER.new_secret()) == 17
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import httpx
+import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from core.clock import to_rfc3339
 from core.errors import SettingError
 from providers import ProvidersSettings, Request, SignatureInvalid
-from providers.paypal import PayPalAdapter
-from providers.paypal_certificates import CERTIFICATES_KEPT_MAX, _certificate, trusted_url
+from providers.paypal import CERTIFICATES_KEPT_MAX, PayPalAdapter, _certificate, trusted_url
 from providers.port import Fetched
 from tests.paypal_signer import (
     LIVE_URL,
@@ -145,7 +144,7 @@ def test_whatever_is_trusted_is_on_paypals_host_by_another_reader_too(text: str)
             asked, host = trusted_url(url.encode())
         except SignatureInvalid:
             continue
-        read = httpx.URL(asked)
+        read = httpx2.URL(asked)
         assert (read.scheme, read.host, read.port, read.userinfo) == ("https", host, None, b"")
         assert host in ("api.paypal.com", "api-m.paypal.com", "api.sandbox.paypal.com", "api-m.sandbox.paypal.com")
 

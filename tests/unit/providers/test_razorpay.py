@@ -15,6 +15,7 @@ from razorpay.utility import Utility
 
 from core.errors import SettingError
 from load.samples import razorpay as samples_of
+from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.shapes import NOW, flips
 from tests.unit.providers.shapes import refusal as refusal_of
@@ -31,7 +32,7 @@ def adapter(adapters: dict[str, Adapter]) -> Adapter:
 
 
 def signed(adapter: Adapter, body: bytes, secret: str = SECRET) -> bytes:
-    return adapter.sign(body, secret, NOW).headers["X-Razorpay-Signature"].encode()
+    return sign(adapter, body, secret, NOW).headers["X-Razorpay-Signature"].encode()
 
 
 def refusal(adapter: Adapter, body: bytes, *signatures: bytes, secrets: tuple[str, ...] = (SECRET,)) -> str | None:
@@ -54,7 +55,7 @@ def test_the_published_vector_proves_and_altered_by_one_bit_does_not(
 BODY = samples_of.payment_event(
     "payment.captured", payment="pay_SampleA1", account="acc_Sample", amount_minor=125_000, currency="INR", created=NOW
 )
-GOOD = build_adapters(ProvidersSettings())["razorpay"].sign(BODY, SECRET, NOW).headers["X-Razorpay-Signature"].encode()
+GOOD = sign(build_adapters(ProvidersSettings())["razorpay"], BODY, SECRET, NOW).headers["X-Razorpay-Signature"].encode()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import load.samples
+import providers
+from load.samples import NoSamples, samples_of
 from providers import (
     ContentVersionUnknown,
     ModeMismatch,
@@ -18,28 +23,37 @@ from providers import (
 
 def test_adapters_are_found_by_the_name_that_heads_their_keys() -> None:
     adapters = build_adapters(ProvidersSettings())
-    assert sorted(adapters) == [
-        "adyen",
-        "adyenplatform",
-        "braintree",
-        "checkout",
-        "gocardless",
-        "mollie",
-        "mollieclassic",
-        "paddle",
-        "paypal",
-        "razorpay",
-        "square",
-        "standardwebhooks",
-        "stripe",
-    ]
     assert all(adapter.name == name for name, adapter in adapters.items())
+    assert all(type(adapter).__module__ == f"providers.{name}" for name, adapter in adapters.items())
     assert all(adapter.content_version >= 1 for adapter in adapters.values())
 
 
+def test_every_adapter_in_the_folder_is_in_the_registry() -> None:
+    files = {path.stem for path in Path(providers.__file__).parent.glob("*.py") if _has_an_adapter(path)}
+    assert build_adapters(ProvidersSettings()).keys() == files
+
+
+def _has_an_adapter(path: Path) -> bool:
+    return (
+        path.stem not in ("base", "port") and re.search(r"(?m)^class \w+Adapter\b", path.read_text("utf-8")) is not None
+    )
+
+
+def test_every_provider_has_a_sample_file_and_every_sample_file_a_provider() -> None:
+    adapters = build_adapters(ProvidersSettings())
+    files = {path.stem for path in Path(load.samples.__file__).parent.glob("*.py")} - {"__init__", "sender"}
+    assert adapters.keys() == files
+    assert all(samples_of(name) for name in adapters)
+
+
+def test_a_provider_without_a_sample_file_is_told_what_to_add() -> None:
+    with pytest.raises(NoSamples, match=r"add load/samples/nobody\.py"):
+        samples_of("nobody")
+
+
 def test_settings_travel_to_a_worker_and_build_the_same_adapters_there() -> None:
-    settings = pickle.loads(pickle.dumps(ProvidersSettings(tolerance_s=60)))
-    assert settings == ProvidersSettings(tolerance_s=60)
+    settings = pickle.loads(pickle.dumps(ProvidersSettings(entity="merchant")))
+    assert settings == ProvidersSettings(entity="merchant")
     assert build_adapters(settings)
 
 
@@ -50,6 +64,7 @@ def test_settings_travel_to_a_worker_and_build_the_same_adapters_there() -> None
         ModeMismatch("live", "test"),
         ModeMismatch("live", None),
         ContentVersionUnknown("adyen", 9),
+        NoSamples("nobody"),
     ],
 )
 def test_errors_travel_between_processes(error: Exception) -> None:

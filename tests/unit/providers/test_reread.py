@@ -7,21 +7,22 @@ import pytest
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.routing import scoped
+from load.samples import sign
+from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.reread import reread
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import NOW, Told
 
 BY_BODY = [case for case in CASES.values() if case.name not in ("standardwebhooks", "mollieclassic")]
 """Those that name an event by its body alone."""
-TOLD = Told("1")
+TOLD = Sample("1")
 
 
 @pytest.mark.parametrize("case", BY_BODY, ids=lambda case: case.name)
 def test_a_request_is_read_again_as_it_was_first(case) -> None:
     body = case.body(TOLD)
     if case.name == "braintree":
-        body = case.adapter().sign(body, case.secrets[0], NOW).body
+        body = sign(case.adapter(), body, case.secrets[0], NOW).body
     first = case.adapter().events(Request(body, ()), "live")
     again = reread(case.adapter(), body, "live", "shop-a", "eu")
     assert again == [scoped(event, "shop-a", "eu") for event in first]
@@ -31,7 +32,7 @@ def test_a_request_is_read_again_as_it_was_first(case) -> None:
 @pytest.mark.parametrize("name", ["adyen", "gocardless"])
 def test_one_item_of_a_request_is_read_again_by_itself(name: str) -> None:
     case = next(case for case in CASES.values() if case.name == name)
-    body = case.batch([Told("1"), Told("2", movement="m2")])
+    body = case.batch([Sample("1"), Sample("2", movement="m2")])
     assert body is not None
     whole = case.adapter().events(Request(body, ()), "live")
     assert [reread(case.adapter(), event.body, "live") for event in whole] == [[event] for event in whole]

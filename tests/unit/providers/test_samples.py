@@ -19,7 +19,7 @@ import pytest
 from core.errors import Unparseable
 from core.money import MoneyInvalid
 from providers import Adapter, ModeMismatch, ProvidersSettings, Request, SignatureInvalid, build_adapters
-from providers.paypal_certificates import read_headers
+from providers.paypal import read_headers
 from providers.settings import SquareSettings
 from tests.contract.adapter_cases.case import GONE, paths, with_value
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.money import Money, MoneyFact, Movement
-from load.webhooks import AdyenItem, adyen_notification
+from load.samples.adyen import AdyenItem, adyen_notification
 from providers.adyen import AdyenAdapter
 from providers.port import Request
 from providers.settings import ProvidersSettings

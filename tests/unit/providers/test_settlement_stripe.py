@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from core.money import Money, MoneyFact, Movement
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.settings import ProvidersSettings
 from providers.settlement import NotCompared, ReportLine, RowUnreadable, SettlementLine, build_report, read_report

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from square.utils.webhooks_helper import verify_signature
 
 from core.errors import SettingError
+from load.samples import sign
 from load.samples import square as samples_of
 from providers import Adapter, ModeMismatch, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.shapes import NOW, flips, only
@@ -37,7 +38,7 @@ def adapter() -> Adapter:
 
 
 def signed(body: bytes, secret: str = SECRET, endpoint: str = "default") -> bytes:
-    headers = ADAPTER.sign(body, secret, NOW, endpoint=endpoint).headers
+    headers = sign(ADAPTER, body, secret, NOW, endpoint=endpoint).headers
     return headers["x-square-hmacsha256-signature"].encode()
 
 
@@ -54,7 +55,7 @@ def test_the_published_vector_proves_and_altered_by_one_bit_does_not(samples: Pa
     url = source["extra"].removeprefix("notification_url=")
     theirs = square(default=url)
     assert refusal(theirs, body, signature, secrets=(secret,)) is None
-    assert theirs.sign(body, secret, NOW).headers["x-square-hmacsha256-signature"].encode() == signature
+    assert sign(theirs, body, secret, NOW).headers["x-square-hmacsha256-signature"].encode() == signature
     assert all(refusal(theirs, altered, signature, secrets=(secret,)) == "mismatch" for altered in flips(body))
     assert all(refusal(theirs, body, altered, secrets=(secret,)) == "mismatch" for altered in flips(signature))
     for altered in flips(secret.encode()):
@@ -124,7 +125,7 @@ def test_what_is_signed_for_one_endpoint_does_not_prove_at_another(adapter: Adap
 
 
 def test_who_asks_for_another_host_does_not_change_what_was_signed(adapter: Adapter) -> None:
-    forged = square(default="https://attacker.example/webhooks/square").sign(BODY, SECRET, NOW)
+    forged = sign(square(default="https://attacker.example/webhooks/square"), BODY, SECRET, NOW)
     signature = forged.headers["x-square-hmacsha256-signature"].encode()
     request = Request(BODY, [(HEADER, signature), (b"host", b"attacker.example"), (b"x-forwarded-host", b"a.example")])
     assert refusal_of(adapter, request, SECRET) == "mismatch"
@@ -134,7 +135,7 @@ def test_an_endpoint_without_its_url_says_which_setting_is_missing(adapter: Adap
     with pytest.raises(SettingError, match=r"providers\.square\.notification_urls\.payouts"):
         adapter.verify(Request(BODY, [(HEADER, GOOD)], "payouts"), [SECRET], NOW)
     with pytest.raises(SettingError, match="notification_urls"):
-        adapter.sign(BODY, SECRET, NOW, endpoint="payouts")
+        sign(adapter, BODY, SECRET, NOW, endpoint="payouts")
     assert refusal_of(adapter, Request(BODY, [], "payouts"), SECRET) == "missing"
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from core.errors import SettingError, Unparseable
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from load.samples import sign
 from providers import (
     Adapter,
     ContentVersionUnknown,
@@ -157,7 +158,7 @@ def test_what_is_signed_here_is_accepted_here(
 ) -> None:
     secret = standard_adapter.new_secret()
     for event_id in (None, "msg_7"):
-        signed = standard_adapter.sign(BODY, secret, now, event_id)
+        signed = sign(standard_adapter, BODY, secret, now, event_id)
         of = delivered(signed.body, signed.headers)
         assert standard_adapter.verify(of, [secret], now) == 0
         (event,) = standard_adapter.events(of, "live")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import Unparseable
+from load.samples import sign
 from providers import Adapter, Request
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, names
 
@@ -32,7 +33,7 @@ IDENTITIES: dict[str, Row | None] = {
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_each_sample_is_named_as_written_down(samples: Path, standard_adapter: Adapter, name: str) -> None:
     secret = standard_adapter.new_secret()
-    signed = standard_adapter.sign((samples / f"standardwebhooks/{name}.json").read_bytes(), secret, NOW, "msg_1")
+    signed = sign(standard_adapter, (samples / f"standardwebhooks/{name}.json").read_bytes(), secret, NOW, "msg_1")
     request = Request(signed.body, [(key.lower().encode(), value.encode()) for key, value in signed.headers.items()])
     assert standard_adapter.verify(request, [secret], NOW) == 0
     expected = IDENTITIES[name]

@@ -13,6 +13,7 @@ import pytest
 
 from core.errors import SettingError, Unparseable
 from core.event import Event
+from load.samples import sign
 from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, SignatureInvalid, build_adapters
 
 SECRET = "whsec_sample"
@@ -115,11 +116,6 @@ def test_the_tolerance_holds_both_ways_to_the_second(stripe_adapter: Adapter, no
     assert refused(stripe_adapter, request(header(now, age_s=300)), now + timedelta(microseconds=1)) == "stale"
 
 
-def test_the_tolerance_is_a_setting(now: datetime) -> None:
-    strict = build_adapters(ProvidersSettings(tolerance_s=5))["stripe"]
-    assert refused(strict, request(header(now, age_s=6)), now) == "stale"
-
-
 def test_a_forged_stale_request_is_a_mismatch_so_that_nothing_is_learnt(stripe_adapter: Adapter, now: datetime) -> None:
     assert refused(stripe_adapter, request(header(now, age_s=999, secret="other")), now) == "mismatch"
 
@@ -175,7 +171,7 @@ def test_what_is_signed_here_is_accepted_here(
 ) -> None:
     secret = stripe_adapter.new_secret()
     stripe_adapter.check_secret(secret)
-    signed = stripe_adapter.sign(BODY, secret, now)
+    signed = sign(stripe_adapter, BODY, secret, now)
     assert signed.body == BODY
     assert stripe_adapter.verify(delivered(signed.body, signed.headers), [secret], now) == 0
     assert secret.startswith("whsec_")

@@ -12,9 +12,9 @@ import pytest
 from core.event import Event
 from core.money import MoneyInvalid
 from providers import Adapter, Request
-from tests.contract.adapter_cases.stripe import StripeCase
+from tests.contract.adapter_cases import CASES
 
-RENDERINGS = StripeCase().renderings()
+RENDERINGS = CASES["stripe"].renderings()
 
 
 def named(adapter: Adapter, body: bytes) -> Event:

@@ -10,9 +10,9 @@ import pytest
 
 from core.money import UNDOS, MoneyFact, Movement
 from load.samples import braintree, razorpay, square
+from load.samples.sender import NOW
 from providers import Adapter, Request
 from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import NOW
 
 Dispute = Callable[[str], bytes]
 """A body of the dispute: ``opened``, ``lost``, ``won``, or ``asked`` for an inquiry that ends as lost."""

@@ -13,12 +13,12 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from core.event import Dedupe, Event, poison_event, to_headers
-from ingest.pan import CardMasker
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import PanSettings
+from ingest.pan import CardMasker, MaskingKey
+from ingest.settings import PanSettings
 from journal.bodies import body_files
 from ledger.maintain.redact import Order
-from load.webhooks import AdyenItem, adyen_notification, stripe_event
+from load.samples.adyen import AdyenItem, adyen_notification
+from load.samples.stripe import stripe_event
 from providers import ProvidersSettings, Request, build_adapters
 from stack import card_scan
 from stack.card_scan import Scanned, places, run_once

@@ -49,8 +49,8 @@ def test_secrets_and_merchants_are_in_the_data_folder_unless_they_are_named(monk
 
 
 def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAYHOOK_INGEST__LEASE_S", "1")
-    with pytest.raises(SettingError, match=r"setting ingest .*lease_s must be more than"):
+    monkeypatch.setenv("PAYHOOK_INGEST__KNOWN_ENDPOINTS_ONLY", "true")
+    with pytest.raises(SettingError, match=r"setting ingest .*known_endpoints_only without endpoints"):
         load_settings()
 
 

@@ -13,8 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from console.access import Role, SignInBusy, SignInRefused, SignInTooSoon, User, accounts, passwords
-from console.access.access import AT_ONCE, NOT_ALLOWED_MAX, WAITING_MAX
-from console.access.throttle import USER_TRIES
+from console.access.sign_in import AT_ONCE, NOT_ALLOWED_MAX, USER_TRIES, WAITING_MAX
 from core.clock import ManualClock
 from dlq.audit_log import AuditLogUnwritable
 from journal.append import Appender
@@ -67,7 +66,7 @@ def test_a_name_that_is_not_there_takes_as_long_as_one_that_is(listener: Listene
         return min(took)
 
     known = {name: account.password for name, account in listener.users.all().items()}
-    passwords.nobodys()
+    passwords.unknown_hash()
     assert 0.02 < fastest("nobody") / fastest(ADA) < 50
 
 

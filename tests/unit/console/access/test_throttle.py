@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from console.access.throttle import (
+from console.access.sign_in import (
     ADDRESS_TRIES,
     FORGOTTEN_AFTER_S,
     USER_TRIES,
@@ -107,7 +107,7 @@ def test_wrong_tries_are_forgotten_after_a_while(throttle: SignInThrottle, clock
 
 
 def test_memory_is_bounded_and_a_name_cannot_be_pushed_out(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.access.throttle.BUCKETS", 1 << 10)
+    monkeypatch.setattr("console.access.sign_in.BUCKETS", 1 << 10)
     throttle = SignInThrottle(clock)
     for _ in range(USER_TRIES):
         throttle.begin("ada", HERE)

@@ -12,8 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from console.access import Role, Users, accounts, passwords
-from console.access.tokens import token_sha256
-from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit
+from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit, token_sha256
 from core.clock import to_rfc3339
 from tests.unit.console.listening import AT
 

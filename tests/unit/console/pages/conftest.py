@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
-from console.app import Watched, create_app
+from console.health import Watched, create_app
 from core.clock import Clock
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
@@ -21,7 +21,7 @@ class Desk:
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", letters.layout.status, {}, lambda _: None)
-        app = create_app(watched, httpx.AsyncClient(trust_env=False), clock)
+        app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         self.listener = Listener(app, data, clock, producer=ToTheEngine(letters), sleep=lambda _: letters.batch())
 
         self._signed_in: dict[str, Browser] = {}

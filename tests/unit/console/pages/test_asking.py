@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from console.pages.asking import Asking, TooMuchAsked
+from console.pages.place import Asking, TooMuchAsked
 
 
 def test_the_event_loop_goes_on_while_a_question_is_answered() -> None:

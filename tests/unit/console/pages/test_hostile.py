@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import escape
 
-from console.links import address, segment
+from console.rendering import address, segment
 from core.visible import visible
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import csrf_of

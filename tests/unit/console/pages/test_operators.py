@@ -63,7 +63,7 @@ def test_the_overview_counts_ages_and_says_what_streams_say(own_desk: Desk) -> N
     browser.sign_in("eve")
     later = text(browser.get("/").text)
     assert "Past 24 h 14 14 past 48 h" in later
-    assert "its processor has said nothing for" in later
+    assert "its processor has written nothing for" in later
 
 
 def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_desk: Desk) -> None:
@@ -86,7 +86,7 @@ def test_filters_narrow_a_list_and_stay_in_its_links(desk: Desk) -> None:
 
 
 def test_pages_follow_each_other_and_miss_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.pages.dlq_pages.PER_PAGE", 4)
+    monkeypatch.setattr("console.pages.dlq.PER_PAGE", 4)
     browser, path, seen = desk.browser("eve"), "/dlq?view=items&sort=newest", []
     while path:
         page = browser.get(path).text

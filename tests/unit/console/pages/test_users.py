@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from console.access import Role, accounts, passwords
 from console.access.users import hands_of
-from console.app import Watched, create_app
+from console.health import Watched, create_app
 from core.clock import ManualClock
 from journal.append import Appender
 from tests.unit.console.listening import ADA, AT, BOB, EVE, IDA, PASSWORD, Browser, Listener, csrf_of
@@ -26,7 +26,7 @@ class Office:
         self.clock = ManualClock(AT)
         watched = Watched("http://127.0.0.1:9/readyz", folder / "status.json", {}, lambda _: {})
         self.listener = Listener(
-            create_app(watched, httpx.AsyncClient(trust_env=False), self.clock), folder, self.clock
+            create_app(watched, httpx2.AsyncClient(trust_env=False), self.clock), folder, self.clock
         )
         self.users = self.listener.users
         self.ada = self.browser(ADA)

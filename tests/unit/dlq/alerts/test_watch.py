@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client import Gauge, generate_latest
 
@@ -238,7 +238,7 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         backup_every_s=3_600,
         card_scan=card_scan,
     )
-    with httpx.Client(trust_env=False) as client:
+    with httpx2.Client(trust_env=False) as client:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None

@@ -227,7 +227,7 @@ def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> No
     items.clock.advance((at - items.now).total_seconds())
     stats = board.stats()
     assert (stats.open, stats.inflow_per_h, stats.outflow_per_h) == (36, 1.0, 1.5)
-    assert stats.time_to_clear == timedelta(hours=72)
+    assert stats.time_to_clear_s == timedelta(hours=72).total_seconds()
     assert stats.hours[-1].at == datetime(2026, 2, 2, 12, tzinfo=UTC)
     assert [(hour.at.hour, hour.died, hour.closed) for hour in stats.hours[-11:] if hour.died or hour.closed] == [
         (3, 24, 0),

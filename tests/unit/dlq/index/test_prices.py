@@ -12,7 +12,7 @@ from core.money import Money
 from dlq.index import Filter, Sort
 from journal.bodies import BodyStore
 from ledger.body_amounts import BodyAmounts
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from providers.settings import ProvidersSettings
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import body_of

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.clock import ManualClock
@@ -96,9 +96,9 @@ class Guarded:
             await call.answer(body=f"run {len(self.calls)}".encode(), content_type="text/plain", location="/made/1")
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+    async def client(self) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
             yield client
 
     async def raw(self, receive: Receive, send: Send) -> None:
@@ -106,14 +106,14 @@ class Guarded:
         scope = {"type": "http", "method": "POST", "path": "/refunds", "query_string": b""}
         await self.app({**scope, "headers": [(b"idempotency-key", b"k-1")]}, receive, send)
 
-    def request(self, method: str = "POST", path: str = "/refunds", **more: Any) -> httpx.Response:
-        async def inside() -> httpx.Response:
+    def request(self, method: str = "POST", path: str = "/refunds", **more: Any) -> httpx2.Response:
+        async def inside() -> httpx2.Response:
             async with self.client() as client:
                 return await client.request(method, path, **{"headers": KEY, **more})
 
         return asyncio.run(inside())
 
-    def post(self, content: Any = b"{}", **more: Any) -> httpx.Response:
+    def post(self, content: Any = b"{}", **more: Any) -> httpx2.Response:
         return self.request(content=content, **more)
 
 
@@ -122,7 +122,7 @@ async def empty_body() -> dict[str, Any]:
     return {"type": "http.request", "body": b"{}"}
 
 
-def slug(answer: httpx.Response) -> str:
+def slug(answer: httpx2.Response) -> str:
     """The problem's name; fails the test where the answer is no problem that links its explanation."""
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()

@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.clock import ManualClock
-from ingest.idempotency import MemoryAnswers, problems
+from ingest.idempotency import MemoryAnswers, Problem
+from ingest.idempotency import request as problems
 
 PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")
 
 
 def test_the_example_application_carries_a_repeated_request_out_once() -> None:
-    async def post_twice() -> list[httpx.Response]:
+    async def post_twice() -> list[httpx2.Response]:
         app = example["create_app"](MemoryAnswers(ManualClock(datetime(2026, 1, 31, tzinfo=UTC))))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://shop") as client:
             return [await client.post("/refunds", headers={"idempotency-key": '"k-1"'}) for _ in range(2)]
 
     example: dict[str, Any] = {}
@@ -46,7 +47,7 @@ def test_the_example_application_carries_a_repeated_request_out_once() -> None:
         problems.store_unavailable(1),
     ],
 )
-def test_every_refusal_is_explained_with_its_status(problem: problems.Problem) -> None:
+def test_every_refusal_is_explained_with_its_status(problem: Problem) -> None:
     [row] = [line for line in PAGE.splitlines() if f"`#{problem.slug}`" in line and line.startswith("|")]
     status, slugs = row.split("|")[1:3]
     assert str(problem.status) in status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
@@ -49,7 +49,7 @@ def test_where_it_is_optional_a_request_without_one_runs_each_time() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"idempotency-key": '"a'}, [("idempotency-key", "a"), ("idempotency-key", "a")]])
-def test_a_malformed_key_or_several_are_refused(headers: httpx._types.HeaderTypes) -> None:
+def test_a_malformed_key_or_several_are_refused(headers: httpx2._types.HeaderTypes) -> None:
     guarded = Guarded()
     answer = guarded.post(headers=headers)
     assert (answer.status_code, slug(answer)) == (400, "key-malformed")
@@ -130,7 +130,7 @@ def test_of_fifty_at_once_one_runs_and_the_others_are_told_to_come_again() -> No
         await gate.wait()
         await call.answer()
 
-    async def storm() -> list[httpx.Response]:
+    async def storm() -> list[httpx2.Response]:
         async with guarded.client() as client:
             posts = [asyncio.create_task(client.post("/refunds", headers=KEY)) for _ in range(50)]
             for _, refused in zip(range(49), asyncio.as_completed(posts), strict=False):
@@ -152,7 +152,7 @@ def test_another_request_with_the_key_of_one_in_flight_is_refused_for_good() -> 
             inner.append(await client.post("/refunds", headers=KEY, content=b"other"))
         await call.answer()
 
-    guarded, inner = Guarded(act), list[httpx.Response]()
+    guarded, inner = Guarded(act), list[httpx2.Response]()
     guarded.post()
     assert inner[0].status_code == 422
 
@@ -283,8 +283,8 @@ def test_the_application_is_offered_no_way_to_answer_beside_the_recording() -> N
         await guarded.app({**scope, "extensions": {"http.response.pathsend": {}, "tls": {}}}, receive, send)
 
     async def inside() -> None:
-        transport = httpx.ASGITransport(offered)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        transport = httpx2.ASGITransport(offered)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
             await client.post("/refunds", headers=KEY)
 
     guarded = Guarded()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import httpx
+import httpx2
 import pytest
 from starlette.types import Message
 
@@ -71,7 +71,7 @@ def test_a_run_that_takes_longer_than_the_lease_keeps_its_key(monkeypatch: pytes
             inner.append(await client.post("/refunds", headers=KEY, content=b"{}"))
         await call.answer()
 
-    guarded, slept, inner = Guarded(act), list[float](), list[httpx.Response]()
+    guarded, slept, inner = Guarded(act), list[float](), list[httpx2.Response]()
     monkeypatch.setattr("ingest.idempotency.middleware.asyncio.sleep", sleep)
     assert guarded.post().status_code == 201
     assert inner[0].status_code == 409
@@ -85,7 +85,7 @@ def test_a_client_that_leaves_changes_nothing_and_finds_the_answer_when_it_comes
         await call.answer(body=b"done")
         settled.set()
 
-    async def history() -> httpx.Response:
+    async def history() -> httpx2.Response:
         async with guarded.client() as client:
             post = asyncio.create_task(client.post("/refunds", headers=KEY))
             await reached.wait()

@@ -38,7 +38,7 @@ def test_balances_are_debits_minus_credits_by_account_and_currency(told: SmallLe
         ("merchant:m-1:refunds", "EUR"): 400,
         ("merchant:m-2:payable", "JPY"): -700,
     }
-    assert Balance("provider:stripe:clearing", "EUR", 1_000, 400) in found
+    assert Balance.of("provider:stripe:clearing", "EUR", 1_000, 400) in found
     assert {one.currency: one.decimals for one in found} == {"EUR": 2, "JPY": 0}
 
 
@@ -80,7 +80,7 @@ def test_each_currency_is_in_balance_by_itself(told: SmallLedger) -> None:
         ("JPY", 700, 700),
     ]
     assert all(one.balanced for one in totals(found))
-    assert [one.balanced for one in totals([*found, Balance("a", "EUR", 1, 0)])] == [False, True]
+    assert [one.balanced for one in totals([*found, Balance.of("a", "EUR", 1, 0)])] == [False, True]
 
 
 def test_sums_beyond_64_bits_are_exact(ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.queries.csv_cells import cells
+from ledger.queries.export import cells
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 

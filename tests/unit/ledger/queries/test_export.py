@@ -104,7 +104,7 @@ def test_windows_follow_one_another_in_order(
         ledger.tell(Movement.CAPTURE)
         ledger.commit()
     told: list[tuple[int, int]] = []
-    export(ledger.postings, "postings", tmp_path / "out", form, told=lambda done, rows: told.append((done, rows)))
+    export(ledger.postings, "postings", tmp_path / "out", form, progress=lambda done, rows: told.append((done, rows)))
     read: list[dict[str, Any]] = (
         list(csv_of(tmp_path / "out")) if form == "csv" else pq.read_table(tmp_path / "out").to_pylist()
     )
@@ -129,7 +129,7 @@ def test_a_file_that_comes_while_an_export_runs_stays(told: SmallLedger, tmp_pat
         out.write_text("theirs")
 
     with pytest.raises(OutExists):
-        export(told.postings, "postings", out, "csv", told=theirs)
+        export(told.postings, "postings", out, "csv", progress=theirs)
     assert out.read_text() == "theirs"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out.csv"]
 
@@ -146,7 +146,7 @@ def test_an_export_that_fails_leaves_what_was_there_and_nothing_else(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(OutUnwritable, match="No space left"):
-        export(told.postings, "postings", out, "csv", overwrite=overwrite, told=full)
+        export(told.postings, "postings", out, "csv", overwrite=overwrite, progress=full)
     assert {path.name for path in tmp_path.iterdir()} == ({"data", "out.csv"} if overwrite else {"data"})
     assert not overwrite or out.read_text() == "mine"
 

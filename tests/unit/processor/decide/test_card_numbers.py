@@ -13,10 +13,9 @@ import pytest
 from core.event import Dedupe, Event, Mode, to_headers
 from core.work import Outcome, WorkItem
 from dlq.record import build_record
-from ingest.pan import CardMasker
-from ingest.pan_key import MaskingKey
-from ingest.pan_settings import PanSettings
+from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import distinct
+from ingest.settings import PanSettings
 from load.samples import square
 from processor.decide.item import Item
 from processor.decide.records import KafkaRecord, new_item

@@ -10,11 +10,11 @@ import pytest
 
 from core.event import Dedupe, Event, to_headers
 from providers import ProvidersSettings, Request, build_adapters
-from tests.contract.adapter_cases.stripe import StripeCase
+from tests.contract.adapter_cases import CASES
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 
 STRIPE = build_adapters(ProvidersSettings())["stripe"]
-PAIRS = [pair[::way] for pair in StripeCase().renderings() for way in (1, -1)]
+PAIRS = [pair[::way] for pair in CASES["stripe"].renderings() for way in (1, -1)]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_copy_with_another_amount_is_a_conflict(engine: Engine, one: bytes, 
     assert engine.journal.rows[-1].error_class == "EventConflict"
 
 
-@pytest.mark.parametrize("body", [body for pair in StripeCase().renderings() for body in pair])
+@pytest.mark.parametrize("body", [body for pair in CASES["stripe"].renderings() for body in pair])
 def test_a_redelivery_by_a_receiver_of_the_other_code_is_a_duplicate(engine: Engine, body: bytes) -> None:
     """Either may be first while receivers are upgraded."""
     newer, older = named(body), by_older_code(named(body))

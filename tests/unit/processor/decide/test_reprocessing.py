@@ -15,7 +15,7 @@ from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
 from dlq.commands import REPROCESS_MAX, CommandInvalid
 from journal.schema import JournalRow
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from processor.settings import DeadHead
 from providers import Request
 from providers.settings import ProvidersSettings

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Mode, poison_event, to_headers
-from load.webhooks import stripe_event
+from load.samples.stripe import stripe_event
 from processor.decide import rereads
 from providers import Request
 from providers.settings import ProvidersSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-import httpx
+import httpx2
 
 from core.decision import ErrorKind
 
@@ -35,7 +35,7 @@ class OperationalDriverError(DriverError):
 
 class Refused(Exception):
     def __init__(self, status_code: int) -> None:
-        self.response = httpx.Response(status_code)
+        self.response = httpx2.Response(status_code)
         super().__init__(f"answered {status_code}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from core.decision import ErrorKind
@@ -51,7 +51,7 @@ CASES = [
     Case("a refused connection is the event's own trouble", {}, lambda: ConnectionRefusedError(), SNBE),
     Case("a name that can't be resolved", {}, lambda: socket.gaierror(-2, "unknown"), SNBE),
     Case("a timeout", {}, lambda: TimeoutError(), SNBE),
-    Case("a server that hangs up", {}, lambda: httpx.RemoteProtocolError("gone"), SNBE),
+    Case("a server that hangs up", {}, lambda: httpx2.RemoteProtocolError("gone"), SNBE),
     Case("an event that another one must precede", {}, lambda: MissingPredecessor("a", "b"), SNBE),
     Case("a downstream that is held, wrapped by its caller", {}, lambda: raised(
         RuntimeError("no answer"), cause=DownstreamHeld("merchants", 2.0)), SNBE),
@@ -62,8 +62,8 @@ CASES = [
     Case("in whatever order", {"kinds": {"KeyError": "SLE", "LookupError": "SNBE"}}, lambda: KeyError("a"), SLE),
     Case("a class of a module", {"kinds": {"socket.gaierror": "SBE"}}, lambda: socket.gaierror(), SBE),
     Case("a class of a package", {"kinds": {"http.HTTPException": "SLE"}}, lambda: http.client.HTTPException(), SLE),
-    Case("not another module's", {"kinds": {"httpx.TimeoutError": "SBE"}}, lambda: TimeoutError(), SNBE),
-    Case("not a module that begins alike", {"kinds": {"htt.ReadError": "SBE"}}, lambda: httpx.ReadError(""), SNBE),
+    Case("not another module's", {"kinds": {"httpx2.TimeoutError": "SBE"}}, lambda: TimeoutError(), SNBE),
+    Case("not a module that begins alike", {"kinds": {"htt.ReadError": "SBE"}}, lambda: httpx2.ReadError(""), SNBE),
     Case("a name with its module comes first", {"kinds": {"gaierror": "NRE", "socket.gaierror": "SBE"}},
          lambda: socket.gaierror(), SBE),
     Case("configured before the error's own word", {"kinds": {"Busy": "SBE"}}, lambda: Busy(), SBE),

@@ -1,0 +1,158 @@
+"""``payhook ledger reverse``, ``enter`` and ``proposals``: what two people book, proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from cli.acting import APPROVED_WHERE, orders, this_account
+from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
+from cli.tables import Rows, print_details
+from console.as_json import Proposal, dumped
+from console.formats import money, second
+from core.clock import SystemClock
+from core.errors import PayhookError
+from core.money import Money
+from core.routing import topics_of
+from core.work import Posting, Side
+from dlq.commands import REVERSALS_MAX, propose_entry, propose_reversal
+from journal.reader import lineage_of
+from ledger.reversals import bookings_of, entry_of, evidence_sha256
+from ledger.reversals import proposals as read_proposals
+
+ACTIONS = {"propose_reversal": "reversal", "propose_reprocess": "reprocessing"}
+
+
+@click.command("reverse")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY…")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with the entry.")
+@click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
+@with_place_of_mode
+def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> None:
+    """Propose to take back what events (or facts) booked. Nothing is booked until another person approves it.
+
+    A booking is never edited: the reversing entry has the same accounts and amounts with their sides exchanged.
+    """
+    if len(keys) > REVERSALS_MAX:
+        raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
+    journal = str(place.ledger.journal)
+    lineage, bookings = lineage_of(journal), bookings_of(journal, keys)
+    _print_lines("event", [(one.row.event_key or "", line) for one in bookings for line in one.would_book])
+    if dry_run:
+        click.echo("nothing was sent")
+        return
+    targets = [booking.target for booking in bookings]
+    command = propose_reversal(place.ledger.stream, lineage, targets, this_account(), reason, SystemClock().now())
+    orders(place).send(command, f"{place.mode} {', '.join(keys)}")
+    click.echo(f"proposed as {command.command_id}")
+    click.echo(APPROVED_WHERE)
+
+
+@click.command()
+@click.option("--all", "every", is_flag=True, help="Also those that were approved, or proposed before a restore.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_mode
+def proposals(place: Place, every: bool, as_json: bool) -> None:
+    """List the reversals, entries and reprocessing that wait for another person, newest first."""
+    proposed = read_proposals(*_journal(place))
+    found = [Proposal.of(one) for one in proposed if every or one.waits]
+    if as_json:
+        click.echo(dumped(found))
+    elif not found:
+        click.echo("nothing waits for an approval")
+    else:
+        _print_proposals(found)
+
+
+def _journal(place: Place) -> tuple[str, str, str]:
+    return str(place.ledger.journal), str(place.ledger.bodies), topics_of(place.mode).control
+
+
+def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
+    rows = Rows(of, "account", "debit", "credit", right=["debit", "credit"], title="would be booked")
+    for key, line in lines:
+        amount, is_debit = money(line.money.amount_minor, line.money.currency), line.side == "debit"
+        rows.add(key, line.account, amount if is_debit else None, None if is_debit else amount)
+    rows.print()
+
+
+def _print_proposals(found: Sequence[Proposal]) -> None:
+    """One below the other: ids and account names are copied from here."""
+    for one in found:
+        what = f"{ACTIONS[one.action]} of items {', '.join(map(str, one.items))}" if one.items else None
+        details = [
+            ("at", second(one.at)),
+            ("by", one.actor),
+            ("reason", one.reason),
+            ("proposes", what or f"entry for {one.entity}"),
+            *((line.side, f"{line.account}  {money(line.amount_minor, line.currency)}") for line in one.lines),
+            ("document", one.evidence_sha256),
+        ]
+        print_details(details, f"{one.command_id}  {one.state}")
+
+
+Line = tuple[str, int, str]
+
+
+@click.command("enter")
+@click.argument("entity", metavar="ENTITY", type=KEPT_TEXT)
+@click.option("--debit", "debited", nargs=3, type=(str, int, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
+@click.option("--credit", "credited", nargs=3, type=(str, int, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
+@click.option(
+    "--evidence",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The document that shows it. Its SHA-256 is kept, not the document: keep that yourself.",
+)
+@click.option(
+    "--occurred", "occurred_at", callback=read_since, metavar="TIME", help="When the money moved (default: now)."
+)
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with the entry.")
+@click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
+@with_place_of_mode
+def enter(
+    place: Place,
+    entity: str,
+    debited: tuple[Line, ...],
+    credited: tuple[Line, ...],
+    evidence: Path,
+    occurred_at: datetime | None,
+    reason: str,
+    dry_run: bool,
+) -> None:
+    """Propose a booking by hand for ENTITY (a payment, say). Nothing is booked until another person approves it.
+
+    Amounts are in minor units. Give each line with --debit or --credit, as often as it takes:
+
+    \b
+      payhook ledger enter stripe:acct_1:pi_1 \\
+        --debit merchant:m1:dispute_losses 1250 EUR \\
+        --credit merchant:m1:disputes 1250 EUR \\
+        --evidence letter.pdf --reason "lost, says the bank"
+    """
+    now = SystemClock().now()
+    postings = [*_lines("debit", debited), *_lines("credit", credited)]
+    entry = entry_of(entity, occurred_at or now, evidence_sha256(evidence), postings)
+    _print_lines("entity", [(entity, posting) for posting in postings])
+    click.echo(f"evidence: sha256 {entry.evidence_sha256}")
+    if dry_run:
+        click.echo("nothing was sent")
+        return
+    lineage = lineage_of(str(place.ledger.journal))
+    command = propose_entry(place.ledger.stream, lineage, entry, this_account(), reason, now)
+    orders(place).send(command, f"{place.mode} {entity}")
+    click.echo(f"proposed as {command.command_id}")
+    click.echo(APPROVED_WHERE)
+
+
+def _lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:
+    found = []
+    for account, amount_minor, currency in given:
+        try:
+            found.append(Posting(account, side, Money(amount_minor, currency)))
+        except PayhookError as wrong:
+            raise click.UsageError(f"--{side} {account} {amount_minor} {currency}: {wrong}") from wrong
+    return found

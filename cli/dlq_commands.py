@@ -1,0 +1,256 @@
+"""``payhook dlq``: what died and why, what it comes to, what people did, and one week."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cli import dlq_tables
+from cli.acting import put_on_record
+from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
+from cli.tables import Rows
+from console.as_json import dumped, plain
+from console.formats import second
+from core.clock import SystemClock
+from core.decision import ErrorKind
+from core.errors import PayhookError
+from dlq.audit_log import AuditLog, RecordedEntry
+from dlq.index import (
+    OPEN_STATES,
+    PAGE_MAX,
+    PAGE_SIZE,
+    DeadLetterIndex,
+    Filter,
+    ItemState,
+    Mark,
+    Sort,
+)
+from dlq.recorder import READ_PAYLOAD
+from dlq.report import Week, weekly
+from dlq.report.markdown import markdown
+from ledger.provider_bugs import bugs_of
+from stack.services.dead_letters import open_board
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_STATES = [state.value for state in ItemState if state is not ItemState.SETTLED]
+_KINDS, _MARKS = [kind.value for kind in ErrorKind], [mark.value for mark in Mark]
+_OPTIONS = (
+    click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice([*_STATES, "all"]),
+        help="Where it stands [default: open].",
+    ),
+    click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="The error's kind."),
+    click.option("--class", "classes", multiple=True, metavar="NAME", help="The error's class."),
+    click.option("--provider", "providers", multiple=True, metavar="NAME", help="Who sent the event."),
+    click.option("--type", "types", multiple=True, metavar="NAME", help="The event's type."),
+    click.option("--account", "accounts", multiple=True, metavar="NAME", help="The provider's account."),
+    click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Whose endpoint it came to."),
+    click.option("--mark", "marks", multiple=True, type=click.Choice(_MARKS), help="Poison, or a conflict."),
+    click.option("--entity", metavar="KEY", help="The entity (a payment, say): its whole key."),
+    click.option("--fingerprint", metavar="HEX", help="The cause, as `payhook dlq groups` names it."),
+    click.option("--text", metavar="PART", help="A part of the event's or entity's key, error class or message."),
+    click.option("--since", callback=read_since, metavar="TIME", help="Died then or later (a day or a time, UTC)."),
+    click.option("--until", callback=read_until, metavar="TIME", help="Died before then, a day counts as a whole."),
+)
+
+
+def with_filter(command: Command) -> Command:
+    """Gives a command the options of a filter; it gets the filter as ``wanted``. Repeated options widen it."""
+
+    @functools.wraps(command)
+    def filtered(*arguments: Any, states: tuple[str, ...], **given: Any) -> Any:
+        named = {name: given.pop(name) for name in _NAMES}
+        return command(*arguments, wanted=_filter(states, named), **given)
+
+    decorated: Any = filtered
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+_NAMES = (
+    *("kinds", "classes", "providers", "types", "accounts", "tenants", "marks"),
+    *("entity", "fingerprint", "text", "since", "until"),
+)
+
+
+def _filter(states: tuple[str, ...], named: dict[str, Any]) -> Filter:
+    kinds, marks = map(ErrorKind, named.pop("kinds")), map(Mark, named.pop("marks"))
+    return Filter(states=_states(states), kinds=tuple(kinds), marks=tuple(marks), **named)
+
+
+def _states(names: tuple[str, ...]) -> tuple[ItemState, ...]:
+    if "all" in names:
+        return ()
+    return tuple(map(ItemState, names)) or OPEN_STATES[:1]
+
+
+_SORTS = [sort.value for sort in Sort]
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command("list")
+@with_filter
+@click.option("--waiting", is_flag=True, help="Also what waits: retries, and events parked behind another.")
+@click.option("--sort", type=click.Choice(_SORTS), default=_SORTS[0], show_default=True, help="By age or amount.")
+@click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=PAGE_SIZE, show_default=True, help="Items a page.")
+@click.option("--after", "cursor", metavar="CURSOR", help="Go on after a page, by what it said at its end.")
+@_JSON
+@with_place_of_stream
+def list_command(
+    place: Place, wanted: Filter, waiting: bool, sort: str, limit: int, cursor: str | None, as_json: bool
+) -> None:
+    """List dead events, oldest first, with the ID that `show` and `replay` take.
+
+    Options narrow it; one that is repeated takes what is like any of its values.
+    """
+    if waiting:
+        wanted = replace(wanted, states=tuple({*wanted.states, ItemState.WAITING}))
+    page = followed(place).page(wanted, cursor, limit, Sort(sort))
+    if as_json:
+        click.echo(dumped(page))
+    else:
+        dlq_tables.print_page(page, SystemClock().now())
+
+
+@click.command()
+@click.argument("item_id", metavar="ID", type=click.IntRange(1))
+@_JSON
+@with_place_of_stream
+def show(place: Place, item_id: int, as_json: bool) -> None:
+    """Show everything that is known of one event: where it stands and why, each try with its error and log lines, who
+    did what to it, its bytes and headers, its entity's events around it, what waits because of it, and what is like it.
+    """
+    story = followed(place).item(item_id)
+    if story.payload.raw is not None:
+        put_on_record(place, READ_PAYLOAD, f"{place.looked_at.stream} item {item_id}")
+    if as_json:
+        click.echo(dumped(story))
+    else:
+        dlq_tables.print_story(story, SystemClock().now())
+
+
+@click.command()
+@with_filter
+@_JSON
+@with_place_of_stream
+def stats(place: Place, wanted: Filter, as_json: bool) -> None:
+    """Show how many are dead, how old they are, of which kind, class, provider and type, and how fast they come and go.
+
+    Figures of open events don't depend on --state.
+    """
+    found = followed(place).stats(wanted)
+    if as_json:
+        click.echo(dumped(found))
+    else:
+        dlq_tables.print_stats(found)
+
+
+@click.command()
+@with_filter
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Groups to show.")
+@_JSON
+@with_place_of_stream
+def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
+    """Show dead events by their cause, the most frequent first: 3,000 of one cause are one line.
+
+    `payhook dlq list --fingerprint HEX` lists one group's.
+    """
+    found = followed(place).groups(wanted, limit)
+    if as_json:
+        click.echo(dumped(found))
+    else:
+        dlq_tables.print_groups(found, SystemClock().now())
+
+
+def followed(place: Place) -> DeadLetterIndex:
+    """The dead-letter index of the stream that is looked at, as the journal is now."""
+    try:
+        bootstrap: str | None = place.bootstrap()
+    except PayhookError:
+        bootstrap = None
+    board = open_board(place.looked_at, place.settings, SystemClock(), bootstrap)
+    board.follow()
+    return board
+
+
+LIMIT_MAX = 100_000
+
+
+@click.command("audit")
+@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="How many at most.")
+@click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only acts before this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
+    """Show what people did and were refused, the newest first: orders, sign-ins, changes of users.
+
+    Live and test traffic have one record. Nothing in it can be changed: its rows are chained, and `payhook verify`
+    checks the chain.
+    """
+    found = AuditLog(place.layout.acts).read(limit, before)
+    if as_json:
+        click.echo(dumped([one.as_row() | {"at": one.at} for one in found]))
+    elif not found:
+        click.echo("nothing is on record")
+    else:
+        _print_acts(found)
+
+
+def _print_acts(found: list[RecordedEntry]) -> None:
+    """What an act changed stands below it."""
+    rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
+    for one in found:
+        who = f"{one.actor} ({one.channel})"
+        rows.add(one.number, second(one.at), who, one.outcome.value, "\n".join(_changed(one)))
+    rows.print()
+
+
+def _changed(one: RecordedEntry) -> Iterator[str]:
+    yield f"{one.action} {one.what}".strip()
+    for name, value in (("why", one.reason), ("before", one.before), ("after", one.after)):
+        if value:
+            yield f"{name}: {value}"
+
+
+class ReportUnwritten(PayhookError):
+    """The file can't be written."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        self.file = file
+        self.problem = problem
+        super().__init__(f"{file} can't be written: {problem}")
+
+
+@click.command()
+@click.option("--week", metavar="WEEK", help="ISO week, such as 2026-W47 (default: the last whole one).")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of Markdown.")
+@with_place_of_stream
+def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> None:
+    """Report a week: what died of what, how long it took, replays that failed again, and what to do next.
+
+    Read from the journal alone, so that any week can be reported at any time.
+    """
+    now = SystemClock().now()
+    wanted = Week.named(week) if week is not None else Week.of(now).before()
+    stream, journal = place.looked_at.stream, str(place.looked_at.journal)
+    made = weekly(stream, journal, wanted, now, bugs_of(stream, journal))
+    text = dumped(plain(made) | {"week": made.week.name}) + "\n" if as_json else markdown(made)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as failed:
+        raise ReportUnwritten(out, failed.strerror or type(failed).__name__) from None
+    click.echo(f"{out}: {wanted.name}, {made.died:,} died, {made.resolution.closed:,} closed")

@@ -1,0 +1,329 @@
+"""The lake as files: maintain, redact and rebuild it, back it up and restore it, and try its storage."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from deltalake import DeltaTable
+from rich.console import Console
+
+from cli.acting import on_record, put_on_record, this_account
+from cli.place import KEPT_TEXT, Place, with_place, with_place_of_mode
+from cli.tables import Rows
+from core.clock import SystemClock, to_rfc3339
+from core.errors import PayhookError
+from stack.jars import spark_jars
+
+if TYPE_CHECKING:
+    from ledger.maintain import Report, TableReport
+    from stack.backup.make import BackupReport
+    from stack.backup.restore import Restored
+
+
+UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@with_place
+def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
+    """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
+
+    Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations, the record
+    of acts; live and test. May run at any moment, on a busy stack too; the stack runs it by itself every
+    `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a table couldn't be maintained.
+    """
+    # Spark's modules take a second to load; no other command needs them.
+    from stack.maintenance import run_once
+
+    report = run_once(place.settings, dry_run=dry_run)
+    if as_json:
+        click.echo(report.as_json())
+    else:
+        _print_maintained(report)
+    sys.exit(0 if report.ok else 1)
+
+
+@click.command()
+@click.argument("event_key", metavar="EVENT_KEY")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
+@with_place_of_mode
+def redact(place: Place, event_key: str, reason: str) -> None:
+    """Remove the raw body of one event for good; its hashes, keys and postings stay.
+
+    Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
+    event, or another one with the same body, is open. A body that came again since (with another event, from a
+    backup) is removed again. Kafka keeps its copy until its retention ends (docs/finance.md). One person has
+    `dlq.alone_redactions_max` bodies removed within 24 hours; what is more is done by another person, from an account
+    of their own.
+    """
+    from ledger.maintain.redact import Order
+    from stack.maintenance import redact_event
+
+    with on_record(place, "redact", f"{place.mode} {event_key}", reason):
+        redacted = redact_event(place.settings, place.ledger.stream, Order(event_key, this_account(), reason))
+    for act in redacted.done:
+        click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
+    for act in redacted.left:
+        click.echo(
+            f"body {act.body_sha256} (row {act.seq}) is written down to go, as ordered by {act.actor}; a file that may "
+            "hold it is too young to tell: the next maintenance removes it"
+        )
+    for act in redacted.earlier:
+        ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
+        click.echo(f"body {act.body_sha256} (row {act.seq}) had been removed before, {ordered}")
+
+
+def _print_maintained(report: Report) -> None:
+    console = Console(soft_wrap=True)
+    if not report.tables:
+        console.print("nothing has been decided yet: there is no table to maintain")
+        return
+    freed = "may leave the disk" if report.dry_run else "left the disk"
+    names = ("files", "size", "log", freed, "seconds")
+    title = "dry run: nothing was changed" if report.dry_run else ""
+    rows = Rows("table", *names, right=names, title=title)
+    for one in report.tables:
+        rows.add(*_cells(one, report.dry_run))
+    rows.print()
+    for one in report.tables:
+        if one.bodies_dropped:
+            fate = "would go" if report.dry_run else "are gone"
+            console.print(f"{one.of}: {one.bodies_dropped:,} whose time is over or that were redacted {fate}")
+        if one.problem:
+            console.print(f"{one.of}: {one.problem}", markup=False)
+    console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
+
+
+def _cells(one: TableReport, dry_run: bool) -> tuple[str, ...]:
+    """Before and after in one cell. How large a table would be isn't known before."""
+    return (
+        one.of,
+        _change(f"{one.files_before:,}", f"{one.files_after:,}"),
+        size(one.bytes_before) if dry_run else _change(size(one.bytes_before), size(one.bytes_after)),
+        _change(f"{one.log_before:,}", f"{one.log_after:,}"),
+        f"{one.freed_files:,} ({size(one.freed_bytes)})" if one.freed_files else "",
+        f"{one.seconds:.1f}",
+    )
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def size(count: int) -> str:
+    """A number of bytes in a unit that a person reads."""
+    for unit, each in UNITS:
+        if count >= each:
+            return f"{count / each:.1f} {unit}"
+    return f"{count} B"
+
+
+@click.command("rebuild-postings")
+@with_place_of_mode
+def rebuild_postings(place: Place) -> None:
+    """Make the postings again from the journal, which they are derived from.
+
+    For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
+    step; a processor that runs is started again once, and books what came meanwhile.
+    """
+    if not DeltaTable.is_deltatable(str(place.ledger.journal)):
+        raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
+    # Spark's modules take a second to load; no other command of the group needs them.
+    from ledger.rebuild import run
+
+    done = run(
+        place.ledger.journal,
+        place.ledger.postings,
+        spark_jars(place.layout.lake),
+        place.settings.data_dir,
+        place.settings.ledger.maintain,
+    )
+    click.echo(
+        f"{done.lines:,} lines of the journal up to row {done.mark:,} are the postings now (version {done.version}, "
+        f"{done.seconds:.1f} s); there were {done.before:,}"
+    )
+
+
+NOT_GOOD, IMPOSSIBLE = 1, 2
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.option("--to", "folder", type=FOLDER, help="Folder of the backups, on another disk (default: backup.folder).")
+@click.option("--keep", type=click.IntRange(min=1), help="Backups that are kept (default: backup.keep).")
+@click.option("--check", is_flag=True, help="Make none; verify the newest one that is there, or --at NAME.")
+@click.option("--at", "name", metavar="NAME", help="With --check: the backup to verify.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_place
+def backup(place: Place, folder: Path | None, keep: int | None, check: bool, name: str | None, as_json: bool) -> None:
+    """Copy what can't be made again to another disk, and verify the copy.
+
+    Journals, bodies, acts, redactions, receipts and reconciliations of live and test traffic, users.json,
+    merchants.toml and subscribers.toml. Secrets aren't in it: keep them where secrets are kept. May run at any moment,
+    on a busy stack too; with backup.folder set, the stack makes one every backup.every_h. Files that an earlier backup
+    in the folder holds are not copied again.
+
+    Exit 0: a good backup is there. 1: it was made and isn't good. 2: none could be made.
+    """
+    # Its libraries take half a second to load; no other command needs them.
+    from stack.backup.make import back_up, check_backup
+    from stack.backup.manifest import chosen
+
+    try:
+        chosen_folder = _folder(place, folder)
+        if check:
+            at = chosen(chosen_folder, name)
+            _print_check(at, check_backup(place.settings, at), as_json=as_json)
+            return
+        report = back_up(place.settings, chosen_folder, keep or place.settings.backup.keep, SystemClock())
+    except PayhookError as problem:
+        click.echo(f"payhook: {problem}", err=True)
+        sys.exit(IMPOSSIBLE)
+    if as_json:
+        click.echo(report.as_json(), nl=False)
+    else:
+        _print_backup(report, on_same_disk=_on_same_disk(place, chosen_folder))
+    sys.exit(0 if report.ok else NOT_GOOD)
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--at", "name", metavar="NAME", help="The backup, by its folder's name (default: the newest).")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
+@click.option(
+    "--replace-newer", is_flag=True, help="Also where the present journals hold rows that the backup doesn't."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_place
+def restore(place: Place, folder: Path, name: str | None, reason: str, replace_newer: bool, as_json: bool) -> None:
+    """Put a backup from FOLDER in the place of the lake. The stack must be down.
+
+    Every byte is checked before anything is moved. The present lake, and what was derived from it, is set aside in
+    DIR/replaced-TIME: remove that once all is well. What people did, what was redacted and what was answered after the
+    backup stays on record, and redacted bodies don't come back; users.json, merchants.toml and subscribers.toml are
+    put back only where they are gone. Each journal begins a new lineage. At the next start the processor decides again
+    what Kafka still holds.
+
+    Exit 0: it is done. 2: nothing was changed, and why.
+    """
+    # Spark's modules take a second to load; no other command needs them.
+    from stack.backup.restore import restore as put_back
+
+    try:
+        restored = put_back(
+            place.settings, folder, SystemClock(), name=name, replace_newer=replace_newer, reason=reason
+        )
+    except PayhookError as problem:
+        click.echo(f"payhook: {problem}", err=True)
+        sys.exit(IMPOSSIBLE)
+    if restored is None:
+        click.echo("an interrupted restore was completed; no other one was begun")
+        return
+    try:
+        put_on_record(place, "restore", f"backup {restored.name}", reason=reason, after=_as_json(restored))
+    except PayhookError as problem:
+        click.echo(f"payhook: it is restored, and not on record: {problem}", err=True)
+    if as_json:
+        click.echo(_as_json(restored))
+    else:
+        _print_restored(restored)
+
+
+def _folder(place: Place, folder: Path | None) -> Path:
+    """
+    :raises click.UsageError: none is named anywhere
+    """
+    if folder is not None:
+        return folder
+    if not place.settings.backup.folder:
+        raise click.UsageError("name a folder on another disk: --to FOLDER, or `folder` in [backup] of payhook.toml")
+    return Path(place.settings.backup.folder)
+
+
+def _on_same_disk(place: Place, folder: Path) -> bool:
+    lake = place.layout.lake
+    return isinstance(lake, Path) and lake.stat().st_dev == folder.stat().st_dev
+
+
+def _print_check(at: Path, problems: list[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"ok": not problems, "backup": str(at), "problems": problems}, indent=1))
+    else:
+        for problem in problems:
+            click.echo(f"{at.name}: {problem}", err=True)
+        click.echo(f"{at.name} is not good" if problems else f"{at.name} is good: every file, table and journal")
+    sys.exit(NOT_GOOD if problems else 0)
+
+
+def _print_backup(report: BackupReport, *, on_same_disk: bool) -> None:
+    rows = ", ".join(f"{stream} {seq:,}" for stream, seq in report.journals.items())
+    click.echo(f"{report.folder / report.name}")
+    click.echo(f"{report.files:,} files, {size(report.bytes)}; {size(report.copied_bytes)} copied, the rest linked")
+    click.echo(f"journals: {rows}")
+    for problem in report.problems:
+        click.echo(f"not good: {problem}", err=True)
+    if report.ok:
+        click.echo(f"verified in {report.seconds:,.1f} s; {len(report.kept)} kept, {report.kept[0]} the oldest")
+    else:
+        click.echo("it doesn't count as a backup; the next one copies every file again", err=True)
+    if on_same_disk:
+        click.echo("it is on the same disk as the lake: it won't outlast that disk", err=True)
+
+
+def _print_restored(done: Restored) -> None:
+    for stream, seq in done.journals.items():
+        aside = done.set_aside.get(stream, 0)
+        beyond = "; the present one couldn't be read" if aside is None else f"; {aside:,} set aside" if aside else ""
+        click.echo(f"{stream}: {seq:,} rows as of {to_rfc3339(done.made_at)}{beyond}")
+    if done.kept:
+        click.echo(f"kept as they were: {', '.join(done.kept)}")
+    if done.files:
+        click.echo(f"put back: {', '.join(done.files)}")
+    if done.redacted_again:
+        click.echo(f"{done.redacted_again:,} bodies that were redacted after the backup were removed again")
+    click.echo(f"what was there is in {done.replaced}")
+    click.echo(f"restored in {done.seconds:,.1f} s; next: `payhook up --detach`, then `payhook verify`")
+    for event_key in done.redact:
+        click.echo(f"once it is decided and closed: payhook ledger redact {event_key}", err=True)
+
+
+def _as_json(done: Restored) -> str:
+    fields: dict[str, Any] = {**asdict(done), "made_at": to_rfc3339(done.made_at), "replaced": str(done.replaced)}
+    return json.dumps(fields)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_place
+def storage(place: Place, as_json: bool) -> None:
+    """Show where the lake is, and try whether that place gives each name to one writer only.
+
+    Four writers race for fifty names in a folder of their own, which is gone afterwards. Every commit rests on one of
+    them getting it: do this once before payments go to another store or mount. Exit 1 where a name went to two.
+    """
+    # Its libraries take a third of a second to load; few commands need them.
+    from journal.storage import race
+
+    lake = place.layout.lake
+    try:
+        found = race(lake)
+    except OSError as failed:
+        click.echo(f"payhook: {lake} can't be used: {failed}", err=True)
+        sys.exit(1)
+    if as_json:
+        result = {"lake": str(lake), "ok": found.holds, "won": found.winners, "twice": found.twice}
+        click.echo(json.dumps({**result, "nobody": found.nobody}))
+    elif found.holds:
+        won = ", ".join(map(str, found.winners))
+        click.echo(f"{lake}: each of {sum(found.winners)} names went to one of four writers ({won})")
+    else:
+        problem = f"{found.twice} names went to two writers, {found.nobody} to nobody"
+        click.echo(f"{lake}: {problem}. Don't keep a lake there: commits would be lost.", err=True)
+    sys.exit(0 if found.holds else 1)

@@ -1,0 +1,265 @@
+"""From a name and a password, a session's id or a token to a user; and how often somebody may try."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import ipaddress
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import ParamSpec, TypeVar
+
+from console.access import accounts, passwords
+from console.access.roles import TokenOver, User
+from console.access.sessions import Sessions
+from console.access.users import Users, token_sha256
+from core.clock import Clock
+from core.errors import PayhookError
+from dlq.audit_log import AuditLog, Outcome
+from dlq.recorder import Recorder
+
+BUCKETS = 1 << 16
+FORGOTTEN_AFTER_S = 900.0
+WAIT_S_MAX = 60.0
+"""A person who is kept out by the tries of others comes in within minutes."""
+
+USER_TRIES = 5
+ADDRESS_TRIES = 20
+"""Before the first wait. More for an address: behind a tunnel or a proxy all people have the same one."""
+
+IPV6_SITE = 64
+"""Bits of an IPv6 address that one holder of addresses has."""
+
+
+@dataclass(slots=True)
+class _Tries:
+    count: int
+    last_s: float
+
+
+class SignInThrottle:
+    """Counts tries, in this process alone. Each counts as failed until `succeeded` says otherwise: many at once
+    have no more of them than one after the other. Threads may share it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._key = secrets.token_bytes(16)
+        self._lock = threading.Lock()
+        self._tries: dict[int, _Tries] = {}
+
+    def begin(self, name: str, address: str) -> float:
+        """Seconds to wait; 0: this is a try, and counts."""
+        now = self._clock.monotonic()
+        places = ((self._place("user", name), USER_TRIES), (self._place("address", site(address)), ADDRESS_TRIES))
+        with self._lock:
+            wait_s = max(self._wait_s(place, free, now) for place, free in places)
+            if wait_s > 0:
+                return wait_s
+            for place, _ in places:
+                tries = self._tries.setdefault(place, _Tries(0, now))
+                tries.count, tries.last_s = tries.count + 1, now
+        return 0.0
+
+    def succeeded(self, name: str, address: str) -> None:
+        """The try was no wrong one. The address gets back this one alone: who has one password may still guess."""
+        with self._lock:
+            self._tries.pop(self._place("user", name), None)
+            if (tries := self._tries.get(self._place("address", site(address)))) is not None:
+                tries.count = max(0, tries.count - 1)
+
+    def _wait_s(self, place: int, free: int, now: float) -> float:
+        tries = self._tries.get(place)
+        if tries is None:
+            return 0.0
+        since_s = now - tries.last_s
+        if since_s > FORGOTTEN_AFTER_S:
+            del self._tries[place]
+            return 0.0
+        beyond = tries.count - free
+        return 0.0 if beyond < 0 else max(0.0, min(WAIT_S_MAX, 2.0 ** min(beyond, 30)) - since_s)
+
+    def _place(self, kind: str, what: str) -> int:
+        digest = hashlib.blake2b(f"{kind} {what}".encode(errors="replace"), key=self._key, digest_size=8).digest()
+        return int.from_bytes(digest, "big") % BUCKETS
+
+
+def site(address: str) -> str:
+    """What one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((found, IPV6_SITE), strict=False))
+    return str(found)
+
+
+log = logging.getLogger(__name__)
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+AT_ONCE = 2
+"""Passwords that are hashed at the same time: each takes 64 MiB and a core for some 50 ms."""
+
+WAITING_MAX = 16
+NOT_ALLOWED_MAX = 100
+OWN_PASSWORD = "own_password"  # noqa: S105 - an act's name
+NOBODY = "(unknown)"
+"""Who an act is of where the name isn't a user's: people type passwords into the wrong field, and acts are for ever."""
+
+
+class SignInRefused(PayhookError):
+    """Wrong name or password; the answer doesn't say which."""
+
+    def __init__(self) -> None:
+        super().__init__("this name with this password isn't known")
+
+
+class SignInTooSoon(PayhookError):
+    """Too many wrong tries before this one, which wasn't looked at."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(f"too many wrong tries; wait {max(1, round(wait_s))} s, then try again")
+
+
+class SignInBusy(PayhookError):
+    """More people sign in at this moment than can be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__("too many people sign in at this moment; try again")
+
+
+class Access:
+    """The listener's one place that knows who somebody is. Every sign-in, taken or refused, is an act."""
+
+    def __init__(
+        self, users: Users, sessions: Sessions, throttle: SignInThrottle, audit_log: AuditLog, clock: Clock
+    ) -> None:
+        self._users = users
+        self._sessions = sessions
+        self._throttle = throttle
+        self._recorder = Recorder(audit_log, clock, "page")
+        self._clock = clock
+        self._hashing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sign-in")
+        self._waiting = 0
+        self._not_allowed: dict[str, tuple[int, int]] = {}
+        self._hashing.submit(passwords.unknown_hash)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether anybody could sign in at all."""
+        return bool(self._users.all())
+
+    async def sign_in(self, name: str, password: str, address: str) -> str:
+        """A new session's id.
+
+        :raises SignInRefused, SignInTooSoon, SignInBusy: see there
+        :raises AuditLogUnwritable: it can't be put on record, so there is no session
+        """
+        return await self._in_turn(self._sign_in, name, password, address)
+
+    async def change_password(self, user: User, current: str, new: str, address: str) -> None:
+        """A user's own, who shows that they know it. Ends their sessions and tokens.
+
+        :raises SignInRefused, SignInTooSoon, SignInBusy: it isn't theirs, or is guessed too often
+        :raises PasswordUnfit: the new one isn't taken
+        :raises AuditLogUnwritable: it can't be put on record; nothing was changed
+        """
+        await self._in_turn(self._change_password, user.name, current, new, address)
+
+    def by_session(self, secret: str) -> User | None:
+        """Whose session it is. One that began before the user's last change of password or roles is over."""
+        session = self._sessions.find(secret)
+        if session is None:
+            return None
+        account = self._users.all().get(session.name)
+        if account is None or account.stamp != session.stamp:
+            self._sessions.end(secret)
+            return None
+        return account.user
+
+    def by_token(self, secret: str) -> User | None:
+        """Whose bearer token it is; None: there is no such token.
+
+        :raises TokenOver: its time is over
+        """
+        found = self._users.by_token(token_sha256(secret))
+        if found is None:
+            return None
+        account, token = found
+        if token.is_over(self._clock.now()):
+            raise TokenOver(account.name, token.name, token.ends_at)
+        return account.user
+
+    def sign_out(self, secret: str, user: User) -> None:
+        """Ends a session."""
+        self._sessions.end(secret)
+        self._recorder.record(user.name, "sign_out", "", Outcome.DONE)
+
+    def not_allowed(self, user: User, what: str, channel: str) -> None:
+        """Puts on record what a user tried and may not do: so many an hour, so that no user can fill the disk."""
+        hour = int(self._clock.monotonic() // 3_600)
+        since, count = self._not_allowed.get(user.name, (hour, 0))
+        count = count + 1 if since == hour else 1
+        self._not_allowed[user.name] = hour, count
+        if count > NOT_ALLOWED_MAX:
+            return
+        last = f"; more of {user.name} in this hour isn't put on record" if count == NOT_ALLOWED_MAX else ""
+        roles = ", ".join(sorted(user.roles)) or "no role"
+        try:
+            recorder = replace(self._recorder, channel=channel)
+            recorder.record(user.name, "order", what, Outcome.REFUSED, f"has {roles}{last}")
+        except PayhookError as failed:
+            log.error("%s of %s was refused, and that can't be put on record: %s", what, user.name, failed)
+
+    def close(self) -> None:
+        self._hashing.shutdown()
+        self._sessions.close()
+
+    async def _in_turn(self, hashes: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        """
+        :raises SignInBusy: see there
+        """
+        if self._waiting >= WAITING_MAX:
+            raise SignInBusy
+        self._waiting += 1
+        try:
+            asked = functools.partial(hashes, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._hashing, asked)
+        finally:
+            self._waiting -= 1
+
+    def _change_password(self, name: str, current: str, new: str, address: str) -> None:
+        account = self._users.all().get(name)
+        if (wait_s := self._throttle.begin(name, address)) > 0:
+            raise SignInTooSoon(wait_s)
+        if account is None or not passwords.matches(current, account.password):
+            self._recorder.record(name, OWN_PASSWORD, name, Outcome.REFUSED, f"from {address}, with another password")
+            raise SignInRefused
+        self._throttle.succeeded(name, address)
+
+        def record(_name: str, _before: str | None, _after: str | None) -> None:
+            self._recorder.record(name, OWN_PASSWORD, name, Outcome.DONE)
+
+        accounts.set_password(self._users, name, new, record, by=name)
+
+    def _sign_in(self, name: str, password: str, address: str) -> str:
+        account = self._users.all().get(name)
+        if (wait_s := self._throttle.begin(name, address)) > 0:
+            raise SignInTooSoon(wait_s)
+        if not passwords.matches(password, None if account is None else account.password) or account is None:
+            self._recorder.record(NOBODY if account is None else name, "sign_in", f"from {address}", Outcome.REFUSED)
+            raise SignInRefused
+        self._throttle.succeeded(name, address)
+        self._recorder.record(name, "sign_in", f"from {address}", Outcome.DONE)
+        return self._sessions.begin(name, account.stamp)

@@ -1,0 +1,162 @@
+"""The one JSON of what is shown: the API and ``payhook … --json`` answer with the same.
+
+A dataclass is an object of its fields; fields are added, never renamed or taken away. Times are RFC 3339 in UTC,
+amounts in minor units with their currency's decimals, durations in seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from enum import Enum
+from typing import Any, Self
+
+from core.clock import to_rfc3339
+from core.money import decimals_of
+from core.work import Posting
+from dlq.index import ItemStory
+from journal.histories import FIRST
+from journal.schema import JournalRow
+from ledger.queries import Delivery, EventStory, Hit
+from ledger.redactions import BodyStatus
+from ledger.reversals import Proposed
+
+
+def dumped(value: object) -> str:
+    """As a command prints it."""
+    return json.dumps(plain(value), indent=1)
+
+
+def plain(value: Any) -> Any:
+    """Objects, lists, texts and numbers."""
+    if isinstance(value, ItemStory):
+        return item_story(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return to_rfc3339(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def item_story(story: ItemStory) -> dict[str, Any]:
+    """Its fields, and for the payload: ``body_base64``, the exact bytes with card numbers masked (null: ``body_told``
+    says why), ``body_pretty``, the same as indented JSON, and ``body_source``, who held them.
+    """
+    names = [field.name for field in dataclasses.fields(story) if field.name != "payload"]
+    payload = story.payload
+    return {name: plain(getattr(story, name)) for name in names} | {
+        "body_base64": None if payload.raw is None else base64.b64encode(payload.raw).decode("ascii"),
+        "body_pretty": payload.pretty,
+        "body_source": payload.source,
+        "body_told": payload.note,
+    }
+
+
+def event_stories(
+    stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyStatus]]
+) -> dict[str, dict[str, Any]]:
+    """By key: rows, postings, deliveries and what became of the bodies; a key that is unknown has none."""
+    return {key: {**_event_story(story), "bodies": bodies[key]} for key, story in stories.items()}
+
+
+def hit(found: Hit) -> dict[str, Any]:
+    """One decision, and what it booked."""
+    names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
+    keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
+    return {name: getattr(found.row, name) for name in (*names, *keys)} | {
+        "merchant": found.merchant,
+        "amount_minor": found.amount_minor,
+        "currency": found.currency,
+        "decimals": None if found.currency is None else decimals_of(found.currency),
+    }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a booking."""
+
+    account: str
+    side: str
+    amount_minor: int
+    currency: str
+    decimals: int
+
+    @classmethod
+    def of(cls, posting: Posting) -> Self:
+        money = posting.money
+        return cls(posting.account, posting.side, money.amount_minor, money.currency, decimals_of(money.currency))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one person proposed to book. ``action``: propose_reversal, propose_entry or propose_reprocess; ``state``:
+    waits, approved, or older than a restore. ``items``: those whose bookings are to be taken back, or that are to be
+    reprocessed. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
+    """
+
+    command_id: str
+    action: str
+    actor: str
+    reason: str
+    at: datetime
+    state: str
+    items: tuple[int, ...]
+    entity: str | None
+    evidence_sha256: str | None
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, found: Proposed) -> Self:
+        command, entry = found.command, found.command.entry
+        return cls(
+            command_id=command.command_id,
+            action=command.action,
+            actor=command.actor,
+            reason=command.reason,
+            at=command.at,
+            state=found.state,
+            items=tuple(target.item_seq for target in command.targets),
+            entity=None if entry is None else entry.entity_key,
+            evidence_sha256=None if entry is None else entry.evidence_sha256,
+            lines=() if entry is None else tuple(map(Line.of, entry.postings)),
+        )
+
+
+def _event_story(story: EventStory) -> dict[str, Any]:
+    return {
+        "rows": [_row(row, story) for row in story.rows],
+        "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],
+        "deliveries": [_delivery(delivery) for delivery in story.deliveries],
+        "receipts": story.receipts,
+        "reflected_seq": story.reflected,
+        "cut": story.cut,
+    }
+
+
+def _row(row: JournalRow, story: EventStory) -> dict[str, Any]:
+    """A journal row with its commit (null: cleaned up from the log) and its cause."""
+    commit, cause = story.commits.get(row.batch_seq), story.causes.get(row.cause_seq or 0)
+    return {**plain(row), "commit": commit, "cause": cause}
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    first = delivery.first
+    names = ("item_seq", "topic", "partition", "offset", "offset_until", "received_at", "dedupe", "body_sha256")
+    return {name: getattr(first, name) for name in names} | {
+        "history": first.history or FIRST,
+        "source": delivery.source,
+        "replays": delivery.replays,
+        "body_kept": delivery.body_kept,
+        "seqs": [row.seq for row in delivery.rows],
+    }

@@ -1,0 +1,297 @@
+"""What is known of an item, an event and an entity, in the order and the words in which pages and commands show it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from console.formats import money, second, span
+from core.clock import to_rfc3339
+from core.decision import ErrorKind
+from core.event import WITHHELD_SHA256
+from dlq.index import Item, ItemStory, Mark, Stats
+from dlq.index.stats import ESCALATION, SLA
+from journal.schema import JournalRow
+from ledger.queries import Delivery, EventStory
+from ledger.reconciliations import Difference, Reconciliation
+
+CLEAR_WITHIN_H = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One thing that is known, under its name: a text, or a moment.
+
+    ``about``: the key of an event or an entity, whose page says more. ``is_key``: it is for machines to read.
+    """
+
+    name: str
+    text: str | None
+    at: datetime | None = None
+    about: tuple[Literal["event", "entity"], str] | None = None
+    is_key: bool = False
+
+    @property
+    def shown(self) -> str | None:
+        return self.text if self.at is None else to_rfc3339(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One point of a timeline. ``lines`` are what it booked, ``log_lines`` what was logged during it."""
+
+    at: datetime | None
+    title: str
+    decision: str | None
+    details: Sequence[Detail]
+    lines: Sequence[dict[str, Any]] = ()
+    log_lines: str | None = None
+
+
+class Once:
+    """Shows long texts once: the same text again is a reference to where it stands."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+
+    def tell(self, text: str | None, place: str, short: str = "") -> str | None:
+        """The text, or ``short`` and that it is as at the first place."""
+        if not text:
+            return text
+        first = self._places.setdefault(text, place)
+        return text if first == place else f"{short} (as {first})".strip()
+
+
+def error_text(
+    error_class: str | None,
+    error_code: str | None,
+    kinds: Sequence[ErrorKind | Mark | None],
+    message: str | None,
+) -> str:
+    """``MerchantUnknown 404 (NRE): no such merchant``; empty where there was no error."""
+    named = " ".join(part for part in (error_class, error_code) if part)
+    listed = ", ".join(kind.value for kind in kinds if kind is not None)
+    named = f"{named} ({listed})" if named and listed else named
+    return ": ".join(part for part in (named, message) if part)
+
+
+def item_error(item: Item) -> str:
+    """Of an item that never failed: why it waits."""
+    error = error_text(item.error_class, item.error_code, (item.kind, item.mark), item.message)
+    return error or item.reason or ""
+
+
+def died_of(story: ItemStory) -> str:
+    """The error that an item died of, as one text."""
+    died = story.died_of
+    return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
+
+
+def item_details(story: ItemStory) -> list[Detail]:
+    """Where an item is from, what it is about, and where it stands; its error stands apart (`died_of`)."""
+    item, first = story.item, story.first
+    tries = f"{len(story.attempts)}; died {item.times_died} ×, replayed {item.replays} ×"
+    return _known(
+        [
+            _event("event", item.event_key) if item.event_key else Detail("event", "no identity"),
+            _entity(item.entity_key),
+            _event("fact", first.fact_key),
+            Detail("type", item.event_type),
+            Detail("provider", item.provider),
+            Detail("account", item.account),
+            Detail("tenant", item.tenant),
+            Detail("amount", money(item.amount_minor, item.currency) or "not known"),
+            Detail("stream", story.stream),
+            Detail("in Kafka", f"{item.topic}, partition {item.partition}, offset {item.offset}", is_key=True),
+            Detail("occurred", None, first.occurred_at),
+            Detail("received", None, item.received_at),
+            Detail("died first", None, item.first_dead_at),
+            Detail("last decided", None, item.last_decided_at),
+            Detail("last row", str(item.seen_seq)),
+            Detail("due", None, item.due_at),
+            Detail("tries", tries),
+            Detail("reason", item.reason),
+            Detail("cause", item.fingerprint, is_key=True),
+            Detail("body", first.body_sha256, is_key=True),
+        ]
+    )
+
+
+def tries_of(story: ItemStory) -> list[Moment]:
+    """Each try with its error; what the item died of stands apart, and an error that came before is named once."""
+    once = Once()
+    once.tell(died_of(story), "above")
+    found = []
+    for one in story.attempts:
+        error = error_text(one.error_class, one.error_code, (one.kind,), one.message)
+        details = [
+            Detail("error", once.tell(error, f"try {one.number}", one.error_class or "") or None),
+            Detail("handler", one.handler_version),
+        ]
+        title = f"try {one.number}, row {one.seq}"
+        found.append(Moment(one.at, title, one.decision.value, _known(details), log_lines=one.log_lines))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of the dead letters of a stream. ``level``: ``bad``, ``warn`` or nothing."""
+
+    name: str
+    value: str
+    note: str
+    level: str = ""
+
+
+def figures_of(stats: Stats) -> list[Figure]:
+    """How much is dead, for how long, how fast it comes and goes, and when it will be gone."""
+    age = None if stats.oldest is None else stats.at - stats.oldest
+    oldest = "nothing is dead" if stats.oldest is None else f"since {second(stats.oldest)}"
+    next_over = "" if stats.next_over_24h is None else f"; the next in {span(stats.next_over_24h - stats.at)}"
+    needed = math.ceil(stats.open / CLEAR_WITHIN_H + stats.inflow_per_h)
+    clear = f"at these rates; {needed:,} an hour clear it in {CLEAR_WITHIN_H} h" if stats.open else "nothing is dead"
+    return [
+        Figure("dead", f"{stats.open:,}", f"{stats.waiting:,} more wait for a try"),
+        Figure("oldest", span(age) or "none", oldest, _level(age)),
+        Figure(
+            "past 24 h",
+            f"{stats.over_24h:,}",
+            f"{stats.over_48h:,} past 48 h{next_over}",
+            "bad" if stats.over_48h else "warn" if stats.over_24h else "",
+        ),
+        Figure(
+            "in / out",
+            f"{stats.inflow_per_h:,.1f} / {stats.outflow_per_h:,.1f}",
+            "items an hour, over the last 24 whole hours",
+        ),
+        Figure(
+            "time to clear",
+            "never" if stats.time_to_clear_s is None else span(stats.time_to_clear_s),
+            clear,
+            "warn" if stats.time_to_clear_s is None else "",
+        ),
+    ]
+
+
+def run_details(run: Reconciliation) -> list[Detail]:
+    """A reconciliation's head."""
+    period = " to ".join(second(at) or "open" for at in (run.since, run.until))
+    listed = [Detail("not compared", f"{n:,} × {category}") for category, n in sorted(run.not_compared.items())]
+    return [
+        Detail("run", run.run_id, is_key=True),
+        Detail("provider", run.provider),
+        Detail("at", None, run.at),
+        Detail("report", run.report_name, is_key=True),
+        Detail("sha256", run.report_sha256, is_key=True),
+        Detail("period", period),
+        Detail("lines", f"{run.lines:,}"),
+        Detail("compared", f"{run.compared:,} movements; {run.agreed:,} agree"),
+        *listed,
+        Detail("journal up to", f"row {run.journal_seq:,}"),
+    ]
+
+
+def journal_says(one: Difference) -> str:
+    """What the journal holds of a difference."""
+    if one.seq is None:
+        return "nothing" if one.kind == "missing_here" else ""
+    account = f", not for the account {one.account}" if one.kind == "account_differs" else ""
+    return f"{one.decision} (row {one.seq}){account}"
+
+
+def _level(age: timedelta | None) -> str:
+    if age is None or age <= SLA:
+        return ""
+    return "warn" if age <= ESCALATION else "bad"
+
+
+def timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
+    """What one Kafka offset brought, and what was decided of it, in the order in which it happened."""
+    once = Once()
+    return [_received(delivery), *(_decided(row, story, once) for row in delivery.rows[:rows_max])]
+
+
+def _received(delivery: Delivery) -> Moment:
+    first = delivery.first
+    scope = (("mode", first.mode), ("tenant", first.tenant), ("zone", first.zone))
+    content = f"{first.content_sha256} (version {first.content_version})" if first.content_sha256 else None
+    details = [
+        Detail("by", delivery.source or first.provider),
+        Detail("traffic", ", ".join(f"{name} {value}" for name, value in scope if value is not None) or None),
+        Detail("claim in Redis", first.dedupe),
+        Detail("in Kafka", delivery.location),
+        _event("event", first.event_key),
+        Detail("type", first.event_type),
+        Detail("occurred", None, first.occurred_at),
+        _event("fact", first.fact_key),
+        _entity(first.entity_key),
+        Detail("account", first.account),
+        Detail("body", _body(delivery), is_key=True),
+        Detail("body as sent", _as_sent(first.original_sha256), is_key=True),
+        Detail("content", content, is_key=True),
+        Detail("fact's content", first.fact_sha256, is_key=True),
+        Detail("replays", str(delivery.replays) if delivery.replays else None),
+    ]
+    return Moment(first.received_at, "received", None, _known(details))
+
+
+def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
+    error = error_text(row.error_class, row.error_code, (row.error_kind,), row.error_message)
+    details = [
+        Detail("reason", row.reason),
+        _cause(row, story),
+        Detail("by", row.actor),
+        Detail("attempt", str(row.attempt) if row.attempt else None),
+        Detail("due", None, row.due_at),
+        Detail("error", once.tell(error, f"row {row.seq}", row.error_class or "") or None),
+        Detail("order", "later than its place in Kafka" if row.out_of_order else None),
+        Detail("handler", row.handler_version),
+        Detail("commit", _commit(row, story)),
+        Detail("row hash", row.row_hash, is_key=True),
+    ]
+    lines = [line for line in story.postings if line["seq"] == row.seq]
+    return Moment(row.decided_at, f"row {row.seq}", row.decision.value, _known(details), lines)
+
+
+def _known(details: Sequence[Detail]) -> list[Detail]:
+    return [detail for detail in details if detail.shown is not None]
+
+
+def _event(name: str, key: str | None) -> Detail:
+    return Detail(name, key, about=None if key is None else ("event", key), is_key=True)
+
+
+def _entity(key: str | None) -> Detail:
+    return Detail("entity", key, about=None if key is None else ("entity", key), is_key=True)
+
+
+def _body(delivery: Delivery) -> str | None:
+    kept = {None: "", True: " (kept)", False: " (not kept any more)"}[delivery.body_kept]
+    return None if delivery.first.body_sha256 is None else f"{delivery.first.body_sha256}{kept}"
+
+
+def _as_sent(keyed_sha256: str | None) -> str | None:
+    if keyed_sha256 == WITHHELD_SHA256:
+        return "with a card's code or track data, no hash of it is kept"
+    return None if keyed_sha256 is None else f"{keyed_sha256} (keyed; with card data)"
+
+
+def _cause(row: JournalRow, story: EventStory) -> Detail:
+    if row.cause_seq is None:
+        return Detail("cause", None)
+    cause = story.causes.get(row.cause_seq)
+    if cause is None:
+        return Detail("cause", f"row {row.cause_seq}, which the journal doesn't hold: run payhook verify")
+    whose = f" by {cause.actor}" if cause.actor else ""
+    named = f" of {cause.event_key}" if cause.event_key and cause.event_key != row.event_key else ""
+    return Detail("cause", f"row {cause.seq}: {cause.decision}{named}{whose}", about=("event", f"seq:{cause.seq}"))
+
+
+def _commit(row: JournalRow, story: EventStory) -> str:
+    commit, whole = story.commits.get(row.batch_seq), f"batch {row.batch_seq}, epoch {row.epoch}"
+    if commit is None:
+        return f"{whole}; its version isn't known any more: log cleaned up"
+    return f"version {commit.version} ({whole}) at {to_rfc3339(commit.committed_at)}"

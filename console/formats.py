@@ -1,0 +1,85 @@
+"""How values are written, on pages and on the command line. Most functions are filters of the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from core.clock import to_rfc3339
+from core.visible import CHARS_MAX, visible, visible_lines
+from ledger.queries import decimal_text
+
+LINES_CHARS_MAX = 20_000
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def plain(value: Any) -> Any:
+    """What every ``{{ … }}`` goes through: a text has nothing in it that can't be seen, and isn't without end."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return visible(value, CHARS_MAX)
+    return "" if value is None else value
+
+
+def lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
+    """A text of many lines, for a ``pre``."""
+    return escape(visible_lines(value, chars_max))
+
+
+def exact(value: str) -> Markup:
+    """A text as it is, but for escaping: the value of a form's field, never what people read."""
+    return escape(value)
+
+
+def money(amount_minor: int | None, currency: str | None) -> str:
+    """``1,234.50 EUR``; nothing of None."""
+    if amount_minor is None or currency is None:
+        return ""
+    return f"{decimal_text(amount_minor, currency, grouped=True)} {visible(currency, 10)}"
+
+
+def moment(at: datetime | None) -> Markup:
+    """To the second, UTC; the rest is in the element's attribute."""
+    if at is None:
+        return Markup("")
+    return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), second(at))
+
+
+def second(at: datetime | None) -> str:
+    """``2026-01-31 12:00:07``: a moment to the second."""
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def span(time: timedelta | float | None, units: int = 2) -> str:
+    """``3 d 4 h``, ``12 min``, ``0 s``: the greatest units. Seconds, or a time delta."""
+    if time is None:
+        return ""
+    left = int(time.total_seconds() if isinstance(time, timedelta) else time)
+    if left < 0:
+        return f"-{span(-left, units)}"
+    parts = []
+    for unit_s, name in _UNITS:
+        number, left = divmod(left, unit_s)
+        if number:
+            parts.append(f"{number} {name}")
+        elif parts:
+            break
+    return " ".join(parts[:units]) or "0 s"
+
+
+def number(value: int | float | None) -> str:
+    """``1,234``."""
+    return "" if value is None else f"{value:,}"
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "exact": exact,
+    "lines": lines,
+    "moment": moment,
+    "money": money,
+    "number": number,
+    "span": span,
+}
+"""By the names that templates have for them."""

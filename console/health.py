@@ -1,0 +1,215 @@
+"""Health, readiness, status and metrics of the processes; each request asks them and reads their files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx2
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from fastapi import Depends, FastAPI, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from console.access import Everybody
+from core.clock import Clock, from_rfc3339
+
+ASK_TIMEOUT_S = 2.0
+STATUS_AGE_MAX = timedelta(seconds=30)
+"""The processor writes its status about once a second; a batch may take longer."""
+
+
+_probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures and states"))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
+
+    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file.
+    """
+
+    ingest_ready_url: str
+    processor_status: Path
+    metrics: Mapping[str, str]
+    lag: Callable[[Marks], dict[str, int] | None]
+    test_processor_status: Path | None = None
+    streams: Mapping[str, Path] = field(default_factory=dict)
+
+
+def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
+    """The management listener.
+
+    ``/healthz`` answers while it lives, ``/readyz`` 200 or 503, ``/status`` JSON, ``/metrics`` what
+    Prometheus scrapes of all processes.
+    """
+    app = FastAPI(title="payhook management", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/healthz", dependencies=[_probed])
+    async def healthz() -> PlainTextResponse:
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz", dependencies=[_probed])
+    async def readyz() -> JSONResponse:
+        status = await read_status(watched, client, clock.now())
+        return JSONResponse({"ready": status["ready"]}, status_code=200 if status["ready"] else 503)
+
+    @app.get("/status", dependencies=[_probed])
+    async def status() -> JSONResponse:
+        read = await read_status(watched, client, clock.now())
+        for side in (read, read["test"]) if "test" in read else (read,):
+            side["lag"] = await asyncio.to_thread(watched.lag, side["processor"].get("marks", {}))
+        return JSONResponse(read)
+
+    @app.get("/metrics", dependencies=[_probed])
+    async def metrics() -> Response:
+        scrapes = [await _scrape(name, url, client) for name, url in watched.metrics.items()]
+        return Response(merge(scrapes), media_type=CONTENT_TYPE)
+
+    return app
+
+
+async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
+    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
+
+    Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
+    ``"streams"`` has the words of every work stream; the ledger's alone decide about ``ready``.
+    """
+    ingest_ready = await _is_ok(watched.ingest_ready_url, client)
+    said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
+    if watched.test_processor_status is not None:
+        said["test"] = _side(ingest_ready, watched.test_processor_status, now)
+    if watched.streams:
+        said["streams"] = {name: read_status_file(path, now) for name, path in watched.streams.items()}
+    return said
+
+
+def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str, Any]:
+    processor = read_status_file(processor_status, now)
+    return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
+
+
+def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
+    """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
+    try:
+        status: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        age = now - from_rfc3339(status["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"ready": False}
+    fresh = age <= STATUS_AGE_MAX
+    return {**status, "ready": bool(status.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
+
+
+async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:
+    try:
+        return (await client.get(url, timeout=ASK_TIMEOUT_S)).status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+async def _scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+    try:
+        answer = await client.get(url, timeout=ASK_TIMEOUT_S)
+        answer.raise_for_status()
+    except httpx2.HTTPError:
+        return Scrape(name, None)
+    return Scrape(name, answer.text)
+
+
+ANSWER_S_MAX = 2.0
+
+Marks: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Topic to partition (as JSON has it) to the next offset to decide."""
+
+
+class KafkaLag:
+    """One connection, used at each request. ``read`` blocks: call it off the event loop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "payhook-lag",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        self._consumer = Consumer(settings)
+        self._one_at_a_time = threading.Lock()
+
+    def read(self, marks: Marks) -> dict[str, int] | None:
+        """Undecided records by topic; None when Kafka doesn't say."""
+        with self._one_at_a_time:
+            try:
+                return {topic: self._of(topic, partitions) for topic, partitions in marks.items()}
+            except KafkaException:
+                return None
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _of(self, topic: str, partitions: Mapping[str, int]) -> int:
+        return sum(self._end(topic, int(number)) - until for number, until in partitions.items())
+
+    def _end(self, topic: str, partition: int) -> int:
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S_MAX)
+        return int(end)
+
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+UP_METRIC = "payhook_process_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one process exposed; None when it didn't answer."""
+
+    process: str
+    text: str | None
+
+
+def merge(scrapes: Sequence[Scrape]) -> bytes:
+    """All families on one page, and `UP_METRIC` for each process.
+
+    A family of more than one process (those of Python's own client) gets a ``process`` label on each
+    sample: Prometheus refuses a page that has one series twice.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Merged(scrapes))
+    return generate_latest(registry)
+
+
+class _Merged(Collector):
+    def __init__(self, scrapes: Sequence[Scrape]) -> None:
+        self._scrapes = scrapes
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._up()
+        exposed = [(one.process, family) for one in self._scrapes for family in _families(one)]
+        count = Counter(family.name for _, family in exposed)
+        merged: dict[str, Metric] = {}
+        for process, family in exposed:
+            whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            added = {"process": process} if count[family.name] > 1 else {}
+            whole.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
+        yield from merged.values()
+
+    def _up(self) -> GaugeMetricFamily:
+        up = GaugeMetricFamily(UP_METRIC, "1 if the process answers with its metrics", labels=["process"])
+        for one in self._scrapes:
+            up.add_metric([one.process], 0.0 if one.text is None else 1.0)
+        return up
+
+
+def _families(scrape: Scrape) -> Iterator[Metric]:
+    if scrape.text is not None:
+        yield from text_string_to_metric_families(scrape.text)

@@ -1,0 +1,192 @@
+"""``/``, ``/dlq/audit`` and ``/dlq/report``: how things stand, what people did, and one week."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from markupsafe import Markup
+
+from console.access import Role, User, require
+from console.details import Figure, figures_of
+from console.formats import span
+from console.forms import Fields
+from console.health import STATUS_AGE_MAX, read_status_file
+from console.pages.place import DlqPlace
+from console.plots import Steps, bars_plot, steps_plot
+from console.rendering import render
+from dlq.audit_log import AuditLog
+from dlq.index import Count, DeadLetterIndex, Group, Stats
+from dlq.report import Week, WeeklyReport, steps, weekly
+from ledger.provider_bugs import bugs_of
+
+BARS_MAX = 8
+GROUPS_SHOWN = 5
+
+NAMES = {
+    "by_kind": "kind",
+    "by_class": "class",
+    "by_provider": "provider",
+    "by_type": "type",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plotted:
+    """One plot under its caption; ``field``: of the list's filter, by which its values are looked up."""
+
+    caption: str
+    plot: Markup
+    field: str | None = None
+    values: Sequence[Count] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What a stream's processor reports. ``state``: ready, blocked, down; ``breakers``: what isn't called as usual."""
+
+    name: str
+    state: str
+    why: str
+    behind: str
+    breakers: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the page shows of one stream's dead letters."""
+
+    figures: Sequence[Figure]
+    groups: Sequence[Group]
+    plots: Sequence[Plotted]
+
+
+def overview(board: DeadLetterIndex) -> Overview:
+    """As of now.
+
+    :raises DeadLetterIndexUnreadable: see there
+    """
+    stats = board.stats()
+    return Overview(figures_of(stats), board.groups(limit=GROUPS_SHOWN), plots(stats))
+
+
+def plots(stats: Stats) -> list[Plotted]:
+    """Inflow and outflow by hour, then open items by what they are."""
+    found = [Plotted("Died and closed, by hour", _hours(stats))]
+    for name, field in NAMES.items():
+        counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
+        values = [(one.value or "none", one.items) for one in counts]
+        words = ", ".join(f"{value}: {items:,}" for value, items in values) or "nothing is open"
+        found.append(Plotted(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts))
+    return found
+
+
+def _hours(stats: Stats) -> Markup:
+    died = Steps("died", [(hour.at, hour.died) for hour in stats.hours])
+    closed = Steps("closed", [(hour.at, hour.closed) for hour in stats.hours])
+    sums = sum(hour.died for hour in stats.hours), sum(hour.closed for hour in stats.hours)
+    words = f"In {len(stats.hours)} hours {sums[0]:,} items died and {sums[1]:,} that had died were closed."
+    return steps_plot("Items that died and that were closed, by hour", words, [died, closed], stats.at)
+
+
+def reported(name: str, path: Path, now: datetime) -> StreamReport:
+    """What a stream's status file says; a file that isn't there, or is old, is a stream that is down."""
+    status = read_status_file(path, now)
+    if "at" not in status:
+        return StreamReport(name, "down", "its processor isn't running", "", ())
+    breakers = [
+        (str(downstream), str(one.get("state", "")), str(one.get("text", "")))
+        for downstream, one in _dict(status, "downstreams").items()
+        if isinstance(one, dict) and one.get("state") != "closed"
+    ]
+    behind = _behind(status)
+    if status["age_s"] > STATUS_AGE_MAX.total_seconds():
+        silent = f"its processor has written nothing for {int(status['age_s'])} s"
+        return StreamReport(name, "down", silent, behind, ())
+    if blocked := status.get("blocked"):
+        return StreamReport(name, "blocked", str(blocked), behind, breakers)
+    if status.get("state") == "off":
+        return StreamReport(name, "off", str(status.get("why", "")), behind, breakers)
+    if not status.get("ready"):
+        return StreamReport(name, "failed", str(status.get("last_failure") or "it isn't ready"), behind, breakers)
+    return StreamReport(name, "running", "", behind, breakers)
+
+
+def _behind(status: dict[str, Any]) -> str:
+    catch_up = _dict(status, "catch_up")
+    if not catch_up.get("behind"):
+        return "no"
+    left = catch_up.get("recover_s")
+    return f"{catch_up.get('lag')} records" + (f", about {span(left)}" if isinstance(left, (int, float)) else "")
+
+
+def _dict(status: dict[str, Any], name: str) -> dict[str, Any]:
+    value = status.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def add_overview(router: APIRouter, place: DlqPlace) -> None:
+    @router.get("/")
+    async def home(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
+        if not user.may(Role.VIEWER):
+            return render(request, "home.html")
+        stream = place.stream(request)
+        shown = await place.ask(stream, overview, stream.board)
+        now = place.clock.now()
+        streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
+        return place.show(request, "dlq/overview.html", shown=shown, reported=streams)
+
+
+PER_PAGE = 50
+NUMBER_MAX = 2**62
+
+
+def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
+    @router.get("/dlq/audit", dependencies=[Depends(require(Role.VIEWER))])
+    async def audit(request: Request) -> Response:
+        before = Fields(request.query_params).number("before", 1, NUMBER_MAX)
+        found = await place.asking.ask(audit_log.read, PER_PAGE, before)
+        older = found[-1].number if len(found) == PER_PAGE and found[-1].number > 1 else None
+        return place.show(request, "dlq/audit.html", acts=found, before=before, older=older)
+
+
+CAUSES_PLOTTED = 8
+NAMED_MAX = 20
+"""Items that are named one by one; a breach of thousands is read in the list."""
+
+
+def add_report(router: APIRouter, place: DlqPlace) -> None:
+    @router.get("/dlq/report", dependencies=[Depends(require(Role.VIEWER))])
+    async def report(request: Request) -> Response:
+        fields, now = Fields(request.query_params), place.clock.now()
+        week = fields.read("week", Week.named) or Week.of(now)
+        if fields.problems:
+            return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
+        stream = place.stream(request)
+        journal = str(stream.files.journal)
+        made = await place.asking.ask(weekly, stream.name, journal, week, now, bugs_of(stream.name, journal))
+        context = {
+            "report": made,
+            "steps": steps(made),
+            "plots": week_plots(made),
+            "week": week,
+            "named_max": NAMED_MAX,
+        }
+        return place.show(request, "dlq/report.html", fields=fields, **context)
+
+
+def week_plots(report: WeeklyReport) -> list[tuple[str, Markup]]:
+    """Depth by day, and the greatest causes."""
+    depths = [(depth.at, depth.items) for depth in report.depths]
+    begin, most, end = report.depths[0].items, report.deepest.items, report.depths[-1].items
+    words = f"{begin:,} at its beginning, {most:,} at most, {end:,} at its end."
+    causes = [(cause.error_class, cause.items) for cause in report.causes[:CAUSES_PLOTTED]]
+    listed = ", ".join(f"{name}: {items:,}" for name, items in causes) or "none"
+    return [
+        ("Dead, by day", steps_plot("Dead events in the week", words, [Steps("dead", depths)], report.until)),
+        ("Items by cause", bars_plot("Items that died, by cause", listed, causes)),
+    ]

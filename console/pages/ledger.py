@@ -1,0 +1,278 @@
+"""Finance's pages that read: balances, search, stories of events and entities, reconciliations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
+
+from console.details import journal_says, run_details, timeline
+from console.forms import Fields
+from console.pages.place import Place
+from console.plots import Steps, short, steps_plot
+from core import moments
+from core.decision import Decision
+from core.layout import StreamLayout
+from core.money import decimals_of
+from ledger.queries import (
+    AmountInvalid,
+    AsOf,
+    Balance,
+    BalancesOverTime,
+    EventStory,
+    Hit,
+    Total,
+    Wanted,
+    balances,
+    balances_over_time,
+    decimal_text,
+    entity_story,
+    event_story,
+    minor_units,
+    search,
+    totals,
+)
+from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
+from ledger.redactions import BodyStatus, body_statuses
+
+ROWS_PER_PAGE = 100
+PLOTS_MAX = 3
+"""Currencies that are plotted; another one is when it is asked for."""
+
+SEQ_MAX = 2**63 - 1
+CURRENCY_CHARS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the form asks for."""
+
+    as_of: AsOf
+    merchant: str | None
+    currency: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything of the page. ``plots``: by currency."""
+
+    balances: Sequence[Balance]
+    totals: Sequence[Total]
+    plots: Sequence[tuple[str, Markup, BalancesOverTime]]
+
+
+def add_balances(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger")
+    async def ledger(request: Request) -> Response:
+        fields = Fields(request.query_params)
+        asked, page = read_balances(fields), fields.number("page", 1, 1_000_000) or 1
+        context = {"fields": fields, "asked": asked, "answer": None, "page": page}
+        if fields.problems:
+            return place.show(request, "ledger/balances.html", 422, **context)
+        answer = await place.asking.ask(answered, str(place.ledger(request).postings), asked)
+        begin = (page - 1) * ROWS_PER_PAGE
+        context |= {
+            "answer": answer,
+            "shown": answer.balances[begin : begin + ROWS_PER_PAGE],
+            "pages": -(-len(answer.balances) // ROWS_PER_PAGE),
+        }
+        return place.show(request, "ledger/balances.html", **context)
+
+
+def read_balances(fields: Fields) -> Asked:
+    """The form's fields; its problems are in `Fields.problems`."""
+    before, seq = fields.moment("as_of", moments.as_of), fields.number("seq", 0, SEQ_MAX)
+    if before is not None and seq is not None:
+        fields.wrong("seq", "a time or a row, not both")
+    currency = fields.text("currency", CURRENCY_CHARS)
+    return Asked(AsOf(before, seq), fields.text("merchant"), currency.upper() if currency else None)
+
+
+def answered(postings: str, asked: Asked) -> Answer:
+    """
+    :raises LedgerUnreadable: the table is damaged
+    """
+    found = balances(postings, asked.merchant, asked.currency, asked.as_of)
+    # A row of the journal is no moment: there is nothing to plot up to it.
+    currencies = [total.currency for total in totals(found)] if asked.as_of.seq is None else []
+    plotted = []
+    for currency in currencies[:PLOTS_MAX]:
+        over_time = balances_over_time(postings, currency, merchant=asked.merchant, until=asked.as_of.before)
+        plotted.append((currency, plot(over_time), over_time))
+    return Answer(found, totals(found), plotted)
+
+
+def plot(over_time: BalancesOverTime) -> Markup:
+    """A line for each account."""
+    decimals = decimals_of(over_time.currency)
+    shown = [
+        Steps(one.account, [(at, balance / 10**decimals) for at, balance in one.points]) for one in over_time.accounts
+    ]
+    return steps_plot(
+        f"Balances in {over_time.currency} over time", _described(over_time), shown, as_text=short, whole=not decimals
+    )
+
+
+def _described(over_time: BalancesOverTime) -> str:
+    """The plot in words, for those who don't see it."""
+    parts = [
+        f"{one.account}: {decimal_text(one.points[-1][1], over_time.currency, grouped=True)} at the end"
+        for one in over_time.accounts
+    ]
+    left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
+    return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."
+
+
+HITS_MAX = 100
+DECISIONS = tuple(decision.value for decision in Decision)
+FIELDS = ("text", "event_type", "provider", "merchant", "decision", "from", "to", "amount", "currency")
+
+
+def add_search(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/search")
+    async def find(request: Request) -> Response:
+        fields = Fields(request.query_params)
+        wanted = read_search(fields)
+        context = {"fields": fields, "decisions": DECISIONS, "hits": None, "shown_max": HITS_MAX}
+        if fields.problems:
+            return place.show(request, "ledger/search.html", 422, **context)
+        if any(name in request.query_params for name in FIELDS):
+            context["hits"] = await place.asking.ask(_hits, place.ledger(request), wanted)
+        return place.show(request, "ledger/search.html", **context)
+
+
+def _hits(ledger: StreamLayout, wanted: Wanted) -> list[Hit]:
+    return search(str(ledger.journal), str(ledger.postings), wanted, HITS_MAX)
+
+
+def read_search(fields: Fields) -> Wanted:
+    """The form's fields; its problems are in `Fields.problems`."""
+    decision = fields.choice("decision", DECISIONS)
+    currency = fields.text("currency", 3)
+    currency = currency.upper() if currency else None
+    return Wanted(
+        event_type=fields.text("event_type"),
+        provider=fields.text("provider"),
+        merchant=fields.text("merchant"),
+        decision=Decision(decision) if decision else None,
+        since=fields.moment("from", moments.since),
+        until=fields.moment("to", moments.until),
+        amount_minor=_amount(fields, currency),
+        currency=currency,
+        in_keys=fields.text("text"),
+    )
+
+
+def _amount(fields: Fields, currency: str | None) -> int | None:
+    amount = fields.text("amount")
+    if amount is None:
+        return None
+    if currency is None:
+        fields.wrong("currency", "an amount wants its currency: 100 is one thing in EUR and another in JPY")
+        return None
+    try:
+        return minor_units(amount, currency)
+    except AmountInvalid as wrong:
+        fields.wrong("amount", str(wrong))
+        return None
+
+
+ENTITY_EVENTS_MAX = 100
+ROWS_SHOWN_MAX = 100
+"""Of one event on one page; the journal may hold more."""
+RECEIPTS_SHOWN_MAX = 50
+
+
+def add_stories(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/events/{key:path}")
+    async def event(request: Request, key: str) -> Response:
+        story, bodies = await place.asking.ask(_story, place.ledger(request), key)
+        if not story.rows:
+            return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key)
+        shown = 0
+        deliveries = []
+        for delivery in story.deliveries:
+            if shown < ROWS_SHOWN_MAX:
+                deliveries.append(timeline(delivery, story, ROWS_SHOWN_MAX))
+                shown += len(delivery.rows)
+        receipts = (story.receipts or [])[:RECEIPTS_SHOWN_MAX]
+        context = {"key": key, "story": story, "deliveries": deliveries, "bodies": bodies, "receipts": receipts}
+        return place.show(request, "ledger/event.html", **context)
+
+    @router.get("/ledger/entities/{key:path}")
+    async def entity(request: Request, key: str) -> Response:
+        journal = str(place.ledger(request).journal)
+        story = await place.asking.ask(entity_story, journal, key, ENTITY_EVENTS_MAX)
+        if not story.total:
+            return place.show(request, "ledger/unknown.html", 404, what="entity", key=key)
+        return place.show(request, "ledger/entity.html", key=key, story=story)
+
+
+def _story(ledger: StreamLayout, key: str) -> tuple[EventStory, list[BodyStatus]]:
+    receipts = str(ledger.derived("receipts"))
+    story = event_story(str(ledger.journal), str(ledger.postings), key, str(ledger.bodies), receipts)
+    return story, body_statuses(ledger.bodies, ledger.derived("redactions"), story.rows)
+
+
+RUNS_PER_PAGE = 50
+DIFFERENCES_MAX = 50
+"""Of one kind, where all kinds are shown; of one that is asked for, `OF_KIND_MAX`."""
+OF_KIND_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Kinded:
+    """The differences of one kind that are shown, and how many there are."""
+
+    kind: Kind
+    explained: str
+    count: int
+    shown: Sequence[Difference]
+
+
+def add_reports(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/reconciliations")
+    async def runs(request: Request) -> Response:
+        page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
+        found = await place.asking.ask(reconciliations(place.ledger(request)).runs)
+        begin = (page - 1) * RUNS_PER_PAGE
+        context = {
+            "runs": found[begin : begin + RUNS_PER_PAGE],
+            "page": page,
+            "pages": -(-len(found) // RUNS_PER_PAGE),
+        }
+        return place.show(request, "ledger/reconciliations.html", **context)
+
+    @router.get("/ledger/reconciliations/{run_id}")
+    async def run(request: Request, run_id: str) -> Response:
+        fields = Fields(request.query_params)
+        kind = fields.choice("kind", tuple(KINDS))
+        try:
+            head, kinds = await place.asking.ask(differing, reconciliations(place.ledger(request)), run_id, kind)
+        except UnknownRun:
+            return place.show(request, "ledger/unknown.html", 404, what="reconciliation", key=run_id)
+        context = {"details_known": run_details(head), "says": journal_says}
+        return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
+
+
+def reconciliations(ledger: StreamLayout) -> Reconciliations:
+    """The tables of a ledger."""
+    return Reconciliations(ledger.derived("reconciliation"), ledger.derived("reconciliation-runs"))
+
+
+def differing(found: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:
+    """A run, and of each kind the first differences.
+
+    :raises UnknownRun: there is none of that id
+    """
+    run = found.run(run_id)
+    most = OF_KIND_MAX if only else DIFFERENCES_MAX
+    kinds = []
+    for kind, explained in KINDS.items():
+        if run.counts[kind] and only in (None, kind):
+            shown = list(itertools.islice(found.differences(run_id, kind, most), most))
+            kinds.append(Kinded(kind, explained, run.counts[kind], shown))
+    return run, kinds

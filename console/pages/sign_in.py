@@ -1,0 +1,113 @@
+"""``/login``, ``/logout`` and ``/password``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import RedirectResponse, Response
+
+from console.access import Access, Everybody, SignInBusy, SignInRefused, SignInTooSoon, User, require, user_of
+from console.access.passwords import CHARS_MIN, PasswordUnfit
+from console.forms import Cookies, new_visitor
+from console.rendering import HOME, local_path, render
+
+
+def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
+    """``/login`` and ``/logout``."""
+    router = APIRouter()
+    anyone = Depends(Everybody("who isn't signed in has to come here"))
+
+    @router.get("/login", dependencies=[anyone])
+    async def login(request: Request, next: str = HOME) -> Response:  # noqa: A002 - as the address has it
+        if user_of(request) is not None:
+            return RedirectResponse(local_path(next), 303)
+        return _form(request, access, cookies, next)
+
+    @router.post("/login", dependencies=[anyone])
+    async def sign_in(
+        request: Request,
+        name: Annotated[str, Form()] = "",
+        password: Annotated[str, Form()] = "",
+        next: Annotated[str, Form()] = HOME,  # noqa: A002 - as the form has it
+    ) -> Response:
+        address = request.client.host if request.client else ""
+        try:
+            secret = await access.sign_in(name.strip().lower(), password, address)
+        except SignInRefused as refused:
+            return _form(request, access, cookies, next, 401, str(refused))
+        except SignInTooSoon as early:
+            answer = _form(request, access, cookies, next, 429, str(early))
+            answer.headers["retry-after"] = str(max(1, round(early.wait_s)))
+            return answer
+        except SignInBusy as busy:
+            return _form(request, access, cookies, next, 503, str(busy))
+        answer = RedirectResponse(local_path(next), 303)
+        cookies.set_session(answer, secret)
+        return answer
+
+    @router.post("/logout")
+    def logout(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
+        if (secret := cookies.session(request)) is not None:
+            access.sign_out(secret, user)
+        answer = RedirectResponse("/login", 303)
+        cookies.end_session(answer)
+        return answer
+
+    return router
+
+
+def _form(
+    request: Request, access: Access, cookies: Cookies, wanted: str, status: int = 200, problem: str = ""
+) -> Response:
+    visitor = cookies.visitor(request)
+    request.state.csrf_secret = secret = visitor or new_visitor()
+    shown = {"next": local_path(wanted), "problem": problem, "has_users": access.has_users}
+    page = render(request, "login.html", status, **shown)
+    if visitor is None:
+        cookies.set_visitor(page, secret)
+    return page
+
+
+SignedIn = Annotated[User, Depends(require(None))]
+
+
+def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/password")
+    async def asked(request: Request, _user: SignedIn) -> Response:
+        return _password_form(request)
+
+    @router.post("/password")
+    async def change(
+        request: Request,
+        user: SignedIn,
+        current: Annotated[str, Form()] = "",
+        password: Annotated[str, Form()] = "",
+        again: Annotated[str, Form()] = "",
+    ) -> Response:
+        if password != again:
+            return _password_form(request, 422, "the new password isn't the same twice")
+        address = request.client.host if request.client else ""
+        try:
+            await access.change_password(user, current, password, address)
+        except SignInRefused:
+            return _password_form(request, 401, "the password you have now is another one")
+        except SignInTooSoon as early:
+            answer = _password_form(request, 429, str(early))
+            answer.headers["retry-after"] = str(max(1, round(early.wait_s)))
+            return answer
+        except SignInBusy as busy:
+            return _password_form(request, 503, str(busy))
+        except PasswordUnfit as unfit:
+            return _password_form(request, 422, str(unfit))
+        answer = RedirectResponse("/login", 303)
+        cookies.end_session(answer)
+        return answer
+
+    return router
+
+
+def _password_form(request: Request, status: int = 200, problem: str = "") -> Response:
+    return render(request, "password.html", status, problem=problem, chars_min=CHARS_MIN)

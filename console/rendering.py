@@ -1,0 +1,160 @@
+"""Templates to pages: links, navigation, static files, and how every text in a page is escaped."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from console.access.roles import Everybody, Role, User, user_of
+from console.formats import FILTERS, plain
+from console.forms import FIELD, csrf_token
+
+
+def address(path: str, query: Mapping[str, object] | None = None) -> str:
+    """``path`` with what of ``query`` has a value; a list is a field given several times."""
+    given = {name: value for name, value in (query or {}).items() if value not in (None, "", [], ())}
+    return f"{path}?{urlencode(given, doseq=True, errors='replace')}" if given else path
+
+
+def segment(text: str) -> str:
+    """A text as a segment of a path: ``/`` and ``%`` too are quoted, and two dots are no way up."""
+    quoted = quote(text, safe=":", errors="replace")
+    return quoted.replace(".", "%2E") if set(text) == {"."} else quoted
+
+
+LOCAL_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+"""A path of ours: printable, without backslashes, and not the beginning of another host's address."""
+
+PATH_CHARS_MAX = 2_000
+HOME = "/"
+
+
+def local_path(wanted: str) -> str:
+    """The path, if it is one of ours; else the first page's."""
+    return wanted if len(wanted) <= PATH_CHARS_MAX and LOCAL_PATH.fullmatch(wanted) else HOME
+
+
+def path_of(request: Request) -> str:
+    """Path and query of a request, fit for a link."""
+    query = request.scope["query_string"].decode("latin-1")
+    return local_path(quote(request.scope["path"]) + (f"?{query}" if query else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """``role``: who sees it; its page demands the same."""
+
+    label: str
+    path: str
+    role: Role
+
+
+NAVIGATION: tuple[Link, ...] = (
+    Link("Overview", "/", Role.VIEWER),
+    Link("Dead letters", "/dlq", Role.VIEWER),
+    Link("Selections", "/dlq/selections", Role.VIEWER),
+    Link("Week", "/dlq/report", Role.VIEWER),
+    Link("Acts", "/dlq/audit", Role.VIEWER),
+    Link("Ledger", "/ledger", Role.FINANCE),
+    Link("Users", "/users", Role.ADMIN),
+)
+"""In the order in which they stand. Every signed-in user has the overview before them."""
+
+
+def links_for(user: User | None) -> list[Link]:
+    """What a user may follow."""
+    return [] if user is None else [link for link in NAVIGATION if user.may(link.role)]
+
+
+FOLDER = Path(__file__).parent / "static"
+PATH = "/static"
+FOR_EVER = "public, max-age=31536000, immutable"
+TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".png": "image/png"}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """``version`` is of its content."""
+
+    data: bytes
+    media_type: str
+    version: str
+
+
+@functools.cache
+def static_files() -> dict[str, StaticFile]:
+    """Every file that may be asked for, by its name; nothing else is ever opened."""
+    files = {}
+    for path in sorted(FOLDER.iterdir()):
+        if path.suffix in TYPES:
+            data = path.read_bytes()
+            files[path.name] = StaticFile(data, TYPES[path.suffix], hashlib.sha256(data).hexdigest()[:16])
+    return files
+
+
+def static_url(name: str) -> str:
+    """
+    :raises KeyError: there is no such file
+    """
+    return f"{PATH}/{name}?v={static_files()[name].version}"
+
+
+def static_routes() -> APIRouter:
+    router = APIRouter()
+
+    @router.get(PATH + "/{name}", dependencies=[Depends(Everybody("the sign-in page needs them; they say nothing"))])
+    async def static(name: str) -> Response:
+        file = static_files().get(name)
+        if file is None:
+            raise HTTPException(404)
+        return Response(file.data, media_type=file.media_type, headers={"cache-control": FOR_EVER})
+
+    return router
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def csrf_field(request: Request) -> Markup:
+    """The hidden field that every form of a page has; empty where the reader's browser has no cookie of ours."""
+    secret = getattr(request.state, "csrf_secret", None)
+    return Markup('<input type="hidden" name="{}" value="{}">').format(FIELD, csrf_token(secret) if secret else "")
+
+
+def render(request: Request, template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
+    """A page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), `csrf_field` and
+    ``static(name)``; it extends ``base.html``.
+    """
+    user = user_of(request)
+    shown = {"request": request, "user": user, "links": links_for(user), **context}
+    return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status)
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=plain,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {**FILTERS, "segment": segment}
+    made.globals |= {"csrf_field": csrf_field, "static": static_url}
+    return made
+
+
+_TEMPLATES = _environment()

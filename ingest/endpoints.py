@@ -1,0 +1,227 @@
+"""A webhook's endpoint: its path fixes mode, tenant and zone, and the files that hold its secrets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.clock import Clock
+from core.errors import PayhookError, SettingError
+from core.event import Event, Mode
+from core.files import TextFiles
+from core.routing import scoped
+from core.secret_lines import secret_lines
+from ingest.settings import EndpointSettings, IngestSettings
+from providers.port import Adapter, ModeMismatch, WeaklySigningAdapter
+
+API = "-api"
+LOOK_AGAIN_S = 1.0
+SECRETS_MAX = 8
+
+
+class SecretsMissing(PayhookError):
+    """An endpoint without a secret, or with a file that holds something else: nothing it sends can be believed."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"{path}: {problem}; write the provider's signing secrets there, one a line, newest first, nothing else"
+        )
+
+
+class SecretFiles:
+    """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._files = TextFiles()
+        self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """When a file was looked at, and its secrets."""
+
+    def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+        """The secrets that a request may be signed with.
+
+        :raises SecretsMissing: there is none, or the file can't be read
+        """
+        return self._secrets(provider if endpoint is None else f"{provider}.{endpoint}")
+
+    def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+        """What the provider's API is asked with, from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
+
+        :raises SecretsMissing: it can't be read, or was there before
+        """
+        name = api_file(provider, endpoint)
+        return self._secrets(name) if name in self._read or (self._folder / name).exists() else ()
+
+    def without_credentials(self, provider: str) -> list[str]:
+        """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
+        endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]
+        wanted = [api_file(provider, endpoint or None) for endpoint in endpoints]
+        return sorted(name for name in wanted if not (self._folder / name).exists())
+
+    def check(self, adapters: Mapping[str, Adapter]) -> None:
+        """For the start: every file that is there must hold secrets of its provider's form.
+
+        :raises SecretsMissing: a file that can't be read, or that holds anything but secrets
+        :raises SettingError: a secret of another form
+        """
+        for name in sorted(_names(self._folder)):
+            provider = name.partition(".")[0]
+            for secret in self._secrets(name) if provider in adapters else ():
+                adapters[provider].check_secret(secret)
+            asked = adapters.get(provider.removesuffix(API))
+            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter):
+                for credential in self._secrets(name):
+                    asked.check_credential(credential)
+
+    def _secrets(self, name: str) -> tuple[str, ...]:
+        now = self._clock.monotonic()
+        looked_at, secrets = self._read.get(name, (-LOOK_AGAIN_S, ()))
+        if not secrets or now - looked_at >= LOOK_AGAIN_S:
+            secrets = self._look(self._folder / name)
+            self._read[name] = now, secrets
+        return secrets
+
+    def _look(self, path: Path) -> tuple[str, ...]:
+        try:
+            secrets = secret_lines(self._files.text(path))
+        except (OSError, ValueError) as unreadable:
+            raise SecretsMissing(path, str(unreadable)) from unreadable
+        if len(secrets) > SECRETS_MAX:
+            raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
+        return secrets
+
+
+def api_file(provider: str, endpoint: str | None) -> str:
+    """The name of the file that holds a provider's API credentials."""
+    return f"{provider}{API}" if endpoint is None else f"{provider}{API}.{endpoint}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+class UnknownEndpoint(PayhookError):
+    """The path isn't in the settings, and only those that are count."""
+
+    def __init__(self, provider: str, endpoint: str | None) -> None:
+        self.provider = provider
+        self.endpoint = endpoint
+        super().__init__("no such endpoint; take the path from the provider's settings here")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a webhook's path says of its traffic."""
+
+    mode: Mode
+    tenant: str | None = None
+    zone: str | None = None
+
+
+class Contexts:
+    """The context of each path.
+
+    A path that isn't listed has its provider's own: were it a tenant-less one instead, an event that was taken at
+    the provider's endpoint could be posted there again and take effect again.
+    """
+
+    def __init__(self, settings: IngestSettings) -> None:
+        self._known_only = settings.known_endpoints_only
+        self._test_traffic = settings.test_traffic
+        self._default = Context(settings.mode)
+        self._listed = {_path(name): _context(one, settings.mode) for name, one in settings.endpoints.items()}
+
+    def endpoints(self, provider: str) -> list[str]:
+        """The names of a provider's endpoints, "" for its own; others may be posted to, unless only known ones may."""
+        listed = {endpoint or "" for name, endpoint in self._listed if name == provider}
+        return sorted(listed if self._known_only else {"", *listed})
+
+    def of(self, provider: str, endpoint: str | None) -> Context:
+        """
+        :raises UnknownEndpoint: it isn't listed, and ``known_endpoints_only`` is set
+        """
+        listed = self._listed.get((provider, endpoint))
+        if listed is not None:
+            return listed
+        if self._known_only:
+            raise UnknownEndpoint(provider, endpoint)
+        return self._listed.get((provider, None), self._default)
+
+    def routed(self, event: Event, context: Context) -> Event:
+        """The event with its context, its keys scoped by tenant; ``event.mode`` says which topics it goes to.
+
+        At a live endpoint the event's own mode routes: only a signed flag can differ from the endpoint's there. At a
+        test endpoint nothing live is taken: its secret is known to more people than a live one should be.
+
+        :raises ModeMismatch: live at a test endpoint, or test while test traffic is off
+        """
+        if event.mode != context.mode and (context.mode == "test" or not self._test_traffic):
+            raise ModeMismatch(context.mode, event.mode)
+        return scoped(event, context.tenant, context.zone)
+
+
+def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:
+    """For the start: every endpoint has a provider, and no secret opens two tenants or two modes.
+
+    With one, what was signed for the one could be posted to the other and would take effect there as well; where the
+    live flag isn't signed (Adyen), a test notification could be booked as live.
+
+    :raises SettingError: names the endpoint
+    """
+    known = frozenset(providers)
+    for name in settings.endpoints:
+        if _path(name)[0] not in known:
+            raise SettingError(f"ingest.endpoints.{name}", f"no such provider; known are {', '.join(sorted(known))}")
+    for one, other in _pairs_apart(settings):
+        if _secrets(secrets, one) & _secrets(secrets, other):
+            raise SettingError(
+                f"ingest.endpoints.{other}",
+                f"it shares a secret with {one}, which is of another tenant or mode: what is signed for the one would "
+                f"count at the other. Give it a secret of its own, in secrets/{secret_file(other)}",
+            )
+
+
+def secret_file(name: str) -> str:
+    """``stripe/eu`` has its secrets in the file ``stripe.eu``."""
+    return name.replace("/", ".")
+
+
+def _pairs_apart(settings: IngestSettings) -> Iterator[tuple[str, str]]:
+    """Endpoints of one provider whose secrets must differ; the provider's own one first."""
+    scopes = _scopes(settings)
+    for one, other in itertools.combinations(sorted(scopes), 2):
+        if _path(one)[0] == _path(other)[0] and scopes[one] != scopes[other]:
+            yield one, other
+
+
+def _secrets(secrets: SecretFiles, name: str) -> frozenset[str]:
+    """None where there is no file: such an endpoint takes nothing."""
+    try:
+        return frozenset(secrets.of(*_path(name)))
+    except SecretsMissing:
+        return frozenset()
+
+
+def _scopes(settings: IngestSettings) -> Mapping[str, tuple[Mode, str | None]]:
+    """Mode and tenant by endpoint, with each provider's own endpoint, listed or not."""
+    contexts = Contexts(settings)
+    own = {} if settings.known_endpoints_only else {_path(name)[0]: None for name in settings.endpoints}
+    found = {name: contexts.of(*_path(name)) for name in [*settings.endpoints, *own]}
+    return {name: (context.mode, context.tenant) for name, context in found.items()}
+
+
+def _path(name: str) -> tuple[str, str | None]:
+    provider, slash, endpoint = name.partition("/")
+    return provider, endpoint if slash else None
+
+
+def _context(endpoint: EndpointSettings, mode: Mode) -> Context:
+    return Context(endpoint.mode or mode, endpoint.tenant or None, endpoint.zone or None)

@@ -1,0 +1,317 @@
+"""What the receiver takes on: the raw body within its limits of type, size and time, requests at once, and their rate.
+
+A refused request loses nothing: the provider sends it again, and nothing of it was published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Receive
+
+from core.clock import Clock
+from ingest.errors import Refused
+
+PART_OF_A_SOURCE = 1 / 8
+"""Of all places, for requests whose bodies have been awaited for `GRACE_S`."""
+
+GRACE_S = 2.0
+"""A body may come so long after its head without making way while there are places: in a burst all heads come first."""
+
+PUBLISH_TIMEOUT_MS_MAX = 4_900
+
+BURST_S = 2.0
+"""A provider may use so many seconds' worth of its rate at once: redeliveries come in clusters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one receiver process that aren't settings; tests pass others.
+
+    A claim outlives its request: waiting, reading and publishing end within ``lease_s``. ``publish_timeout_ms`` is
+    below the shortest time-out of a provider (5 s).
+    """
+
+    header_deadline_s: float = 5.0
+    """From a head's first byte to its last."""
+    idle_s: float = 30.0
+    """Of a connection on which nothing happens."""
+    connections_max: int = 900
+    """Below the usual 1,024 files of a process."""
+    read_deadline_s: float = 10.0
+    """For a whole body."""
+    in_flight_bytes_max: int = 64 << 20
+    """Of bodies under way."""
+    in_flight_wait_s: float = 1.0
+    """How long a request waits for another request's claim."""
+    publish_timeout_ms: int = 4_000
+    """Kafka's time to acknowledge an event."""
+    lease_s: float = 30.0
+    """A claim whose owner says nothing for so long is free again."""
+    confirmed_s: float = 8 * 86_400.0
+    """How long Redis knows a confirmed key: 7 days and 1 of margin."""
+    redis_failures_max: int = 5
+    """In a row; they open the breaker to Redis."""
+    redis_reset_s: float = 2.0
+    """Until an open breaker asks Redis again."""
+
+    def __post_init__(self) -> None:
+        assert self.publish_timeout_ms <= PUBLISH_TIMEOUT_MS_MAX
+        assert self.lease_s > self.in_flight_wait_s + self.read_deadline_s + self.publish_timeout_ms / 1000
+
+
+LIMITS = Limits()
+
+
+class Load:
+    """Requests under way and the bytes of their bodies, counted as they arrive, until the request is answered.
+
+    A request whose body isn't whole yet makes way for a newer one: the oldest of a source that has more of them than
+    its part (`PART_OF_A_SOURCE`) once it has had its time, and where all places are taken the oldest of the source that
+    has most. What is opened and never finished keeps no other request out.
+    """
+
+    def __init__(self, requests_max: int, bytes_max: int, clock: Clock) -> None:
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self._clock = clock
+        self._unfinished: dict[str, list[Held]] = {}
+        """By source, the oldest first."""
+        self.requests = 0
+        self.bytes = 0
+
+    def begin(self, source: str, give_up: Callable[[], None]) -> Held:
+        """A place for one more request; it must be given back by `Held.end`.
+
+        :param source: its sender, as `source_of` gives it
+        :param give_up: ends its reading, when it must make way
+        :raises Refused: 503, as many requests as may be are under way
+        """
+        mine, now = self._unfinished.get(source, []), self._clock.monotonic()
+        if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)) and now - mine[0].began_at >= GRACE_S:
+            mine[0].make_way()
+        if self.requests >= self._requests_max and not self._one_makes_way(None):
+            raise Refused("overloaded", limit=f"{self._requests_max} requests")
+        held = Held(self, source, now, give_up)
+        self._unfinished.setdefault(source, []).append(held)
+        self.requests += 1
+        return held
+
+    def hold(self, size: int, held: Held) -> None:
+        """
+        :raises Refused: 503, and nothing was counted
+        """
+        while self.bytes + size > self._bytes_max:
+            if not self._one_makes_way(held):
+                raise Refused("overloaded", limit=f"{self._bytes_max} bytes")
+        self.bytes += size
+
+    def finished(self, held: Held) -> None:
+        """Its body is whole, or given up."""
+        mine = self._unfinished[held.source]
+        mine.remove(held)
+        if not mine:
+            del self._unfinished[held.source]
+
+    def _one_makes_way(self, for_whom: Held | None) -> bool:
+        """Of the source that has most of them the oldest but ``for_whom``; False where there is none."""
+        others = [one for one in max(self._unfinished.values(), key=len, default=[]) if one is not for_whom]
+        if others:
+            others[0].make_way()
+        return bool(others)
+
+
+class Held:
+    """What one request holds of a `Load`."""
+
+    __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "began_at", "source")
+
+    def __init__(self, load: Load, source: str, began_at: float, give_up: Callable[[], None]) -> None:
+        self.source = source
+        self.began_at = began_at
+        self._load = load
+        self._give_up = give_up
+        self._unfinished = True
+        self._bytes = 0
+
+    def hold(self, size: int) -> None:
+        """Counts ``size`` more bytes of the body, before they are kept.
+
+        :raises Refused: 503
+        """
+        self._load.hold(size, self)
+        self._bytes += size
+
+    def arrived(self) -> None:
+        """Its body is whole."""
+        if self._unfinished:
+            self._unfinished = False
+            self._load.finished(self)
+
+    def make_way(self) -> None:
+        """Its place is another request's from now on."""
+        self.arrived()
+        self._release()
+        self._give_up()
+
+    def end(self) -> None:
+        self.arrived()
+        self._release()
+
+    def _release(self) -> None:
+        """Once: a request that made way ends too."""
+        if self._bytes >= 0:
+            self._load.requests -= 1
+            self._load.bytes -= self._bytes
+            self._bytes = -1
+
+
+def source_of(client: tuple[str, int] | None) -> str:
+    """A request's sender: an address, or the network of 64 bits that one IPv6 host may have to itself."""
+    if client is None:
+        return ""
+    address = client[0]
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.IPv6Address(address.partition("%")[0]).packed[:8].hex())
+    except ValueError:
+        return address
+
+
+class RateLimits:
+    """A token bucket by provider, of verified requests: forged ones can't use a provider's share up.
+
+    ``per_s``: requests a second of this process, by provider; a provider without one isn't limited.
+    """
+
+    def __init__(self, per_s: Mapping[str, float], clock: Clock) -> None:
+        self._per_s = dict(per_s)
+        self._clock = clock
+        self._most = {provider: max(1.0, rate * BURST_S) for provider, rate in per_s.items()}
+        self._left = dict(self._most)
+        self._at = dict.fromkeys(per_s, clock.monotonic())
+
+    def take(self, provider: str) -> None:
+        """
+        :raises Refused: 429, with the time after which there is room again
+        """
+        rate = self._per_s.get(provider)
+        if rate is None:
+            return
+        now = self._clock.monotonic()
+        left = min(self._most[provider], self._left[provider] + (now - self._at[provider]) * rate)
+        self._at[provider] = now
+        if left < 1.0:
+            self._left[provider] = left
+            after_s = max(1, math.ceil((1.0 - left) / rate))
+            raise Refused("too_many_requests", retry_after_s=after_s, per_s=rate)
+        self._left[provider] = left - 1.0
+
+
+DIGITS_MAX = 12
+
+LOOK_S = 0.05
+"""How much later than its deadline a body may be given up."""
+OVER = float("-inf")
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+def check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
+    """Names are in lower case; ``media_type`` is what the provider posts.
+
+    A request without a Content-Type is taken: the signature says whose it is.
+
+    :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
+    """
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            if len(value) > DIGITS_MAX or int(value) > bytes_max:
+                raise Refused("too_large", bytes_max=bytes_max)
+        elif name == b"content-type":
+            _check_type(media_type, value)
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise Refused("encoded")
+
+
+def _check_type(wanted: str, value: bytes) -> None:
+    media_type, _, parameters = value.partition(b";")
+    charset = parameters.strip().lower()
+    if media_type.strip().lower() != wanted.encode():
+        raise Refused("wrong_type", wanted=wanted)
+    if charset.startswith(b"charset") and charset.partition(b"=")[2].strip(b' "') not in (b"utf-8", b"utf8"):
+        raise Refused("wrong_type", wanted=wanted)
+
+
+class ReadDeadline:
+    """Gives up what isn't there in time. One timer looks after all: one each would cost more than the reading."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def hold(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
+        """
+        :raises Refused: 408
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        if self._timer is None:
+            self._timer = loop.call_later(LOOK_S, self._look)
+        self._until[task] = loop.time() + self._deadline_s
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if self._until[task] == OVER and task.uncancel() == 0:
+                raise Refused("too_slow", seconds=self._deadline_s) from None
+            raise
+        finally:
+            del self._until[task]
+
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """What that task reads, now."""
+        if self._until.get(task, OVER) > OVER:
+            self._until[task] = OVER
+            task.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for task, until in self._until.items():
+            if until <= now:
+                self.give_up(task)
+        self._timer = loop.call_later(LOOK_S, self._look) if self._until else None
+
+
+async def read_body(receive: Receive, bytes_max: int, deadline: ReadDeadline, held: Held) -> bytes:
+    """The bytes exactly as sent, counted in ``held`` as they arrive, before they are kept.
+
+    :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
+    """
+    body = await deadline.hold(_read(receive, bytes_max, held))
+    held.arrived()
+    return body
+
+
+async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused("cut_off")
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise Refused("too_large", bytes_max=bytes_max)
+        held.hold(len(part))
+        parts.append(part)
+        if not message.get("more_body", False):
+            return part if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,243 @@
+"""What adapters have in common: one of them is identities, money and a signature."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets as random_secrets
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from core import strict_json
+from core.errors import Unparseable
+from core.event import Event, Mode, poison_event
+from core.keys import join_key
+from core.money import MoneyFact
+from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key
+from providers.money import certain, for_a_person, types_of, withheld
+from providers.port import ACCEPTED, JSON, Answer, Request
+from providers.settings import ProvidersSettings
+from providers.signature import TOLERANCE_S, check_age, hex_mac, matching, sent
+
+D = TypeVar("D")
+JsonObject = dict[str, Any]
+
+
+class Named(NamedTuple):
+    """What an event is called. ``entity``: what its order is kept for, a payment where there is one.
+
+    ``key``: what tells the event from others of its type, where its id alone doesn't. ``mode``: where the provider
+    signs it; None: the endpoint's. ``is_loss``: a lost dispute, which makes two events (`providers.money.types_of`).
+    """
+
+    event_id: str
+    event_type: str
+    account: str
+    entity: str
+    occurred_at: datetime | None
+    key: tuple[str, ...] | None = None
+    mode: Mode | None = None
+    is_loss: bool = False
+
+
+class Delivered(NamedTuple, Generic[D]):
+    """A document, the request that it came in, and the endpoint's mode."""
+
+    document: D
+    request: Request
+    mode: Mode
+
+
+class Signed(NamedTuple):
+    """What proves a request: its signatures, the bytes that they are of, and the Unix time in those, if there is one.
+
+    What the time must have to count, `BaseAdapter.verify` checks.
+    """
+
+    signatures: Sequence[bytes]
+    message: bytes
+    signed_at: int | None = None
+
+
+class BaseAdapter(ABC, Generic[D]):
+    """An `Adapter` that reads events from documents; unless `events` says otherwise, a request is one of them.
+
+    ``header``: has the signature, in lower case. ``key_prefix``: how the provider's secrets begin.
+    ``tolerance_s``: seconds that a signed time may be off the clock, both ways. ``accounts_in_entities``: False where
+    not every event of a payment names the merchant account, and ids are unique without. ``splits_losses``: a lost
+    dispute makes two events (`Named.is_loss`). ``left_to_a_person``: types that move money and aren't booked.
+    ``looked_up``: where a person finds their amounts.
+    """
+
+    name: str
+    identity_fields: frozenset[str]
+    header: bytes
+    media_type = JSON
+    signature_status = 401
+    content_version = 1
+    key_prefix = ""
+    tolerance_s: int = TOLERANCE_S
+    accounts_in_entities = True
+    splits_losses = False
+    left_to_a_person: frozenset[str] = frozenset()
+    looked_up = ""
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    @abstractmethod
+    def parsed(self, body: bytes) -> D:
+        """The document that an event's bytes are.
+
+        :raises Unparseable: they are none
+        """
+
+    @abstractmethod
+    def named(self, delivered: Delivered[D]) -> Iterable[Named]:
+        """The events that a document tells of, in their order.
+
+        :raises Unparseable: it names none for sure
+        :raises ModeMismatch: an unsigned live flag says otherwise than the endpoint
+        """
+
+    @abstractmethod
+    def fact(self, document: D, event_type: str) -> MoneyFact | None:
+        """What money moved; None for none.
+
+        :raises MoneyInvalid, Unparseable: it isn't certain
+        """
+
+    @abstractmethod
+    def content(self, document: D, version: int) -> str:
+        """The content hash of an event, as that version made it."""
+
+    def content_now(self, document: D, fact: MoneyFact | None) -> str:  # noqa: ARG002 - for whoever rests on it
+        """The content hash as `content_version` makes it; ``fact`` is what the event reports for sure."""
+        return self.content(document, self.content_version)
+
+    @abstractmethod
+    def key(self, secret: str) -> Any:
+        """What a secret stands for: the bytes of an HMAC's key, unless `proven` is another check.
+
+        :raises SettingError: empty, or not of the provider's form
+        """
+
+    def signed(self, request: Request) -> Signed:
+        """The body, signed in a header of its own; a provider that signs something else says what.
+
+        :raises SignatureInvalid: ``missing``, ``several`` or ``malformed``
+        """
+        return Signed(sent(request, self.header), request.body)
+
+    def signature(self, key: Any, message: bytes) -> bytes:
+        """What a key makes of the message."""
+        return hex_mac(key, message)
+
+    def proven(self, signed: Signed, keys: Sequence[Any]) -> int:
+        """The index of the key that signed.
+
+        :raises SignatureInvalid: none did
+        """
+        return matching(signed.signatures, [self.signature(key, signed.message) for key in keys])
+
+    def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
+        signed = self.signed(request)
+        index = self.proven(signed, [self.key(secret) for secret in secrets])
+        if signed.signed_at is not None:
+            # The last check, so that a forger learns nothing about the clock.
+            check_age(signed.signed_at, now, self.tolerance_s)
+        return index
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        return self.read(Delivered(self.parsed(request.body), request, mode), request.body)
+
+    def read(self, delivered: Delivered[D], body: bytes) -> list[Event]:
+        """The events of a document, each with the document's exact bytes."""
+        return [
+            self._event(delivered, body, named._replace(event_type=event_type))
+            for named in self.named(delivered)
+            for event_type in types_of(named.event_type, is_loss=named.is_loss)
+        ]
+
+    def _event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
+        document, event_type = delivered.document, named.event_type
+        fact = certain(lambda: self._reported(document, event_type))
+        return Event(
+            provider=self.name,
+            event_id=named.event_id,
+            event_type=event_type,
+            event_key=self.event_key(named),
+            entity_key=self.entity_key(named),
+            content_sha256=self.content_now(document, fact),
+            content_version=self.content_version,
+            body=body,
+            mode=named.mode or delivered.mode,
+            account=named.account,
+            occurred_at=named.occurred_at,
+            fact_key=fact.fact_key if fact else None,
+            fact_sha256=fact.sha256 if fact else None,
+        )
+
+    def _reported(self, document: D, event_type: str) -> MoneyFact | None:
+        if event_type in self.left_to_a_person:
+            raise for_a_person(event_type, self.looked_up)
+        if self.splits_losses:
+            return withheld(event_type, lambda one: self.fact(document, one))
+        return self.fact(document, event_type)
+
+    def event_key(self, named: Named) -> str:
+        """What tells the event from all others."""
+        return join_key(self.name, *(named.key or (named.event_id,)), named.event_type)
+
+    def entity_key(self, named: Named) -> str:
+        """What the event's order is kept for."""
+        kept_for = self._settings.entity
+        account = named.account if self.accounts_in_entities or kept_for == "merchant" else ""
+        return entity_key(kept_for, self.name, account, named.entity)
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        return self._reported(self.parsed(body), event_type)
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        if version == 0:
+            return hashlib.sha256(body).hexdigest()
+        if not 1 <= version <= self.content_version:
+            raise ContentVersionUnknown(self.name, version)
+        return self.content(self.parsed(body), version)
+
+    def accepted(self) -> Answer:
+        return ACCEPTED
+
+    def check_secret(self, secret: str) -> None:
+        self.key(secret)
+
+    def new_secret(self) -> str:
+        return self.key_prefix + random_secrets.token_urlsafe(24)
+
+
+class JsonAdapter(BaseAdapter[JsonObject]):
+    """An adapter whose events are JSON objects.
+
+    ``left_out``: the top-level fields that differ between deliveries of one event. To leave out one more, or to hash
+    anything else, a `content` of its own makes version 2, and version 1 as before.
+    """
+
+    left_out: ClassVar[Collection[str]] = ()
+
+    def parsed(self, body: bytes) -> JsonObject:
+        return an_object(strict_json.loads(body), "the body")
+
+    def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
+        return content_hash(document, self.left_out)
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        # The request keeps its document, which is read once.
+        return self.read(Delivered(an_object(request.document, "the body"), request, mode), request.body)
+
+    def read_or_poison(self, item: object, body: bytes, request: Request, mode: Mode) -> list[Event]:
+        """The events of one item among several: one that can't be named costs only itself."""
+        try:
+            return self.read(Delivered(an_object(item, "an event"), request, mode), body)
+        except Unparseable as unreadable:
+            return [poison_event(self.name, body, mode, unreadable.problem)]

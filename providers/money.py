@@ -1,0 +1,150 @@
+"""Providers' amounts as `Money`, and movements under the names that they are stored by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+from core.card_numbers import shown
+from core.errors import Unparseable
+from core.keys import join_key
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, decimals_of
+
+PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+"""They belong to no payment."""
+WITHHELD = ".withheld"
+"""After the type of a lost dispute: the same notification once more, for the debit that came before the loss."""
+
+_LETTERS = re.compile(r"[A-Za-z]{3}")
+_DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
+_UNDONE_BY = {
+    Movement.CAPTURE: Movement.CAPTURE_FAILED,
+    Movement.REFUND: Movement.REFUND_FAILED,
+    Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
+    Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED,
+}
+_PAIRS = _UNDONE_BY | {undo: done for done, undo in _UNDONE_BY.items()}
+
+
+def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
+    """An amount in ISO 4217 minor units.
+
+    :param more_decimals: how many decimals the provider has more than ISO 4217 (fewer: negative), by currency
+    :raises MoneyInvalid: not an integer, not a currency, or not a whole number of ISO's minor units
+    """
+    if type(amount) is not int:
+        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
+    code = _currency(currency)
+    decimals = (more_decimals or {}).get(code, 0)
+    if decimals <= 0:
+        return Money(amount * 10**-decimals, code)
+    amount_minor, rest = divmod(amount, 10**decimals)
+    if rest:
+        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} isn't a whole number of {code}'s minor units")
+    return Money(amount_minor, code)
+
+
+def decimal_money_of(amount: object, currency: object) -> Money:
+    """An amount such as ``"10.00"`` in ISO 4217 minor units, without a float on the way.
+
+    :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
+    """
+    if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
+        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
+    code = _currency(currency)
+    whole, _, fraction = amount.partition(".")
+    decimals = decimals_of(code)
+    if fraction[decimals:].strip("0"):
+        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} has more decimals than {code}")
+    return Money(int(whole + fraction[:decimals].ljust(decimals, "0")), code)
+
+
+def number_money_of(amount: object, currency: object) -> Money:
+    """An amount such as ``10.5``, a JSON number in the currency's main unit, in ISO 4217 minor units.
+
+    `core.strict_json` reads what isn't whole as a `Decimal`, so no float comes between.
+
+    :raises MoneyInvalid: not a number of plain decimal digits, not a currency, or more decimals than it has
+    """
+    if type(amount) is not int and not isinstance(amount, Decimal):
+        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, a number is wanted")
+    return decimal_money_of(str(amount), currency)
+
+
+def _currency(currency: object) -> str:
+    if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
+        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
+    return currency.upper()
+
+
+def moved(
+    provider: str,
+    movement: Movement,
+    reference: str,
+    money: Money,
+    *,
+    account: str,
+    payment: str | None,
+    paired: bool = False,
+    prefix: str = "",
+    within: str | None = None,
+) -> MoneyFact:
+    """A movement, named by the id of what moved and its own name. A payout belongs to no payment, whatever is given.
+
+    :param reference: the id of what moved: of the refund, not of the payment
+    :param paired: the provider names what undoes the movement, or what it undoes, by the same id, and may report only
+        the undo. A loss undoes nothing, and nothing undoes it
+    :param prefix: before the movement's name, where one object moves money several times
+    :param within: what the id is unique within, such as the account, where it isn't by itself
+    """
+
+    def key(one: Movement) -> str:
+        return join_key(provider, *([] if within is None else [within]), reference, prefix + one.value)
+
+    other = _PAIRS.get(movement) if paired else None
+    return MoneyFact(
+        fact_key=key(movement),
+        movement=movement,
+        account=account,
+        payment=None if movement in PAYOUTS else payment,
+        money=money,
+        pair=None if other is None else key(other),
+    )
+
+
+def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
+    """The fact, None too where it can't be told for sure: its event is named without it, and fails when handled."""
+    try:
+        return read()
+    except (MoneyInvalid, Unparseable):
+        return None
+
+
+def types_of(event_type: str, *, is_loss: bool) -> tuple[str, ...]:
+    """The types of the events that one notification makes: of a lost dispute also the debit that came before it.
+
+    That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
+    the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
+    """
+    return (event_type + WITHHELD, event_type) if is_loss else (event_type,)
+
+
+def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
+    """What ``read`` gives for a type; for one of `WITHHELD` the debit that came before the loss, under the fact key
+    that the dispute's opening has: whichever of the two comes second books nothing.
+    """
+    fact = read(event_type.removesuffix(WITHHELD))
+    if fact is None or not event_type.endswith(WITHHELD):
+        return fact
+    if fact.movement is not Movement.DISPUTE_LOST:
+        return None
+    name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
+    opened = replace(fact, fact_key=name + Movement.DISPUTE_OPENED, movement=Movement.DISPUTE_OPENED)
+    return replace(opened, pair=name + Movement.DISPUTE_WON)
+
+
+def for_a_person(event_type: str, where: str) -> MoneyInvalid:
+    """The error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
+    return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")

@@ -1,0 +1,68 @@
+"""The API and the command line answer with the same JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import main
+from console.api_dead import StoryDescribed
+from console.as_json import plain
+from console.details import Once, died_of, item_details, tries_of
+from core.decision import Decision
+from tests.dead_items import DeadItems
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> DeadItems:
+    """One that died twice and holds another, with its bytes."""
+    items = DeadItems(tmp_path)
+    items.then(items.dead(payment="pi_1"), Decision.REPLAYED, Decision.DEAD, actor="ada", reason="mended")
+    items.parked("pi_1")
+    items.commit(with_bodies=True)
+    return items
+
+
+def test_what_a_command_prints_of_an_item_is_what_is_described_of_the_api(items: DeadItems) -> None:
+    answer = CliRunner().invoke(main, ["dlq", "show", "1", "--json", "--data", str(items.data)])
+    printed = json.loads(answer.output)
+    story = items.followed().item(1)
+    assert printed == json.loads(json.dumps(plain(story)))
+    assert printed.keys() == StoryDescribed.model_fields.keys()
+    assert printed["item"]["item_seq"] == printed["rows"][0]["seq"] == 1
+    assert printed["item"]["since"] == printed["attempts"][0]["at"] == "2026-01-31T12:01:00.000000Z"
+    assert base64.b64decode(printed["body_base64"]) == b"body of stripe:evt_1:capture"
+    assert (printed["held_total"], printed["held"][0]["item_seq"]) == (1, printed["after"][0]["item_seq"])
+
+
+def test_times_are_rfc_3339_durations_seconds_and_days_days() -> None:
+    moment = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    assert plain({"at": moment, "took": (timedelta(minutes=2), None), "on": date(2026, 1, 31)}) == {
+        "at": "2026-01-31T12:00:00.000000Z",
+        "took": [120.0, None],
+        "on": "2026-01-31",
+    }
+
+
+def test_an_error_that_came_before_is_named_by_where_it_stands(items: DeadItems) -> None:
+    story = items.followed().item(1)
+    assert died_of(story).startswith("MerchantUnknown (NRE): ")
+    assert tries_of(story)[0].details[0].text == "MerchantUnknown (as above)"
+    once = Once()
+    assert [once.tell("long", "row 1"), once.tell("long", "row 2", "Bug"), once.tell("", "row 3")] == [
+        "long",
+        "Bug (as row 1)",
+        "",
+    ]
+
+
+def test_details_name_what_is_known_alone(items: DeadItems) -> None:
+    details = {detail.name: detail for detail in item_details(items.followed().item(1))}
+    assert details["entity"].about == ("entity", "stripe:acct:pi_1")
+    assert details["tries"].text == "2; died 2 ×, replayed 1 ×"
+    assert "due" not in details and details["received"].shown == "2026-01-31T12:00:59.700000Z"

@@ -1,0 +1,94 @@
+"""A form's fields are read with a limit on each, and what is wrong is said beside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from starlette.datastructures import QueryParams
+
+from console.forms import Fields
+from console.pages import dlq_filters
+from core import moments
+from core.decision import ErrorKind
+from dlq.commands import Target
+from dlq.index import Filter, ItemState, Mark, Sort
+
+
+def fields(query: str) -> Fields:
+    return Fields(QueryParams(query))
+
+
+def test_what_is_empty_or_missing_is_none() -> None:
+    read = fields("a=&b=%20&e=")
+    assert [read.text(name) for name in "abc"] == [None, None, None]
+    assert (read.number("d", 0, 9), read.moment("e", moments.since), read.choice("a", ["x"])) == (None, None, None)
+    assert read.problems == {}
+
+
+@pytest.mark.parametrize("value", ["-1", "10", "1.5", "x", "٣", "9" * 30, "1e3"])
+def test_a_number_that_is_none_is_a_problem(value: str) -> None:
+    read = fields(f"n={value}")
+    assert read.number("n", 0, 9) is None
+    assert read.problems == {"n": "a whole number from 0 to 9 is wanted"}
+
+
+def test_each_kind_of_field_says_what_is_wanted() -> None:
+    read = fields(f"t={'x' * 501}&m=yesterday&c=maybe&k=a&k=b")
+    assert read.text("t") is None and read.moment("m", moments.since) is None
+    assert read.choice("c", ["yes", "no"]) is None and read.choices("k", ["a"]) == ()
+    assert read.problems == {
+        "t": "at most 500 characters are taken",
+        "m": "'yesterday' is no time: write 2026-01-31 or 2026-01-31T12:00:00Z",
+        "c": "one of these is wanted: yes, no",
+        "k": "these are wanted: a",
+    }
+
+
+def test_a_field_given_too_often_is_a_problem() -> None:
+    read = fields("&".join(f"class=c{number}" for number in range(51)))
+    assert read.choices("class") == () and "class" in read.problems
+
+
+def test_a_filter_comes_back_from_its_address() -> None:
+    wanted = Filter(
+        kinds=(ErrorKind.NRE, ErrorKind.SBE),
+        classes=("A", "b & c=d"),
+        providers=("stripe",),
+        types=("charge.captured",),
+        entity="stripe:acct:π",
+        since=datetime(2026, 1, 31, tzinfo=UTC),
+        until=datetime(2026, 2, 1, 12, 30, 0, 5, tzinfo=UTC),
+        text="50%_",
+        fingerprint="ab12",
+        states=(ItemState.OPEN, ItemState.PURGED),
+        marks=(Mark.POISON,),
+    )
+    from console.rendering import address
+
+    query = address("/dlq", dlq_filters.query(wanted)).partition("?")[2]
+    assert dlq_filters.read(fields(query)).wanted == wanted
+    assert address("/dlq", dlq_filters.query(Filter())) == "/dlq"
+
+
+def test_a_list_has_an_order_and_a_place() -> None:
+    looked = dlq_filters.read(fields("sort=largest&after=largest.0.5.7"))
+    assert (looked.sort, looked.cursor) == (Sort.LARGEST, "largest.0.5.7")
+    assert dlq_filters.read(fields("")).sort is Sort.OLDEST
+
+
+HASH = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("value", ["3", "0.1." + HASH, "5.4." + HASH, "5.5.x", f"5.{'9' * 19}.{HASH}", ""])
+def test_marked_items_are_named_as_they_were_seen(value: str) -> None:
+    read = fields(f"item=3.4.{HASH}&item={value}")
+    assert dlq_filters.items(read) == [] and "item" in read.problems
+
+
+def test_marked_items_count_once_and_more_than_a_command_takes_is_said() -> None:
+    seen = [Target(3, 4, HASH), Target(5, 5, HASH)]
+    assert dlq_filters.items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
+    assert dlq_filters.items(fields("")) == []
+    many = fields("&".join(f"item={number}.{number}.{HASH}" for number in range(1, 5_002)))
+    assert dlq_filters.items(many) == [] and "5000 at most" in many.problems["item"]

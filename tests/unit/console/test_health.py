@@ -1,0 +1,144 @@
+"""The management listener says what the processes say, and never more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from console.health import Marks, Watched, create_app
+from core.clock import ManualClock
+
+NOW = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
+STATUS = {"pid": 1, "at": "2026-01-31T12:00:09.500000Z", "ready": True, "marks": {"events": {"0": 7, "1": 9}}}
+INGEST = "# HELP a_total A\n# TYPE a_total counter\na_total 3\n# HELP shared S\n# TYPE shared gauge\nshared 1\n"
+PROCESSOR = '# HELP b B\n# TYPE b gauge\nb{stream="ledger"} 2\n# HELP shared S\n# TYPE shared gauge\nshared 5\n'
+
+
+class Listener:
+    """The app over processes that answer as a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.status_file = folder / "processor-ledger.json"
+        self.ingest_ready = 200
+        self.end = 20
+        self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
+        self.test_status_file: Path | None = None
+
+    def get(self, path: str) -> httpx2.Response:
+        return asyncio.run(self._get(path))
+
+    async def _get(self, path: str) -> httpx2.Response:
+        metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
+        watched = Watched("http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file)
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
+            app = create_app(watched, client, ManualClock(NOW))
+            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
+                return await caller.get(path)
+
+    def _lag(self, marks: Marks) -> dict[str, int] | None:
+        return {topic: self.end - sum(partitions.values()) for topic, partitions in marks.items()}
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/readyz":
+            if self.ingest_ready == 0:
+                raise httpx2.ConnectError("refused")
+            return httpx2.Response(self.ingest_ready)
+        page = self.pages.get(request.url.path)
+        if page is None:
+            raise httpx2.ConnectError("refused")
+        return httpx2.Response(200, text=page)
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Listener:
+    made = Listener(tmp_path)
+    made.status_file.write_text(json.dumps(STATUS))
+    return made
+
+
+def test_it_lives_whatever_the_others_do(listener: Listener) -> None:
+    listener.ingest_ready = 0
+    listener.status_file.unlink()
+    assert listener.get("/healthz").status_code == 200
+
+
+def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener) -> None:
+    assert listener.get("/readyz").status_code == 200
+    assert listener.get("/status").json() == {
+        "ready": True,
+        "ingest": {"ready": True},
+        "processor": {**STATUS, "age_s": 0.5},
+        "lag": {"events": 4},
+    }
+
+
+@pytest.mark.parametrize("answer", [0, 503])
+def test_it_is_not_ready_without_the_receiver(listener: Listener, answer: int) -> None:
+    listener.ingest_ready = answer
+    assert listener.get("/readyz").status_code == 503
+    assert listener.get("/status").json()["ingest"] == {"ready": False}
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"ready": true}', '{"ready": false, "at": "2026-01-31T12:00:09.500000Z"}'])
+def test_it_is_not_ready_while_the_processor_does_not_say_so(listener: Listener, text: str) -> None:
+    listener.status_file.write_text(text)
+    assert listener.get("/readyz").status_code == 503
+
+
+def test_an_old_word_of_the_processor_is_not_believed(listener: Listener) -> None:
+    listener.status_file.write_text(json.dumps({**STATUS, "at": "2026-01-31T11:59:39.000000Z"}))
+    assert listener.get("/readyz").status_code == 503
+    said = listener.get("/status").json()["processor"]
+    assert (said["ready"], said["age_s"], said["pid"]) == (False, 31.0, 1)
+
+
+def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    found = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    series = {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in found}
+    assert len(series) == len(found), "one series twice"
+    return series
+
+
+def test_all_metrics_are_on_one_page_and_no_series_is_there_twice(listener: Listener) -> None:
+    found = samples(listener.get("/metrics").text)
+    assert found == {
+        ("a_total", ()): 3.0,
+        ("b", (("stream", "ledger"),)): 2.0,
+        ("shared", (("process", "ingest"),)): 1.0,
+        ("shared", (("process", "processor"),)): 5.0,
+        ("payhook_process_up", (("process", "ingest"),)): 1.0,
+        ("payhook_process_up", (("process", "processor"),)): 1.0,
+    }
+
+
+def test_a_process_that_does_not_answer_is_down_and_takes_no_other_s_metrics_with_it(listener: Listener) -> None:
+    del listener.pages["/processor"]
+    found = samples(listener.get("/metrics").text)
+    assert found[("payhook_process_up", (("process", "processor"),))] == 0.0
+    assert found[("a_total", ())] == 3.0
+
+
+def test_histograms_keep_their_buckets(listener: Listener) -> None:
+    page = '# HELP h H\n# TYPE h histogram\nh_bucket{le="0.01"} 1\nh_bucket{le="+Inf"} 2\nh_count 2\nh_sum 3\n'
+    listener.pages["/ingest"] = page
+    text = listener.get("/metrics").text
+    assert "# TYPE h histogram" in text
+    assert samples(text)[("h_bucket", (("le", "0.01"),))] == 1.0
+
+
+def test_test_traffic_is_told_apart_and_live_traffic_is_ready_without_it(listener: Listener, tmp_path: Path) -> None:
+    listener.test_status_file = tmp_path / "processor-ledger-test.json"
+    said = listener.get("/status").json()
+    assert (said["ready"], said["test"]) == (True, {"ready": False, "processor": {"ready": False}, "lag": {}})
+    listener.test_status_file.write_text(json.dumps({**STATUS, "marks": {"events.test": {"0": 19}}}))
+    said = listener.get("/status").json()
+    assert (said["test"]["ready"], said["test"]["lag"], said["lag"]) == (True, {"events.test": 1}, {"events": 4})
+    listener.status_file.unlink()
+    said = listener.get("/status").json()
+    assert (said["ready"], said["test"]["ready"]) == (False, True)
