@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -242,7 +242,7 @@ def _name(number: int) -> str:
     return f"{number:0{_NUMBER_DIGITS}d}.json"
 
 
-def each_line(entities: Iterator[str | None]) -> Iterator[int]:
+def each_line(entities: Iterable[str | None]) -> Iterator[int]:
     """Of each item, in their order, the place of the first one of its entity; one without an entity stands alone."""
     firsts: dict[str, int] = {}
     for place, entity in enumerate(entities):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,35 +19,14 @@ from dlq.index import Filter, Seen
 from dlq.selection.model import SelectionEmpty, SelectionTooLarge
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a filter matched. ``amounts``: minor units by currency; ``unknown``: items without."""
+    """What a filter matched, as a selection's file holds it. ``amounts``: minor units by currency; ``unknown``: items
+    without."""
 
-    columns: tuple[list[int], list[int], list[int]] = field(default_factory=lambda: ([], [], []))
-    entities: list[str | None] = field(default_factory=list)
-    amounts: Counter[str] = field(default_factory=Counter)
-    unknown: int = 0
-
-    def take(self, seen: Seen, target: Target | None = None) -> None:
-        """``target``: the item as the operator saw it before; None: as it is now."""
-        seen_seq, seen_hash = (target or seen).seen_seq, (target or seen).seen_hash
-        for column, value in zip(self.columns, (seen.item_seq, seen_seq, int(seen_hash, 16)), strict=True):
-            column.append(value)
-        self.entities.append(seen.entity_key)
-        if seen.amount_minor is None or seen.currency is None:
-            self.unknown += 1
-        else:
-            self.amounts[seen.currency] += abs(seen.amount_minor)
-
-    @property
-    def count(self) -> int:
-        return len(self.entities)
-
-    def table(self) -> pa.Table:
-        """As a selection's file holds it."""
-        columns = [*self.columns, list(each_line(iter(self.entities)))]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    table: pa.Table
+    amounts: Mapping[str, int]
+    unknown: int
 
 
 def gather(seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]) -> Gathered:
@@ -55,14 +35,27 @@ def gather(seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]) 
     :raises SelectionEmpty: there is nothing
     :raises SelectionTooLarge: there is more than ``items_max``
     """
-    gathered = Gathered()
-    for one in seen:
-        if gathered.count == items_max:
-            raise SelectionTooLarge(items_max)
-        gathered.take(one, as_seen.get(one.item_seq))
-    if not gathered.count:
+    every = list(islice(seen, items_max + 1))
+    if len(every) > items_max:
+        raise SelectionTooLarge(items_max)
+    if not every:
         raise SelectionEmpty
-    return gathered
+    shown = [as_seen.get(one.item_seq, one) for one in every] if as_seen else every
+    columns = (
+        [one.item_seq for one in every],
+        [one.seen_seq for one in shown],
+        [int(one.seen_hash, 16) for one in shown],
+        list(each_line(one.entity_key for one in every)),
+    )
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    amounts: Counter[str] = Counter()
+    unknown = 0
+    for one in every:
+        if one.amount_minor is None or one.currency is None:
+            unknown += 1
+        else:
+            amounts[one.currency] += abs(one.amount_minor)
+    return Gathered(pa.Table.from_arrays(arrays, schema=SCHEMA), dict(amounts), unknown)
 
 
 def filter_text(wanted: Filter) -> str:

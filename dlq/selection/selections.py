@@ -116,12 +116,11 @@ class Selections:
             lineage, upto = self._log.lineage(), self._board.follow().seq
             as_seen = {target.item_seq: target for target in seen}
             gathered = gather(self._board.seen(wanted), ITEMS_MAX, as_seen)
-            leaving = self._leaving(gathered.count)
-            amounts, now = dict(gathered.amounts), self._clock.now()
-            selection = Selection(
-                self._stream, now, actor, note, text, gathered.count, upto, lineage, amounts, gathered.unknown
-            )
-            made = self.files.put(Frozen(selection, gathered.table()))
+            count, now = gathered.table.num_rows, self._clock.now()
+            leaving = self._leaving(count)
+            amounts, unknown = gathered.amounts, gathered.unknown
+            selection = Selection(self._stream, now, actor, note, text, count, upto, lineage, amounts, unknown)
+            made = self.files.put(Frozen(selection, gathered.table))
             for one in leaving:
                 self.files.drop(one)
             after = f"{made.count} items, {text}, digest {made.digest}"

@@ -122,9 +122,9 @@ def _freeze(board: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    gathered = gather(board.seen(wanted), count, {})
-    selection = Selection(STREAM, since, "bench", "", "{}", gathered.count, count, "", dict(gathered.amounts))
-    assert files.put(Frozen(selection, gathered.table())).count >= min(FROZEN, count) - 1
+    table = gather(board.seen(wanted), count, {}).table
+    selection = Selection(STREAM, since, "bench", "", "{}", table.num_rows, count, "")
+    assert files.put(Frozen(selection, table)).count >= min(FROZEN, count) - 1
 
 
 def _bytes(folder: Path) -> int:

@@ -101,4 +101,6 @@ def test_every_item_takes_effect_once_and_is_shown_however_often_the_processor_i
     for decision in ("replayed", "applied"):
         counted = items(stack, decision)
         assert (len(counted), set(counted.values())) == (ITEMS, {1}), decision
+    # Verify wants receipts, and what died went past the receiver.
+    stack.decided_captures(1, "after")
     stack.verify()

@@ -21,7 +21,7 @@ from tests.unit.processor.harness import LINEAGE, NOW
 def frozen(entities: list[str | None], actor: str = "ada") -> Frozen:
     """Items 1, 2, … of these entities."""
     seqs = range(1, len(entities) + 1)
-    columns = [list(seqs), list(seqs), [2**64 - seq for seq in seqs], list(each_line(iter(entities)))]
+    columns = [list(seqs), list(seqs), [2**64 - seq for seq in seqs], list(each_line(entities))]
     table = pa.table([pa.array(one, field.type) for one, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     return Frozen(Selection("ledger", NOW, actor, "", "{}", len(entities), 9, LINEAGE, {"EUR": 500}, 2), table)
 
