@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,11 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from console.access import Everybody
-from core.clock import Clock, from_rfc3339
+from core.clock import Clock
+from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
-STATUS_AGE_MAX = timedelta(seconds=30)
-"""The processor writes its status about once a second; a batch may take longer."""
 
 
 _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures and states"))
@@ -102,11 +100,11 @@ def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
     """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
-    try:
-        status: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        age = now - from_rfc3339(status["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    status = read_said(path)
+    at = moment_of(status, "at")
+    if status is None or at is None:
         return {"ready": False}
+    age = now - at
     fresh = age <= STATUS_AGE_MAX
     return {**status, "ready": bool(status.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
 

@@ -67,7 +67,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Dead letters", "/dlq", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
     Link("Week", "/dlq/report", Role.VIEWER),
-    Link("Acts", "/dlq/audit", Role.VIEWER),
+    Link("Audit log", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
     Link("Users", "/users", Role.ADMIN),
 )

@@ -15,10 +15,11 @@ from console.access import Role, User, require
 from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
-from console.health import STATUS_AGE_MAX, read_status_file
+from console.health import read_status_file
 from console.pages.place import DlqPlace
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
+from core.status_file import STATUS_AGE_MAX
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, Stats
 from dlq.report import Week, WeeklyReport, steps, weekly

@@ -8,12 +8,9 @@ can't be told apart by what comes are one world: the search ends when there is n
 from __future__ import annotations
 
 import hashlib
-import logging
 import pickle
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import permutations, product
@@ -22,149 +19,25 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.clock import ManualClock
-from core.decision import ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, WorkItem
 from dlq.command import hash_head
 from dlq.commands import Command, ReplayMode, Target, encode
-from journal import index as index_module
-from journal import index_changes, index_layout
+from journal import index_layout
 from journal.index import Index
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
-from journal.writer import Committed
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.line import holds_back, is_passed_dead
 from processor.decide.ports import Known
 from processor.decide.records import PACKED, KafkaRecord, Named
-from processor.decide.run import Handlers
-from processor.judge.classify import Failure
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.execute import Results
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, Call, ListDeadLetters, NamedFact, Same
+from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same
+from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
 from tests.unit.processor.parking_model import Event, Model, Order
 
-RETRY_S = 1
 FACT_SHA256 = "aa" * 32
-ANSWERS: Mapping[str, Outcome | Failure] = {
-    "applied": Applied(),
-    "ignored": Ignored("no handler knows the type"),
-    "held": Held("merchants", RETRY_S),
-    "stuck": Failure(ErrorKind.SNBE, "Stuck", None, "no answer", ""),
-    "bug": Failure(ErrorKind.NRE, "Bug", None, "division by zero", ""),
-    "missing": Failure(ErrorKind.SNBE, "Missing", None, "its capture", "", missing_predecessor=True),
-    "down": Failure(ErrorKind.SBE, "Down", None, "the directory is down", ""),
-}
-
-
-class AnswerWanted(Exception):
-    """A handler is asked more often than answers were given."""
-
-
-class DictBatch:
-    """A write to a `DictStore` in the making."""
-
-    def __init__(self, raw_mode: bool = True) -> None:
-        self.changes: dict[bytes, bytes | None] = {}
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.changes[key] = value
-
-    def delete(self, key: bytes) -> None:
-        self.changes[key] = None
-
-
-class DictStore:
-    """What the index keeps in RocksDB."""
-
-    def __init__(self, kept: Mapping[bytes, bytes]) -> None:
-        self.kept = dict(kept)
-
-    def get(self, key: bytes) -> bytes | None:
-        return self.kept.get(key)
-
-    def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        return [self.kept.get(key) for key in keys]
-
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        return iter(sorted(key for key in self.kept if key.startswith(prefix)))
-
-    def write(self, batch: DictBatch) -> None:
-        for key, value in batch.changes.items():
-            if value is None:
-                self.kept.pop(key, None)
-            else:
-                self.kept[key] = value
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def memory_bytes(self) -> int:
-        return 0
-
-
-@dataclass
-class MemoryJournal:
-    """Takes a batch's rows and writes nothing."""
-
-    rows: list[JournalRow] = field(default_factory=list)
-    marks: Marks = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def commit(
-        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
-    ) -> Committed:
-        for row in rows:
-            row.row_hash = f"{row.seq:064x}"
-        self.rows += rows
-        self.marks, self.notes = marks, {**self.notes, **notes}
-        return Committed(1, rows[0].seq, rows[-1].seq, "")
-
-    def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
-        """Bodies stay in the index."""
-
-
-class Forgetful(Handlers):
-    """Remembers nothing of what is tried: every batch is decided by a new process here."""
-
-    def begin(self, seq: int) -> None: ...
-    def _remember(self, seq: int) -> None: ...
-
-
-class Oracle:
-    """Answers calls by a list of words, in the order in which a single worker makes them."""
-
-    def __init__(self, words: Sequence[str], *, stop_on_dead: bool) -> None:
-        self._words = list(words)
-        self._stop_on_dead = stop_on_dead
-        self.log: list[Call] = []
-
-    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
-        results = Results("test-1")
-        for group in groups:
-            passed_dead = False
-            for waiting in group:
-                item = replace(waiting, previous_dead=True) if passed_dead else waiting
-                result = self._call(item)
-                if isinstance(result, Applied):
-                    for seq, before in results.by_item.items():
-                        if isinstance(before, Failure) and before.blocks:
-                            results.by_item[seq] = replace(before, own=True)
-                results.by_item[item.item_seq] = result
-                if holds_back(item, result, stop_on_dead=self._stop_on_dead):
-                    break
-                passed_dead = passed_dead or is_passed_dead(item, result)
-        return results
-
-    def _call(self, item: WorkItem) -> Outcome | Failure:
-        if len(self.log) == len(self._words):
-            raise AnswerWanted
-        word = self._words[len(self.log)]
-        self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
-        return ANSWERS[word]
 
 
 @dataclass(frozen=True)
@@ -252,7 +125,7 @@ class World:
         return self.notes.get("blocked", "").partition('"probe_s"')[0]
 
 
-def _named(event_id: str, entity: str, content: str, fact: str | None) -> Named:
+def named_record(event_id: str, entity: str, content: str, fact: str | None) -> Named:
     body = (event_id + content).encode()
     digest = hashlib.sha256(body).hexdigest()
     return Named(
@@ -293,9 +166,7 @@ class Search:
 
     def run(self) -> None:
         """Until no world is new."""
-        first = World(
-            Model(self.scope.policy, self.scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW
-        )
+        first = self._first()
         seen = {first.key(self.scope)}
         frontier = [first]
         while frontier:
@@ -428,7 +299,7 @@ class Search:
             world.bodies = (*world.bodies, (arrival.entity, arrival.fact))
         entity, fact = world.bodies[number]
         content = "changed" if arrival.changed else ""
-        named = _named(f"evt_{number}", entity, content, fact)
+        named = named_record(f"evt_{number}", entity, content, fact)
         self._bodies[named.body_sha256] = named.body
         if fact is not None:
             self._adapter.facts[named.body] = NamedFact(fact, FACT_SHA256)  # type: ignore[assignment]
@@ -538,78 +409,3 @@ def _applied_upto(world: World, after: Mapping[str, int]) -> dict[str, int]:
         if row.decision.value == "applied" and row.item_seq > after.get(entity, row.item_seq):
             last[entity] = max(last.get(entity, 0), row.item_seq)
     return last
-
-
-def use_memory(replace_attribute: Callable[[object, str, object], None]) -> None:
-    """The index writes to a dict, and open items into it as they are."""
-    replace_attribute(index_changes, "WriteBatch", DictBatch)
-    for module in (index_changes, index_module):
-        replace_attribute(module, "unpack", lambda item: item)
-        replace_attribute(module, "pack", lambda item: item)
-
-
-_ONE, _TWO = Arrival(), (Arrival(), Arrival())
-_HERE, _THERE = Arrival("e1", "fact"), Arrival("e2", "fact")
-_COPY, _CHANGED = Arrival(copy_of=0), Arrival(copy_of=0, changed=True)
-
-SCOPES: Mapping[str, Callable[[DeadHead], Scope]] = {
-    "one event and its copy, changed or not": lambda policy: Scope(
-        policy,
-        answers=("applied", "ignored", "stuck", "bug"),
-        arrivals=((), (_ONE,), (_COPY,), (_CHANGED,)),
-        actions=("replay", "purge", "reprocess"),
-        events_max=1,
-        records_max=2,
-    ),
-    "two events of one line, outages and predecessors": lambda policy: Scope(
-        policy,
-        answers=("applied", "held", "missing", "down"),
-        arrivals=((), (_ONE,), _TWO),
-        actions=("replay", "resolve"),
-        events_max=2,
-        records_max=2,
-    ),
-    "two lines that share a fact": lambda policy: Scope(
-        policy,
-        answers=("applied", "bug", "stuck"),
-        arrivals=((), (_HERE,), (_THERE,), (_HERE, _THERE)),
-        actions=("replay", "purge"),
-        events_max=2,
-        records_max=2,
-    ),
-    "three events of one line": lambda policy: Scope(
-        policy,
-        answers=("applied", "bug", "missing"),
-        arrivals=((), (_ONE,), _TWO),
-        actions=("replay",),
-        events_max=3,
-        records_max=3,
-    ),
-    "four events of two lines that share a fact": lambda policy: Scope(
-        policy,
-        answers=("applied", "bug"),
-        arrivals=((), (_HERE,), (_THERE,)),
-        actions=("replay",),
-        events_max=4,
-        records_max=4,
-    ),
-}
-"""What `make test` goes through: each ends."""
-
-
-def main() -> None:
-    """Prints how many worlds each scope has, and how many batches led there."""
-    logging.disable(logging.CRITICAL)
-    use_memory(setattr)
-    for name, scope in SCOPES.items():
-        for policy in DeadHead:
-            search, began = Search(scope(policy)), time.process_time()
-            search.run()
-            spent_s = time.process_time() - began
-            sys.stdout.write(
-                f"{search.states:6,} worlds, {search.batches:7,} batches, {spent_s:5.1f} s: {name}, {policy.value}\n"
-            )
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,9 @@ import pytest
 from core.work import MissingPredecessor
 from processor.settings import DeadHead
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.search import SCOPES, Search, use_memory
+from tests.unit.processor.memory import use_memory
+from tests.unit.processor.scopes import SCOPES
+from tests.unit.processor.search import Search
 
 
 @pytest.mark.parametrize("policy", DeadHead)
@@ -21,7 +23,7 @@ def test_engine_and_model_agree_in_every_world(
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Until no world is new; `python -m tests.unit.processor.search` prints how many there are."""
+    """Until no world is new; `python -m tests.unit.processor.scopes` prints how many there are."""
     use_memory(monkeypatch.setattr)
     search = Search(SCOPES[name](policy))
     search.run()

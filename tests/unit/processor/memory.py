@@ -1,0 +1,145 @@
+"""What the engine needs beside itself, in memory: index and journal, and handlers that answer as they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.decision import ErrorKind
+from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from journal import index as index_module
+from journal import index_changes
+from journal.schema import JournalRow
+from journal.state import Marks
+from journal.writer import Committed
+from processor.decide.line import holds_back, is_passed_dead
+from processor.decide.run import Handlers
+from processor.judge.classify import Failure
+from processor.run.execute import Results
+from tests.unit.processor.harness import Call
+
+RETRY_S = 1
+ANSWERS: Mapping[str, Outcome | Failure] = {
+    "applied": Applied(),
+    "ignored": Ignored("no handler knows the type"),
+    "held": Held("merchants", RETRY_S),
+    "stuck": Failure(ErrorKind.SNBE, "Stuck", None, "no answer", ""),
+    "bug": Failure(ErrorKind.NRE, "Bug", None, "division by zero", ""),
+    "missing": Failure(ErrorKind.SNBE, "Missing", None, "its capture", "", missing_predecessor=True),
+    "down": Failure(ErrorKind.SBE, "Down", None, "the directory is down", ""),
+}
+
+
+class AnswerWanted(Exception):
+    """A handler is asked more often than answers were given."""
+
+
+class DictBatch:
+    """A write to a `DictStore` in the making."""
+
+    def __init__(self, raw_mode: bool = True) -> None:
+        self.changes: dict[bytes, bytes | None] = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.changes[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.changes[key] = None
+
+
+class DictStore:
+    """What the index keeps in RocksDB."""
+
+    def __init__(self, kept: Mapping[bytes, bytes]) -> None:
+        self.kept = dict(kept)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.kept.get(key)
+
+    def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        return [self.kept.get(key) for key in keys]
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        return iter(sorted(key for key in self.kept if key.startswith(prefix)))
+
+    def write(self, batch: DictBatch) -> None:
+        for key, value in batch.changes.items():
+            if value is None:
+                self.kept.pop(key, None)
+            else:
+                self.kept[key] = value
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def memory_bytes(self) -> int:
+        return 0
+
+
+@dataclass
+class MemoryJournal:
+    """Takes a batch's rows and writes nothing."""
+
+    rows: list[JournalRow] = field(default_factory=list)
+    marks: Marks = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def commit(
+        self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
+    ) -> Committed:
+        for row in rows:
+            row.row_hash = f"{row.seq:064x}"
+        self.rows += rows
+        self.marks, self.notes = marks, {**self.notes, **notes}
+        return Committed(1, rows[0].seq, rows[-1].seq, "")
+
+    def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
+        """Bodies stay in the index."""
+
+
+class Forgetful(Handlers):
+    """Remembers nothing of what is tried: every batch is decided by a new process here."""
+
+    def begin(self, seq: int) -> None: ...
+    def _remember(self, seq: int) -> None: ...
+
+
+class Oracle:
+    """Answers calls by a list of words, in the order in which a single worker makes them."""
+
+    def __init__(self, words: Sequence[str], *, stop_on_dead: bool) -> None:
+        self._words = list(words)
+        self._stop_on_dead = stop_on_dead
+        self.log: list[Call] = []
+
+    def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
+        results = Results("test-1")
+        for group in groups:
+            passed_dead = False
+            for waiting in group:
+                item = replace(waiting, previous_dead=True) if passed_dead else waiting
+                result = self._call(item)
+                if isinstance(result, Applied):
+                    for seq, before in results.by_item.items():
+                        if isinstance(before, Failure) and before.blocks:
+                            results.by_item[seq] = replace(before, own=True)
+                results.by_item[item.item_seq] = result
+                if holds_back(item, result, stop_on_dead=self._stop_on_dead):
+                    break
+                passed_dead = passed_dead or is_passed_dead(item, result)
+        return results
+
+    def _call(self, item: WorkItem) -> Outcome | Failure:
+        if len(self.log) == len(self._words):
+            raise AnswerWanted
+        word = self._words[len(self.log)]
+        self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
+        return ANSWERS[word]
+
+
+def use_memory(replace_attribute: Callable[[object, str, object], None]) -> None:
+    """The index writes to a dict, and open items into it as they are."""
+    replace_attribute(index_changes, "WriteBatch", DictBatch)
+    for module in (index_changes, index_module):
+        replace_attribute(module, "unpack", lambda item: item)
+        replace_attribute(module, "pack", lambda item: item)
