@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -57,12 +57,12 @@ def put_on_record(
 def orders(place: Place) -> Orders:
     """Sends commands to the mode that is looked at."""
 
-    @cache
-    def producer() -> Any:
-        # Any: the client's stubs and the port agree only on arguments given by name.
-        return Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, _recorder(place))
 
-    return Orders(producer, topics_of(place.mode).control, _recorder(place))
+
+def producer(place: Place) -> Any:
+    """Of Kafka, for orders. Any: the client's stubs and the port agree only on arguments given by name."""
+    return Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
 
 
 def _recorder(place: Place) -> Recorder:

@@ -63,7 +63,7 @@ def replay(
     """Try dead events again: a selection (s3), or single ones by their ID. Each takes its old place where it can.
 
     What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
-    effect. A selection is run by the management listener: this command watches. Beyond the stream's limits of a day
+    effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
     run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force, propose)
@@ -126,9 +126,9 @@ def _change(verb: str, help_text: str) -> click.Command:
     return change
 
 
-pause = _change("pause", "Send nothing more of a run; what is on its way goes on.")
+pause = _change("pause", "Take up nothing more of a run; what is on its way goes on.")
 resume = _change("resume", "Let a paused run go on.")
-cancel = _change("cancel", "Send nothing more, for good. What wasn't sent stays dead; a proposal is taken back so.")
+cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
 
 
 def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
@@ -142,7 +142,7 @@ def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
 
 
 def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
-    """Single items in one command, as it was always done: it needs no listener."""
+    """Single items in one command."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
     service = OrderService(place.looked_at.stream, view, orders(place), SystemClock())
     order = Order(uuid.uuid4().hex, commands.REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
@@ -170,7 +170,7 @@ def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: 
 def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
     started = dead.selections.start(number, run, this_account())
     if started.again:
-        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is sent twice", err=True)
+        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
         click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
         click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from cli.acting import producer
 from cli.place import Place
 from console.dead_letters import DeadLetters
 from core.clock import SystemClock
@@ -19,7 +20,7 @@ from dlq.selection import Progress as RunProgress
 from dlq.selection import RunItemState, RunState, Selections
 from stack.services.dead_letters import open_dead_letters
 
-_NAME = re.compile(r"[sS]([1-9][0-9]{0,17})")
+_NAME = re.compile(r"[sS]([1-9][0-9]{0,11})")
 
 
 class SelectionName(click.ParamType[int]):
@@ -45,7 +46,7 @@ def number_of(text: str) -> int | None:
 
 def opened(place: Place) -> DeadLetters:
     """Of the stream that is looked at."""
-    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli")
+    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
 
 
 def options_again(place: Place) -> str:
@@ -56,9 +57,6 @@ def options_again(place: Place) -> str:
 
 
 LOOK_S = 0.5
-UNHELD_S_MAX = 20.0
-"""After so long without a process that runs it, that is said."""
-
 STOPS = frozenset({RunState.PROPOSED, RunState.PAUSED})
 
 
@@ -75,13 +73,11 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
         transient=True,
     )
     progress = selections.progress(number)
-    unheld_s = 0.0
     try:
         with bar:
             task = bar.add_task(f"s{number}", total=progress.selection.count, told="")
             while not progress.finished and progress.run.state not in STOPS:
-                unheld_s = 0.0 if progress.held else unheld_s + LOOK_S
-                bar.update(task, completed=progress.ended, told=_told(progress, unheld_s))
+                bar.update(task, completed=progress.ended, told=_told(progress))
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
@@ -89,9 +85,7 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
     return progress
 
 
-def _told(progress: RunProgress, unheld_s: float) -> str:
-    if unheld_s >= UNHELD_S_MAX:
-        return "no process runs it: is the management listener up (payhook status)?"
+def _told(progress: RunProgress) -> str:
     if progress.run.problem:
         return progress.run.problem
     speed = "" if progress.per_s is None else f"{progress.per_s:,.0f}/s"
@@ -106,8 +100,7 @@ def outcome(progress: RunProgress) -> str:
 
 
 WORDS = {
-    RunItemState.UNSENT: "not sent",
-    RunItemState.SENT: "sent, not decided yet",
+    RunItemState.UNSENT: "not taken up",
     RunItemState.REFUSED: "refused",
     RunItemState.REPLAYED: "wait for their turn",
     RunItemState.RETRY: "wait for another try",

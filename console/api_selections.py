@@ -27,8 +27,8 @@ from console.selection_words import (
     SelectionTold,
 )
 from dlq.commands import SEQ_MAX, ReplayMode
+from dlq.frozen import NEWEST
 from dlq.selection import Kept, Run, RunItemState, Selections, Verdict
-from dlq.selection.selections import NEWEST
 
 PAGE_MAX = 1_000
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]
@@ -205,7 +205,7 @@ def acting(streams: Streams) -> APIRouter:
         changed.__doc__ = why
         router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]
 
-    simple("pause", "Nothing more of the run is sent; what is on its way goes on")
+    simple("pause", "Nothing more of the run is taken up; what is on its way goes on")
     simple("resume", "A paused run goes on")
-    simple("cancel", "Nothing more is sent, for good; what wasn't sent stays dead as it is")
+    simple("cancel", "Nothing more is taken up, for good; what wasn't stays dead as it is")
     return router

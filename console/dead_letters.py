@@ -1,10 +1,8 @@
-"""One work stream's dead letters, put together: its index, its selections and their runners."""
+"""One work stream's dead letters, put together: its index and its selections."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -12,10 +10,8 @@ from pydantic import StringConstraints
 
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
-from dlq.selection import Asked, DryRuns, Run, Runner, Selections
+from dlq.selection import Asked, DryRuns, Run, Selections
 from ingest.idempotency import Problem
-
-RUNNER_STOP_S_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +39,6 @@ class DeadLetters:
     def asked(self, run: Run) -> Asked:
         """How a dry run of this run is meant."""
         return Asked(run.mode, self.dead_head, run.in_place, run.force, self.replays_max)
-
-
-@contextmanager
-def running(runners: Mapping[str, Runner]) -> Iterator[None]:
-    """A thread each, until this is left; then their runs may go on elsewhere at once."""
-    stop = threading.Event()
-    threads = [
-        threading.Thread(target=runner.run, args=(stop,), name=f"runs-{stream}", daemon=True)
-        for stream, runner in runners.items()
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(RUNNER_STOP_S_MAX)
 
 
 StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=60)]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.api_dead import FilterAsked
 from console.orders import ItemAsked, Text
-from dlq.commands import ReplayMode, Target
+from dlq.commands import PER_S_MAX, PER_S_MIN, ReplayMode, Target
 from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,
@@ -25,7 +25,6 @@ from dlq.selection import (
     Selection,
     Verdict,
 )
-from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 
 
 class SelectionAsked(BaseModel):
@@ -133,7 +132,7 @@ class RunTold(BaseModel):
     reason: str
     actor: str
     started_at: datetime
-    state: RunState = Field(description="proposed: waits for a second person; sent: all of it is sent")
+    state: RunState = Field(description="proposed: waits for a second person; sent: all of it was taken up")
     approval: ApprovalTold | None
     problem: str | None
     finished_at: datetime | None
@@ -175,7 +174,7 @@ class SelectionTold(BaseModel):
     count: int
     amounts: dict[str, int]
     unknown_amounts: int
-    digest: str = Field(description="SHA-256 over its pairs of item and last row")
+    digest: str = Field(description="SHA-256 of its file in the lake")
     frozen_at: datetime
     actor: str
     note: str
@@ -197,7 +196,6 @@ class ProgressTold(SelectionTold):
     finished: bool
     seen_per_s: float | None
     eta_s: float | None
-    held_by: str | None = Field(description="the process that runs it; null: none does just now")
 
     @classmethod
     def of_run(cls, progress: Progress) -> Self:
@@ -210,7 +208,6 @@ class ProgressTold(SelectionTold):
             finished=progress.finished,
             seen_per_s=progress.per_s,
             eta_s=progress.eta_s,
-            held_by=progress.held,
         )
 
 

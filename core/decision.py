@@ -20,10 +20,15 @@ class Decision(StrEnum):
     RESOLVED = "resolved"
     REVERSED = "reversed"
     LOST = "lost"
+    PORTION = "portion"
+    """Of no event: a row of the command that began a run says how far the run is, and what it refused of a portion."""
 
 
 OPEN_DECISIONS = frozenset({Decision.RETRY, Decision.PARKED, Decision.DEAD, Decision.REPLAYED})
 """After these an item still waits for something: time, its entity's head, or a person."""
+
+NO_STEP_DECISIONS = frozenset({Decision.REVERSED, Decision.LOST, Decision.PORTION})
+"""These neither leave an item open nor end it."""
 
 
 class ErrorKind(StrEnum):

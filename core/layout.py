@@ -46,9 +46,9 @@ class StreamLayout:
         return self.root / "console" / self.stream
 
     @property
-    def selections(self) -> Path:
-        """Frozen sets of dead items and their runs (`dlq.selection`). Not derived from anything: keep it."""
-        return self.root / "selections" / f"{self.stream}.sqlite3"
+    def selections(self) -> Location:
+        """Frozen sets of dead items (`dlq.frozen`). Not derived from anything: keep it."""
+        return self.lake / "selections" / self.stream
 
     @property
     def checkpoint(self) -> Path:

@@ -1,7 +1,7 @@
 """What an order would do to each of its items: the one place that says so.
 
 The processor decides by it with its index, a dry run tells it before by the board and the journal
-(`dlq.selection.known`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
+(`dlq.selection.facts`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
 that were decided meanwhile, and of an item that got one the order is refused.
 """
 
@@ -25,7 +25,7 @@ ENTITY_ITEMS_MAX = 10_000
 
 
 class Lookup(Protocol):
-    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.known.Known`."""
+    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.facts.Known`."""
 
     def open_item(self, item_seq: int) -> OpenItem | None: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
@@ -141,18 +141,17 @@ def _not_to_be_closed(row: JournalRow) -> Refusal | None:
     failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
     if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
         return None
-    why = f"item {row.item_seq} is {row.decision.value} and was never tried: what it waits for needs the act"
     if row.decision is Decision.REPLAYED:
-        why = f"item {row.item_seq} is being replayed: see what comes of it first"
-    return Refusal(Ground.NOT_DEAD, why)
+        return Refusal(Ground.REPLAYING, row.item_seq)
+    return Refusal(Ground.NEVER_TRIED, row.item_seq, {"decision": row.decision.value})
 
 
 def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -> Refusal | None:
     number = target.item_seq
     if found is None:
-        return Refusal(Ground.NOT_OPEN, f"item {number} is not open")
+        return Refusal(Ground.NOT_OPEN, number)
     if number in meanwhile.moved or found.last_seq != target.seen_seq:
-        return Refusal(Ground.MOVED, f"item {number} has moved on since row {target.seen_seq}; look again")
+        return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
     return None if target.is_row(found.row) else restored(target)
 
 
@@ -182,24 +181,24 @@ class _ReplayJudge:
             self.meanwhile.replayed.add(target.item_seq)
         self.meanwhile.replayed = before
         refused = next((one.refusal for one in told if one.refusal is not None), None)
-        why = refused.why if refused is not None else self._follower_left_out(entity, targets)
-        if why is None:
+        because = refused or self._follower_left_out(entity, targets)
+        if because is None:
             return [self.accept(one) for one in told]
-        return [Judged(one.target, one.item, one.refusal or _not_whole(one, why)) for one in told]
+        return [Judged(one.target, one.item, one.refusal or _not_whole(one, because)) for one in told]
 
-    def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> str | None:
+    def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> Refusal | None:
         """What is dead of the entity after the first target, and isn't named."""
         first, named = targets[0].item_seq, {target.item_seq for target in targets}
         left_out = [seq for seq in self.meanwhile.died.get(entity, ()) if seq > first and seq not in named]
         seqs = list(islice(self.index.of_entity(entity), ENTITY_ITEMS_MAX + 1))
         if len(seqs) > ENTITY_ITEMS_MAX:
-            return f"more than {ENTITY_ITEMS_MAX} events of its entity are open: replay them alone"
+            return Refusal(Ground.TOO_MANY, first, {"most": ENTITY_ITEMS_MAX})
         for seq in seqs:
             if seq > first and seq not in named and seq not in self.meanwhile.moved:
                 item = self.index.open_item(seq)
                 if item is not None and item.row.decision is Decision.DEAD and not is_conflict(item.row):
                     left_out.append(seq)
-        return f"item {min(left_out)} is dead behind it and isn't named; look again" if left_out else None
+        return Refusal(Ground.LEFT_OUT, min(left_out)) if left_out else None
 
     def accept(self, one: Judged) -> Judged:
         if one.refusal is None and one.item is not None:
@@ -220,22 +219,19 @@ class _ReplayJudge:
 
     def _refusal(self, found: OpenItem, *, in_place: bool) -> Refusal | None:
         row = found.row
-        item = f"item {row.item_seq}"
+        item = row.item_seq
         if row.decision is not Decision.DEAD:
-            return Refusal(Ground.NOT_DEAD, f"{item} is {row.decision.value}, not dead")
+            return Refusal(Ground.NOT_DEAD, item, {"decision": row.decision.value})
         head = dead_head_of(found, self.index, self.meanwhile) if self.rules.die_with_it else None
         if head is not None:
-            why = f"{item} would die with item {head}, which is dead before it: replay that one too"
-            return Refusal(Ground.HEAD_DEAD, why)
+            return Refusal(Ground.HEAD_DEAD, item, {"head": head})
         if is_other_content(row) and not self._key_is_free(row.event_key or ""):
-            why = f"{item} is another content under a key that is held: purge the first copy, then replay this"
-            return Refusal(Ground.KEY_HELD, why)
+            return Refusal(Ground.KEY_HELD, item)
         if self.order.mode is ReplayMode.SUPERSEDED and in_place:
-            return Refusal(Ground.HAS_PLACE, f"{item} has its place still: replay it alone, and it runs there")
+            return Refusal(Ground.HAS_PLACE, item)
         if self.order.expects is Place.IN_PLACE and not in_place:
-            why = f"{item} has lost its place to events of its entity that were applied since: look again"
-            return Refusal(Ground.PLACE_LOST, why)
-        return None if self.order.force else worn_out(row.item_seq, found.replays, self.rules.replays_max)
+            return Refusal(Ground.PLACE_LOST, item)
+        return None if self.order.force else worn_out(item, found.replays, self.rules.replays_max)
 
     def _key_is_free(self, event_key: str) -> bool:
         """Whether the content that held it was purged, and no other one has taken it since."""
@@ -252,5 +248,5 @@ class _ReplayJudge:
         return row.out_of_order or applied > row.item_seq
 
 
-def _not_whole(one: Judged, why: str) -> Refusal:
-    return Refusal(Ground.NOT_WHOLE, f"item {one.target.item_seq} goes with its followers: {why}")
+def _not_whole(one: Judged, because: Refusal) -> Refusal:
+    return Refusal(Ground.NOT_WHOLE, one.target.item_seq, {"because": because.to_json()})

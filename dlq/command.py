@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +18,8 @@ PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purg
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
 REPROCESS, PROPOSE_REPROCESS = "reprocess", "propose_reprocess"
 PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
+PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
+PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
 
 ITEM_ACTIONS = frozenset({REPLAY})
 """On dead items. Beyond the stream's limits a replay carries its proposal."""
@@ -31,6 +34,7 @@ APPROVES = {
     BOOK_ENTRY: PROPOSE_ENTRY,
     REPLAY: PROPOSE_REPLAY,
     REPROCESS: PROPOSE_REPROCESS,
+    RUN: PROPOSE_RUN,
 }
 """By an act: the proposal of it that a second person approves by giving it."""
 
@@ -44,7 +48,21 @@ REPROCESS_ACTIONS = frozenset({REPROCESS, PROPOSE_REPROCESS})
 ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
 """A booking by hand, by two people. They carry an entry in place of targets."""
 
-ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | REPROCESS_ACTIONS | ENTRY_ACTIONS
+RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
+"""On the run of a frozen selection. They name that by its digest, in place of targets."""
+
+RUN_ACTS = (REPLAY, PURGE, RESOLVE)
+"""What a run does with the items of its selection."""
+
+ACTIONS = (
+    ITEM_ACTIONS
+    | {PROPOSE_REPLAY}
+    | CLOSING_ACTIONS
+    | REVERSAL_ACTIONS
+    | REPROCESS_ACTIONS
+    | ENTRY_ACTIONS
+    | RUN_ACTIONS
+)
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
@@ -54,6 +72,9 @@ REPROCESS_MAX = 100
 
 COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
+
+PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
+"""Of a run that is given a rate: items a second."""
 
 SPREAD_S_MAX = 60.0
 """From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
@@ -136,6 +157,10 @@ class Command:
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
     see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would
     refuse.
+
+    Of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on. ``act``: what
+    its run does with each item (`RUN_ACTS`); mode, place and force are then of that. ``per_s``: items a second; None:
+    as fast as live traffic allows.
     """
 
     command_id: str
@@ -153,6 +178,9 @@ class Command:
     force: bool = False
     entry: Entry | None = None
     hands: tuple[str, ...] = ()
+    selection: str = ""
+    act: str = ""
+    per_s: float | None = None
 
     @property
     def proposed(self) -> Command:
@@ -174,4 +202,35 @@ class Command:
             force=self.force,
             entry=self.entry,
             hands=first.hands,
+            selection=self.selection,
+            act=self.act,
+            per_s=self.per_s,
         )
+
+    def portion(self, targets: Sequence[Target]) -> Portion:
+        """Of a run: what is done with some of its items."""
+        spread = self.per_s is not None and len(targets) > 1
+        return Portion(
+            self.command_id,
+            self.stream,
+            self.lineage,
+            self.act,
+            tuple(targets),
+            self.actor,
+            self.reason,
+            self.at,
+            self.proposal,
+            mode=self.mode,
+            interval_us=round(1_000_000 / self.per_s) if spread and self.per_s else 0,
+            expects=self.expects,
+            force=self.force,
+            run=self,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Portion(Command):
+    """Some items of a run. It is never sent: the processor makes it of the command that began the ``run``, which is
+    also what a second person approved."""
+
+    run: Command | None = None

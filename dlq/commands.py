@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Callable, Collection, Sequence
@@ -17,30 +18,40 @@ from dlq.command import (
     APPROVED_ALWAYS,
     APPROVES,
     BOOK_ENTRY,
+    CANCEL_RUN,
     CLOSING_ACTIONS,
     COMMAND_BYTES_MAX,
     CONTROL_TOPIC,
     ENTRY_ACTIONS,
     ITEM_ACTIONS,
+    PAUSE_RUN,
+    PER_S_MAX,
+    PER_S_MIN,
     PROPOSE_ENTRY,
     PROPOSE_PURGE,
     PROPOSE_REPLAY,
     PROPOSE_REPROCESS,
     PROPOSE_RESOLVE,
     PROPOSE_REVERSAL,
+    PROPOSE_RUN,
     PURGE,
     REPLAY,
     REPROCESS,
     REPROCESS_ACTIONS,
     REPROCESS_MAX,
     RESOLVE,
+    RESUME_RUN,
     REVERSAL_ACTIONS,
     REVERSALS_MAX,
     REVERSE,
+    RUN,
+    RUN_ACTIONS,
+    RUN_ACTS,
     SPREAD_S_MAX,
     TARGETS_MAX,
     Command,
     Place,
+    Portion,
     Proposal,
     ReplayMode,
     Target,
@@ -62,26 +73,35 @@ __all__ = [
     "ACTIONS",
     "APPROVES",
     "BOOK_ENTRY",
+    "CANCEL_RUN",
     "CLOSING_ACTIONS",
     "COMMAND_BYTES_MAX",
     "CONTROL_TOPIC",
     "ENTRY_ACTIONS",
     "ITEM_ACTIONS",
+    "PAUSE_RUN",
+    "PER_S_MAX",
+    "PER_S_MIN",
     "PROPOSE_ENTRY",
     "PROPOSE_PURGE",
     "PROPOSE_REPLAY",
     "PROPOSE_REPROCESS",
     "PROPOSE_RESOLVE",
     "PROPOSE_REVERSAL",
+    "PROPOSE_RUN",
     "PURGE",
     "REPLAY",
     "REPROCESS",
     "REPROCESS_ACTIONS",
     "REPROCESS_MAX",
     "RESOLVE",
+    "RESUME_RUN",
     "REVERSALS_MAX",
     "REVERSAL_ACTIONS",
     "REVERSE",
+    "RUN",
+    "RUN_ACTIONS",
+    "RUN_ACTS",
     "SEQ_MAX",
     "SPREAD_S_MAX",
     "TARGETS_MAX",
@@ -89,6 +109,7 @@ __all__ = [
     "CommandInvalid",
     "CommandNotSent",
     "Place",
+    "Portion",
     "Producer",
     "Proposal",
     "ReplayMode",
@@ -250,6 +271,9 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
         expects=proposed.expects,
         force=proposed.force,
         entry=proposed.entry,
+        selection=proposed.selection,
+        act=proposed.act,
+        per_s=proposed.per_s,
     )
 
 
@@ -258,6 +282,13 @@ def encode(command: Command) -> bytes:
 
     :raises CommandInvalid: a limit is passed
     """
+    raw = json.dumps(command_tree(command), sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    decode(raw)
+    return raw
+
+
+def command_tree(command: Command) -> dict[str, Any]:
+    """A command as plain JSON holds it; `command_of` reads it."""
     tree: dict[str, Any] = {
         "command_id": command.command_id,
         "stream": command.stream,
@@ -267,10 +298,16 @@ def encode(command: Command) -> bytes:
         "reason": command.reason,
         "at": to_rfc3339(command.at),
     }
-    if command.entry is None:
-        tree["targets"] = [[target.item_seq, target.seen_seq, target.seen_hash] for target in command.targets]
-    else:
+    if command.entry is not None:
         tree["entry"] = entry_to_tree(command.entry)
+    elif command.selection:
+        tree["selection"] = command.selection
+    else:
+        tree["targets"] = [[target.item_seq, target.seen_seq, target.seen_hash] for target in command.targets]
+    if command.act:
+        tree["act"] = command.act
+    if command.per_s is not None:
+        tree["per_s"] = command.per_s
     if command.proposal is not None:
         tree["proposal"] = _proposal_tree(command.proposal)
     if command.hands:
@@ -283,16 +320,18 @@ def encode(command: Command) -> bytes:
         tree["expects"] = command.expects.value
     if command.force:
         tree["force"] = True
-    raw = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-    decode(raw)
-    return raw
+    return tree
 
 
 _FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
 _OWN_FIELDS = {
     **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "expects", "force"})),
     **dict.fromkeys(REPROCESS_ACTIONS, frozenset({"interval_us"})),
+    **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "expects", "force"})),
 }
+_SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTIONS, "selection")}
+"""What an action is about, where that isn't items."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 _TARGETS_MAX = {
     **dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX),
     **dict.fromkeys(REPROCESS_ACTIONS, REPROCESS_MAX),
@@ -305,7 +344,14 @@ def decode(raw: bytes) -> Command:
 
     :raises CommandInvalid: not a command
     """
-    tree = _tree(raw)
+    return command_of(_tree(raw))
+
+
+def command_of(tree: dict[str, Any]) -> Command:
+    """The inverse of `command_tree`.
+
+    :raises CommandInvalid: not a command
+    """
     action = text_of(tree, "action") if "action" in tree else ""
     _check_fields(tree, action)
     targets_max = _TARGETS_MAX.get(action, TARGETS_MAX)
@@ -325,9 +371,25 @@ def decode(raw: bytes) -> Command:
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
         hands=names_of(tree, "hands"),
+        selection=_selection(tree) if "selection" in tree else "",
+        act=text_of(tree, "act") if "act" in tree else "",
+        per_s=_per_s(tree["per_s"]) if "per_s" in tree else None,
     )
     _check_replay(command)
     return command
+
+
+def _selection(tree: dict[str, Any]) -> str:
+    digest = text_of(tree, "selection")
+    if not _DIGEST.fullmatch(digest):
+        raise CommandInvalid("selection: the 64 hex digits of its digest are wanted")
+    return digest
+
+
+def _per_s(value: object) -> float:
+    if not isinstance(value, int | float) or type(value) is bool or not PER_S_MIN <= value <= PER_S_MAX:
+        raise CommandInvalid(f"per_s: a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f} is wanted")
+    return float(value)
 
 
 def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Sent:
@@ -371,8 +433,9 @@ def _tree(raw: bytes) -> dict[str, Any]:
 
 def _check_fields(tree: dict[str, Any], action: str) -> None:
     """Each action has its own: what an action doesn't know is refused, never passed over."""
-    wanted = _FIELDS | {"entry" if action in ENTRY_ACTIONS else "targets"}
+    wanted = _FIELDS | {_SUBJECTS.get(action, "targets")}
     wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
+    wanted |= {"act"} if action in (RUN, PROPOSE_RUN) else set()
     if wanted - tree.keys() == {"lineage"}:
         raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
@@ -387,6 +450,11 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
 
 
 def _check_replay(command: Command) -> None:
+    if command.act and command.act not in RUN_ACTS:
+        raise CommandInvalid(f"act: {', '.join(RUN_ACTS)} is wanted")
+    plain = (command.mode, command.per_s, command.expects, command.force) == (ReplayMode.ALONE, None, None, False)
+    if command.act and command.act != REPLAY and not plain:
+        raise CommandInvalid(f"mode, rate and the like are of a replay; a {command.act} has none")
     if command.mode is ReplayMode.SUPERSEDED and command.expects is Place.IN_PLACE:
         raise CommandInvalid("what is superseded has no place of its own: leave out expects, or the mode")
     spread_us = command.interval_us * (len(command.targets) - 1)

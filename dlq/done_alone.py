@@ -72,10 +72,11 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
 
 
 def given_since(journal: Location, control_topic: str, since: datetime) -> list[JournalRow]:
-    """The rows of commands that a journal decided at a moment or later; none of a journal that hasn't begun."""
+    """The rows of commands that a journal decided at a moment or later, those of runs' portions among them; none of a
+    journal that hasn't begun."""
     path = str(journal)
     if not DeltaTable.is_deltatable(path):
         return []
     # By the topic first: statistics pass over every file and row group that holds no command.
-    wanted = (pc.field("topic") == control_topic) & pc.field("first") & (pc.field("decided_at") >= since)
+    wanted = (pc.field("topic") == control_topic) & (pc.field("decided_at") >= since)
     return from_arrow(dataset_of(DeltaTable(path)).to_table(filter=wanted))

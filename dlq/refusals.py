@@ -1,9 +1,11 @@
-"""Why an order does nothing to one of its items: a word to decide by, and a sentence to show."""
+"""Why an order does nothing to one of its items: a code with fields, and the sentence that is made of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from dlq.command import Target
 
@@ -17,6 +19,8 @@ class Ground(StrEnum):
     RESTORED = "restored"
     """The row of the seq that was seen is another one by now: an older copy of the journal was put back."""
     NOT_DEAD = "not_dead"
+    NEVER_TRIED = "never_tried"
+    REPLAYING = "replaying"
     HEAD_DEAD = "head_dead"
     """It would die again with an earlier event of its entity."""
     KEY_HELD = "key_held"
@@ -28,21 +32,63 @@ class Ground(StrEnum):
     """The loop guard's."""
     NOT_WHOLE = "not_whole"
     """Of its entity not all that is dead would go with it."""
+    LEFT_OUT = "left_out"
+    """It is dead behind an item that goes with its followers, and isn't named."""
+    TOO_MANY = "too_many"
+    SECOND_PERSON = "second_person"
+    """One person may not do so much alone."""
+
+
+_SENTENCES: Mapping[Ground, str] = {
+    Ground.NOT_OPEN: "item {item} is not open",
+    Ground.MOVED: "item {item} has moved on since row {row}; look again",
+    Ground.RESTORED: "item {item} has another row {row} than the one that was seen: the journal was restored since; "
+    "look again",
+    Ground.NOT_DEAD: "item {item} is {decision}, not dead",
+    Ground.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
+    Ground.REPLAYING: "item {item} is being replayed: see what comes of it first",
+    Ground.HEAD_DEAD: "item {item} would die with item {head}, which is dead before it: replay that one too",
+    Ground.KEY_HELD: "item {item} is another content under a key that is held: purge the first copy, then replay this",
+    Ground.HAS_PLACE: "item {item} has its place still: replay it alone, and it runs there",
+    Ground.PLACE_LOST: "item {item} has lost its place to events of its entity that were applied since: look again",
+    Ground.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then force it",
+    Ground.NOT_WHOLE: "item {item} goes with its followers: {because}",
+    Ground.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",
+    Ground.TOO_MANY: "more than {most} events of its entity are open: replay them alone",
+    Ground.SECOND_PERSON: "item {item}: {why}",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """``why`` names the item and says what to do."""
+    """Of the item ``item_seq``. ``about``: what the sentence names beside it, plain JSON."""
 
     ground: Ground
-    why: str
+    item_seq: int
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """In a sentence that names the item and says what to do."""
+        about = dict(self.about)
+        if "because" in about:
+            about["because"] = refusal_of_json(about["because"]).why
+        return _SENTENCES[self.ground].format(item=self.item_seq, **about)
+
+    def to_json(self) -> list[Any]:
+        """As rows hold it; `refusal_of_json` reads it."""
+        return [self.item_seq, self.ground.value, dict(self.about)]
+
+
+def refusal_of_json(told: list[Any]) -> Refusal:
+    """The inverse of `Refusal.to_json`."""
+    item_seq, ground, about = told
+    return Refusal(Ground(ground), item_seq, about)
 
 
 def restored(target: Target) -> Refusal:
     """Of a target whose row isn't the one that was seen."""
-    item, row = target.item_seq, target.seen_seq
-    why = f"item {item} has another row {row} than the one that was seen: the journal was restored since; look again"
-    return Refusal(Ground.RESTORED, why)
+    return Refusal(Ground.RESTORED, target.item_seq, {"row": target.seen_seq})
 
 
 def older_than_restore(seen: str, now: str) -> str | None:
@@ -54,7 +100,4 @@ def older_than_restore(seen: str, now: str) -> str | None:
 
 def worn_out(item_seq: int, replays: int, replays_max: int) -> Refusal | None:
     """Why the loop guard refuses a dead item; None: it doesn't."""
-    if replays < replays_max:
-        return None
-    why = f"item {item_seq} was replayed {replays} times and died each time: mend its cause, then force it"
-    return Refusal(Ground.WORN_OUT, why)
+    return None if replays < replays_max else Refusal(Ground.WORN_OUT, item_seq, {"replays": replays})

@@ -21,6 +21,7 @@ from core.routing import topics_of
 from core.settings import KafkaSettings
 from core.topics import check_topics
 from dlq.done_alone import DoneAlone, given_since
+from dlq.frozen import SelectionFiles
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchored_before
@@ -208,6 +209,8 @@ class OpenableStream:
                 bodies.fetch,
                 partial(_applied_upto, places.journal),
                 DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
+                SelectionFiles(places.selections).read,
+                lambda: self._catch_up.backlog_s,
             )
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)

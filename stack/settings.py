@@ -24,7 +24,6 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.settings import KafkaSettings, RedisSettings, StorageSettings, TopicsSettings, equip
 from dlq.alerts.settings import AlertsSettings
-from dlq.settings import SelectionSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
@@ -76,9 +75,6 @@ class Settings(BaseSettings):
         default_factory=dict, description="keys of work streams, laid over those of streams.toml"
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
-    selections: SelectionSettings = Field(
-        default_factory=lambda: SelectionSettings(), description="frozen sets of dead events, and their runs"
-    )
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
     alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
     backup: BackupSettings = Field(default_factory=lambda: BackupSettings(), description="backups")

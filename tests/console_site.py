@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import httpx2
 import uvicorn
@@ -21,10 +23,8 @@ from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.limits import AloneLimits
-from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
 from tests.dead_letters import DeadLetters
-from tests.unit.console.places import dead_letters, pages
-from tests.unit.dlq.selection.bench import EngineKafka, Told
+from tests.unit.console.places import SentTo, dead_letters, pages
 from tests.unit.processor.harness import CONTROL
 
 PASSWORD = "correct horse battery"
@@ -38,8 +38,20 @@ PEOPLE: Mapping[str, Role] = {
 HOST = "127.0.0.1"
 
 
+class Later(SentTo):
+    """Kafka's control topic: what whoever looks at the site orders there is read when the engine decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: SimpleQueue[bytes] = SimpleQueue()
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.given.put(value)
+        super().produce(topic, value, key, on_delivery)
+
+
 class Site:
-    """A listener's parts over one stream. `decide` lets its runs, its engine and its journal go on by one step."""
+    """A listener's parts over one stream. `decide` lets its engine and its journal go on by one step."""
 
     def __init__(
         self,
@@ -48,19 +60,14 @@ class Site:
         clock: Clock,
         port: int,
         *,
-        command_items_max: int = 5,
         alone: AloneLimits | None = None,
     ) -> None:
         self.letters = letters
         layout = Layout(data)
         ledger = layout.ledger()
         self.acts = AuditLog(layout.acts)
-        settings = SelectionSettings(command_items_max=command_items_max)
-        self.dead = dead_letters(data, clock, self.acts, settings, alone)
-        file = SelectionFile(ledger.selections)
-        outcomes = Outcomes(file, ledger.journal, CONTROL)
-        kafka = EngineKafka(letters)
-        self._runner = Runner("ledger", file, outcomes, kafka, CONTROL, Told(), settings, clock, "test")
+        kafka = self._kafka = Later()
+        self.dead = dead_letters(data, clock, self.acts, alone, kafka, lambda _: time.sleep(0.02))
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
@@ -69,7 +76,8 @@ class Site:
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:
-        self._runner.step()
+        while not self._kafka.given.empty():
+            self.letters.send(CONTROL, self._kafka.given.get(), [])
         self.letters.batch()
         self.letters.clock.advance(1.0)
 

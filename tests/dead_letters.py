@@ -16,6 +16,7 @@ from core.event import Dedupe, Event, to_headers
 from core.layout import Layout, StreamLayout
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Outcome, WorkItem
+from dlq.frozen import SelectionFiles
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.state import Marks
@@ -93,6 +94,7 @@ class DeadLetters(Engine):
             self.journal.begin(self.layout)
             self.lineage = self.journal.lineage
             self.bodies = BodiesOnDisk(self.layout)
+            self.selections = SelectionFiles(self.layout.selections)
         super().start(keeps_index=keeps_index)
 
     def receive(

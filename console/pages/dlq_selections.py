@@ -15,14 +15,14 @@ from console.pages import dlq_filters
 from console.pages.place import DlqPlace, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.commands import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.frozen import NEWEST
 from dlq.index import Filter
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
-from dlq.selection.selections import PER_S_MAX, PER_S_MIN
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
-NUMBER_MAX = 2**62
+NUMBER_MAX = NEWEST
 
 MODES_TOLD = {
     ReplayMode.ALONE.value: "each alone",

@@ -183,3 +183,4 @@ class Seen(NamedTuple):
     seen_hash: str
     amount_minor: int | None
     currency: str | None
+    entity_key: str | None

@@ -1,22 +1,11 @@
-"""Dead items frozen as numbered sets, what a replay of one would do, and its run."""
+"""Dead items frozen as numbered sets, what a replay of one would do, and what became of its run."""
 
+from dlq.frozen import Selection, SelectionBroken, SelectionFiles, SelectionUnknown
+from dlq.run import RunState
 from dlq.selection.dry_run import DryRun, DryRuns
-from dlq.selection.errors import (
-    RunRefused,
-    SecondPersonWanted,
-    SelectionBroken,
-    SelectionEmpty,
-    SelectionsFull,
-    SelectionTooLarge,
-    SelectionUnknown,
-)
 from dlq.selection.facts import FactFinder
-from dlq.selection.file import SelectionFile
 from dlq.selection.forecast import Asked, Forecast, Verdict
-from dlq.selection.live import StatusLoad
 from dlq.selection.model import (
-    ENDED,
-    ON_THEIR_WAY,
     Approval,
     ItemShown,
     Kept,
@@ -24,18 +13,16 @@ from dlq.selection.model import (
     Run,
     RunItemState,
     RunKept,
-    RunState,
-    Selection,
+    RunRefused,
+    SecondPersonWanted,
+    SelectionEmpty,
+    SelectionsFull,
+    SelectionTooLarge,
     Started,
 )
-from dlq.selection.outcomes import Outcomes
-from dlq.selection.runner import Runner
-from dlq.selection.selections import Selections
-from dlq.settings import SelectionSettings
+from dlq.selection.selections import Places, Selections
 
 __all__ = [
-    "ENDED",
-    "ON_THEIR_WAY",
     "Approval",
     "Asked",
     "DryRun",
@@ -44,25 +31,22 @@ __all__ = [
     "Forecast",
     "ItemShown",
     "Kept",
-    "Outcomes",
+    "Places",
     "Progress",
     "Run",
     "RunItemState",
     "RunKept",
     "RunRefused",
     "RunState",
-    "Runner",
     "SecondPersonWanted",
     "Selection",
     "SelectionBroken",
     "SelectionEmpty",
-    "SelectionFile",
-    "SelectionSettings",
+    "SelectionFiles",
     "SelectionTooLarge",
     "SelectionUnknown",
     "Selections",
     "SelectionsFull",
     "Started",
-    "StatusLoad",
     "Verdict",
 ]

@@ -1,25 +1,30 @@
-"""A dry run: what a replay would do with each item of a selection, kept so that it can be paged through."""
+"""A dry run: what a replay would do with each item of a selection, remembered so that it can be paged through."""
 
 from __future__ import annotations
 
-import json
+from array import array
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from core.clock import Clock, from_rfc3339, to_rfc3339
+import numpy as np
+
+from core.clock import Clock
 from dlq.acceptance import Meanwhile
-from dlq.commands import ReplayMode, Target
+from dlq.frozen import Frozen, SelectionFiles, Turns
 from dlq.index import DeadLetterIndex
-from dlq.selection import store
-from dlq.selection.errors import check_lineage
 from dlq.selection.facts import FactFinder
-from dlq.selection.file import SelectionFile
 from dlq.selection.forecast import RUNS, Asked, Forecast, Verdict, forecast
-from dlq.selection.lines import lined_up, looks
+from dlq.selection.model import check_lineage
 
 ITEMS_PER_LOOK = 100_000
 """One look reads the journal once; a hundred thousand items with their entities take about 200 MB."""
+
+KEPT_MAX = 3
+"""Dry runs that are remembered; a page of another one is of a new one."""
+
+_VERDICTS = tuple(Verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,38 @@ class DryRun:
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
 
 
-class DryRuns:
-    """Makes and keeps dry runs of one stream's selections: of each its latest."""
+@dataclass(slots=True)
+class _Told:
+    """Of each item of a selection, by its place."""
 
-    def __init__(self, file: SelectionFile, board: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
-        self._file = file
+    frozen: Frozen
+    verdicts: np.ndarray
+    followers: array[int]
+    whys: list[str]
+    texts: dict[str, str] = field(default_factory=dict)
+    made: DryRun | None = None
+
+    def take(self, place: int, one: Forecast) -> None:
+        self.verdicts[place] = _VERDICTS.index(one.verdict)
+        self.followers[place] = one.followers
+        self.whys[place] = self.texts.setdefault(one.why, one.why)
+
+    def at(self, places: Sequence[int]) -> list[Forecast]:
+        return [
+            Forecast(target, _VERDICTS[self.verdicts[place]], self.whys[place], self.followers[place])
+            for place, target in zip(places, self.frozen.targets(places), strict=True)
+        ]
+
+
+class DryRuns:
+    """Makes dry runs of one stream's selections, and remembers the latest. Threads may share it."""
+
+    def __init__(self, files: SelectionFiles, board: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
+        self._files = files
         self._board = board
         self._finder = finder
         self._clock = clock
+        self._kept: OrderedDict[int, _Told] = OrderedDict()
 
     def make(self, number: int, asked: Asked) -> DryRun:
         """Looks at every item as it is now; nothing is sent.
@@ -53,67 +82,47 @@ class DryRuns:
         :raises SelectionUnknown: it isn't there
         :raises RunRefused: the journal was restored since it was frozen
         """
-        with self._file.reading() as db:
-            selection = store.read(db, number)
-            targets = store.targets(db, number, 0, selection.count)
+        selection = self._files.get(number)
         check_lineage(selection, self._finder.lineage())
-        upto, meanwhile = self._board.follow().seq, Meanwhile()
-        for some in self._looks(targets, asked):
-            told = forecast(some, self._finder.facts(some), asked, meanwhile)
-            with self._file.writing() as db:
-                db.executemany(
-                    "UPDATE items SET forecast = ?, forecast_why = ?, followers = ? WHERE number = ? AND item_seq = ?",
-                    [(one.verdict.value, one.why, one.followers, number, one.target.item_seq) for one in told],
-                )
-        with self._file.writing() as db:
-            at = to_rfc3339(self._clock.now())
-            db.execute("INSERT OR REPLACE INTO dry_runs VALUES (?, ?, ?)", (number, at, upto))
-        made = self.kept(number)
-        assert made is not None
-        return made
-
-    def _looks(self, targets: Sequence[Target], asked: Asked) -> Iterator[Sequence[Target]]:
-        """In the order in which a run sends them."""
-        if asked.mode is not ReplayMode.WITH_FOLLOWERS:
-            yield from (targets[begin : begin + ITEMS_PER_LOOK] for begin in range(0, len(targets), ITEMS_PER_LOOK))
-            return
-        by_seq = {target.item_seq: target for target in targets}
-        entities = {seq: item.entity_key for seq, item in self._board.look_up(by_seq).items()}
-        for seqs in looks(lined_up(list(by_seq), entities), ITEMS_PER_LOOK):
-            yield [by_seq[seq] for seq in seqs]
+        frozen, upto, meanwhile = self._files.read(selection.digest), self._board.follow().seq, Meanwhile()
+        count = selection.count
+        told = _Told(frozen, np.zeros(count, "u1"), array("l", bytes(8 * count)), [""] * count)
+        turns, begin = Turns(frozen, asked.mode), 0
+        while begin < count:
+            end = turns.end(begin, ITEMS_PER_LOOK)
+            targets = turns.targets(begin, end)
+            looked = forecast(targets, self._finder.facts(targets), asked, meanwhile)
+            for place, one in zip(turns.places[begin:end].tolist(), looked, strict=True):
+                told.take(place, one)
+            begin = end
+        counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(told.verdicts.tolist()).items())}
+        told.made = DryRun(number, self._clock.now(), upto, counts, sum(told.followers))
+        self._kept.pop(number, None)
+        self._kept[number] = told
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return told.made
 
     def kept(self, number: int) -> DryRun | None:
-        """The latest one; None: none was made.
+        """The latest one; None: none is remembered.
 
         :raises SelectionUnknown: there is no such selection
         """
-        with self._file.reading() as db:
-            store.read(db, number)
-            row = db.execute("SELECT made_at, journal_seq FROM dry_runs WHERE number = ?", (number,)).fetchone()
-            if row is None:
-                return None
-            counted = db.execute(
-                "SELECT forecast, count(*), sum(followers) FROM items WHERE number = ? AND forecast IS NOT NULL"
-                " GROUP BY forecast",
-                (number,),
-            ).fetchall()
-        counts = {Verdict(verdict): count for verdict, count, _ in counted}
-        return DryRun(number, from_rfc3339(row[0]), row[1], counts, sum(followers for _, _, followers in counted))
+        self._files.get(number)
+        told = self._kept.get(number)
+        return None if told is None else told.made
 
     def page(
         self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
     ) -> list[Forecast]:
         """Items behind ``after_seq``, in item order, as the latest dry run has them."""
-        wanted = None if verdicts is None else json.dumps([verdict.value for verdict in verdicts])
-        with self._file.reading() as db:
-            store.read(db, number)
-            rows = db.execute(
-                "SELECT item_seq, seen_seq, seen_hash, forecast, forecast_why, followers FROM items"
-                " WHERE number = ? AND item_seq > ? AND forecast IS NOT NULL"
-                " AND (? IS NULL OR forecast IN (SELECT value FROM json_each(?))) ORDER BY item_seq LIMIT ?",
-                (number, after_seq, wanted, wanted, limit),
-            ).fetchall()
-        return [Forecast(Target(*row[:3]), Verdict(row[3]), row[4], row[5]) for row in rows]
+        told = self._kept.get(number)
+        if told is None:
+            return []
+        wanted = [_VERDICTS.index(verdict) for verdict in (_VERDICTS if verdicts is None else verdicts)]
+        begin = int(np.searchsorted(told.frozen.item_seqs, after_seq, "right"))
+        places = begin + np.flatnonzero(np.isin(told.verdicts[begin:], wanted))[:limit]
+        return told.at(places.tolist())
 
     def each(self, number: int) -> Iterator[Forecast]:
         """All of them, page by page."""

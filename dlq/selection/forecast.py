@@ -109,7 +109,7 @@ def _told(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Fore
 
 def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
     """The processor's words; of what moved on, where to."""
-    refusal = one.refusal or Refusal(Ground.NOT_OPEN, "")
+    refusal = one.refusal or Refusal(Ground.NOT_OPEN, one.target.item_seq)
     if entry is None:
         return Verdict.DONE, "it isn't open any more"
     if refusal.ground is Ground.NOT_OPEN:

@@ -1,28 +1,17 @@
-"""The words of selections: a frozen set, what is to be done with it, and what became of each item."""
+"""A selection's run as people see it, what became of each of its items, and what is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from core.decision import Decision
+from core.errors import PayhookError
 from dlq.commands import ReplayMode, Target
-
-
-class RunState(StrEnum):
-    """Where the sending of a run's commands stands."""
-
-    PROPOSED = "proposed"
-    """Waits for a second person."""
-    RUNNING = "running"
-    PAUSED = "paused"
-    SENT = "sent"
-    """Everything is sent; items may still be on their way."""
-    CANCELLED = "cancelled"
-    """What wasn't sent stays as it is; what was sent goes on."""
-
+from dlq.frozen import Selection
+from dlq.run import RunState
 
 UNFINISHED = frozenset({RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED})
 
@@ -31,7 +20,6 @@ class RunItemState(StrEnum):
     """What became of one item of a run, by the journal."""
 
     UNSENT = "unsent"
-    SENT = "sent"
     REFUSED = "refused"
     REPLAYED = "replayed"
     RETRY = "retry"
@@ -45,49 +33,14 @@ class RunItemState(StrEnum):
     RESOLVED = "resolved"
 
 
-ON_THEIR_WAY = frozenset({RunItemState.SENT, RunItemState.REPLAYED, RunItemState.RETRY, RunItemState.PARKED})
+ON_THEIR_WAY = frozenset({RunItemState.REPLAYED, RunItemState.RETRY, RunItemState.PARKED})
 ENDED = frozenset(RunItemState) - ON_THEIR_WAY - {RunItemState.UNSENT}
 
 STATE_OF: Mapping[Decision, RunItemState] = {
-    Decision.REPLAYED: RunItemState.REPLAYED,
-    Decision.RETRY: RunItemState.RETRY,
-    Decision.PARKED: RunItemState.PARKED,
-    Decision.APPLIED: RunItemState.APPLIED,
-    Decision.IGNORED: RunItemState.IGNORED,
-    Decision.DUPLICATE: RunItemState.DUPLICATE,
-    Decision.DUPLICATE_FACT: RunItemState.DUPLICATE_FACT,
     Decision.DEAD: RunItemState.DEAD_AGAIN,
-    Decision.PURGED: RunItemState.PURGED,
-    Decision.RESOLVED: RunItemState.RESOLVED,
+    **{decision: RunItemState(decision) for decision in Decision if decision.value in set(RunItemState)},
 }
-"""An item's state by the decision of its last row since its command."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """A frozen set of dead items. ``digest``: hex SHA-256 over its pairs in their order, and what it is called.
-
-    ``amounts``: minor units by currency, of the items whose money is known; ``unknown_amounts`` counts the others.
-    ``journal_seq``: how much of the journal was known when it was frozen, ``lineage``: the journal's then; after a
-    restore nothing is done with it any more. ``filter`` is its JSON, for people.
-    """
-
-    number: int
-    digest: str
-    frozen_at: datetime
-    actor: str
-    note: str
-    filter: str
-    count: int
-    journal_seq: int
-    lineage: str
-    amounts: Mapping[str, int] = field(default_factory=dict)
-    unknown_amounts: int = 0
-
-    @property
-    def name(self) -> str:
-        """As the command line has it: ``s3``, so that nobody takes it for an item."""
-        return f"s{self.number}"
+"""An item's state by the decision of its last row since the run took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +83,10 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class RunKept:
-    """A selection's run as it is kept. ``two_people``: it needs an approval. ``command_items``: items a command.
+    """A selection's run as the journal has it. ``upto``: of its items, how many were taken up or refused.
 
-    ``hands``: who else could act as the actor when it was begun. ``problem``: why it doesn't go on just now.
-    ``changed_by``: who paused, resumed or cancelled it last. ``finished_at``: when its last item ended.
+    ``problem``: why it doesn't go on just now, or why it ended. ``changed_by``: who paused, resumed or cancelled it
+    last. ``finished_at``: when nothing more came of any item.
     """
 
     number: int
@@ -141,13 +94,11 @@ class RunKept:
     actor: str
     started_at: datetime
     state: RunState
-    two_people: bool
-    command_items: int
-    hands: frozenset[str] = frozenset()
     approval: Approval | None = None
     problem: str | None = None
     changed_by: str | None = None
     finished_at: datetime | None = None
+    upto: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +119,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A run as it stands. ``counts``: items by state. ``eta_s``: until everything is sent, None where that isn't known.
-
-    ``per_s``: items that ended in a second, of late. ``held``: the process that runs it, None while nobody does.
+    """A run as it stands. ``counts``: items by state. ``eta_s``: until every item has ended, None where that isn't
+    known. ``per_s``: items that ended in a second, of late.
     """
 
     selection: Selection
@@ -178,11 +128,10 @@ class Progress:
     counts: Mapping[RunItemState, int]
     per_s: float | None
     eta_s: float | None
-    held: str | None
 
     @property
     def ended(self) -> int:
-        """Items with nothing more to come. What a cancelled run never sent is among them."""
+        """Items with nothing more to come. What a cancelled run never took up is among them."""
         waiting = ON_THEIR_WAY if self.run.state is RunState.CANCELLED else {*ON_THEIR_WAY, RunItemState.UNSENT}
         return self.selection.count - sum(self.counts.get(state, 0) for state in waiting)
 
@@ -204,3 +153,63 @@ class ItemShown:
     state: RunItemState
     row_seq: int | None
     reason: str | None
+
+
+class SelectionEmpty(PayhookError):
+    """The filter matches nothing that is dead."""
+
+    def __init__(self) -> None:
+        super().__init__("nothing that is dead matches; nothing was frozen")
+
+
+class SelectionTooLarge(PayhookError):
+    """More items match than one selection takes."""
+
+    def __init__(self, items_max: int) -> None:
+        self.items_max = items_max
+        super().__init__(f"more than {items_max:,} items match; narrow the filter, such as by time or by provider")
+
+
+class SelectionsFull(PayhookError):
+    """All that are kept are still under way."""
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        super().__init__(f"{kept} selections are kept and each has an unfinished run; let one end, or cancel it")
+
+
+class RunRefused(PayhookError):
+    """A run isn't begun, or not changed. ``number`` is its selection's."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number = number
+        self.problem = problem
+        super().__init__(f"selection s{number}: {problem}")
+
+
+class SecondPersonWanted(RunRefused):
+    """Who proposed a run can't approve it, nor can ``like``: one person could act as both."""
+
+    def __init__(self, number: int, actor: str, like: str | None = None) -> None:
+        self.actor = actor
+        self.like = like
+        told = f"{actor} proposed it, so another person approves it"
+        if like is not None:
+            told += (
+                f", and {like} may be the same: one of them gave the other a password. Somebody else approves it, or "
+                "it is proposed again after `payhook users password` on the machine"
+            )
+        super().__init__(number, told)
+
+    def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str, str | None]]:
+        return SecondPersonWanted, (self.number, self.actor, self.like)
+
+
+def check_lineage(selection: Selection, lineage: str) -> None:
+    """``lineage``: the journal's as it is now; empty where it isn't known, and then the processor decides.
+
+    :raises RunRefused: it was frozen before the journal was restored
+    """
+    if lineage not in ("", selection.lineage):
+        why = "the journal was restored since it was frozen: freeze again what you then see"
+        raise RunRefused(selection.number, why)

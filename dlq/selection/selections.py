@@ -1,25 +1,33 @@
-"""What operators do with selections: freeze, look, run, pause, approve. It sends nothing: `runner.py` does."""
+"""What operators do with selections: freeze, look, run, pause, approve. The processor carries a run out."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import threading
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from core.clock import Clock
-from dlq.commands import PURGE, REPLAY, RESOLVE, ReplayMode, Target
-from dlq.done_alone import DoneAlone
+from core.decision import Decision
+from core.location import Location
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTS
+from dlq.commands import PER_S_MAX, PER_S_MIN, REPLAY, Command, ReplayMode, Target, approve
+from dlq.commands import Place as ReplayPlace
+from dlq.done_alone import DoneAlone, given_since
+from dlq.frozen import NEWEST, Frozen, Selection, SelectionFiles
 from dlq.hands import Hands, in_common, same_person
 from dlq.index import DeadLetterIndex, Filter, ItemState
 from dlq.limits import AloneLimits, Volume, kind_of
-from dlq.recorder import Log, Recorder, Unrecorded
-from dlq.selection import runs, store
-from dlq.selection.errors import RunRefused, SecondPersonWanted, check_lineage
-from dlq.selection.file import SelectionFile
-from dlq.selection.freeze import Frozen, filter_text, freeze, gather
-from dlq.selection.lines import lined_up
+from dlq.orders import Giving, Orders
+from dlq.recorder import Recorder
+from dlq.run import RunState, command_id_of
+from dlq.selection.freeze import filter_text, gather
+from dlq.selection.journal import RunItems, RunLog, why_slow
 from dlq.selection.model import (
-    ENDED,
     Approval,
     ItemShown,
     Kept,
@@ -27,18 +35,33 @@ from dlq.selection.model import (
     Run,
     RunItemState,
     RunKept,
-    RunState,
-    Selection,
+    RunRefused,
+    SecondPersonWanted,
+    SelectionsFull,
     Started,
+    check_lineage,
 )
-from dlq.selection.outcomes import Outcomes
-from dlq.selection.pace import chunk_items
-from dlq.settings import SelectionSettings
+from journal.reader import JournalReader
 
-RUN_ACTIONS = (REPLAY, PURGE, RESOLVE)
-PER_S_MAX = 100_000.0
-PER_S_MIN = 0.01
-NEWEST = 2**62
+ITEMS_MAX = 1_000_000
+KEPT_MAX, KEPT_ITEMS_MAX = 500, 5_000_000
+"""Selections, and items of all of them: the oldest that nothing is under way of leave for a new one."""
+
+DECIDED_S_MAX, LOOK_S = 5.0, 0.1
+"""How long an order waits for its decision; what comes later is seen by whoever looks later."""
+
+FOLLOWED_MAX = 4
+"""Runs whose items are remembered; others are followed from their beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one stream: its journal, its selections in the lake, and its processor's status file."""
+
+    journal: Location
+    control_topic: str
+    selections: Location
+    status: Path
 
 
 def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
@@ -49,30 +72,34 @@ def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: 
 
 
 class Selections:
-    """One stream's selections. Its methods block; threads and processes may share the file."""
+    """One stream's selections. Its methods block; threads may share it."""
 
     def __init__(
         self,
         stream: str,
-        file: SelectionFile,
+        places: Places,
         board: DeadLetterIndex,
-        outcomes: Outcomes,
-        settings: SelectionSettings,
         alone: AloneLimits,
         clock: Clock,
-        log: Log | None = None,
-        channel: str = "cli",
+        orders: Orders,
+        recorder: Recorder,
         hands: Hands = same_person,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._stream = stream
-        self._hands = hands
-        self._file = file
+        self._places = places
         self._board = board
-        self._outcomes = outcomes
-        self._settings = settings
         self._alone = alone
         self._clock = clock
-        self._recorder = Recorder(log or Unrecorded(), clock, channel)
+        self._orders = orders
+        self._recorder = recorder
+        self._hands = hands
+        self._sleep = sleep
+        self._log = RunLog(places.journal, places.control_topic)
+        self._lock = threading.Lock()
+        self._followed: OrderedDict[str, RunItems] = OrderedDict()
+        self._ordered: dict[str, RunKept] = {}
+        self.files = SelectionFiles(places.selections)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
         """What is dead and matches now, under a new number: from here on nothing changes it.
@@ -86,30 +113,65 @@ class Selections:
         wanted = replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self._stream} {text}", note):
-            lineage, upto = self._outcomes.lineage(), self._board.follow().seq
+            lineage, upto = self._log.lineage(), self._board.follow().seq
             as_seen = {target.item_seq: target for target in seen}
-            gathered = gather(self._board.seen(wanted), self._settings.items_max, as_seen)
-            frozen = Frozen(self._stream, self._clock.now(), actor, note, text, upto, lineage)
+            gathered = gather(self._board.seen(wanted), ITEMS_MAX, as_seen)
+            count, now = gathered.table.num_rows, self._clock.now()
+            leaving = self._leaving(count)
+            amounts, unknown = gathered.amounts, gathered.unknown
+            selection = Selection(self._stream, now, actor, note, text, count, upto, lineage, amounts, unknown)
+            made = self.files.put(Frozen(selection, gathered.table))
+            for one in leaving:
+                self.files.drop(one)
+            after = f"{made.count} items, {text}, digest {made.digest}"
+            self._recorder.record(actor, "select", f"{self._stream} {made.name}", reason=note, after=after)
+            return made
 
-            def on_frozen(made: Selection) -> None:
-                after = f"{made.count} items, {text}, digest {made.digest}"
-                self._recorder.record(actor, "select", f"{self._stream} {made.name}", reason=note, after=after)
+    def _leaving(self, coming: int) -> list[Selection]:
+        """The oldest that nothing is under way of, as many as make room for another one of so many items.
 
-            return freeze(self._file, gathered, frozen, self._settings, on_frozen)
+        :raises SelectionsFull: every one that is kept is still under way
+        """
+        kept = self.kept(limit=KEPT_MAX + 1)
+        over = [one.selection for one in kept if one.run is None or one.run.finished_at is not None]
+        items = sum(one.selection.count for one in kept)
+        leaving: list[Selection] = []
+        while len(kept) > len(leaving) and (len(kept) - len(leaving) >= KEPT_MAX or items + coming > KEPT_ITEMS_MAX):
+            if not over:
+                raise SelectionsFull(len(kept))
+            leaving.append(over.pop())
+            items -= leaving[-1].count
+        return leaving
 
     def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
         """The newest with smaller numbers than ``before``."""
-        if not self._file.there:
-            return []
-        with self._file.reading() as db:
-            return [Kept(one, runs.find(db, one.number)) for one in store.newest(db, before, limit)]
+        found = self.files.newest(before, limit)
+        self._log.follow(self._log.reader() if found else None)
+        return [Kept(one, self._run(one)) for one in found]
 
     def get(self, number: int) -> Kept:
         """
         :raises SelectionUnknown: it isn't there
         """
-        with self._file.reading() as db:
-            return Kept(store.read(db, number), runs.find(db, number))
+        selection = self.files.get(number)
+        self._log.follow(self._log.reader())
+        return Kept(selection, self._run(selection))
+
+    def _run(self, selection: Selection) -> RunKept | None:
+        """As the journal has it; what was ordered here and isn't decided yet, as it was ordered."""
+        kept = self._log.of(selection.digest).kept(selection.number)
+        if kept is not None:
+            self._ordered.pop(selection.digest, None)
+        return kept or self._ordered.get(selection.digest)
+
+    def _begun(self, number: int) -> tuple[Selection, RunKept]:
+        """
+        :raises RunRefused: the selection has no run
+        """
+        kept = self.get(number)
+        if kept.run is None:
+            raise RunRefused(number, "nothing was begun with it; `payhook dlq replay`, `purge` or `resolve` does")
+        return kept.selection, kept.run
 
     def items(
         self, number: int, states: Iterable[RunItemState] | None = None, after_place: int = -1, limit: int = 100
@@ -118,65 +180,51 @@ class Selections:
 
         :raises SelectionUnknown: it isn't there
         """
-        with self._file.reading() as db:
-            store.read(db, number)
-            return store.shown(db, number, states, after_place, limit)
+        items, reader = self._follow(self.files.get(number))
+        with self._lock:
+            places = items.places(list(RunItemState if states is None else states))
+            return items.shown(places[places > after_place][:limit].tolist(), reader)
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
         """Why this run of a person would need another's approval; None: it needn't."""
-        before = self._done_alone(run, actor)
-        with self._file.reading() as db:
-            return why_two_people(store.read(db, number), run, self._alone, before)
+        return why_two_people(self.files.get(number), run, self._alone, self._done_alone(run, actor))
 
     def _done_alone(self, run: Run, actor: str) -> Volume:
-        return DoneAlone(self._outcomes.given_since).of(actor, kind_of(run.action), self._clock.now())
+        given = partial(given_since, self._places.journal, self._places.control_topic)
+        return DoneAlone(given).of(actor, kind_of(run.action), self._clock.now())
 
     def start(self, number: int, run: Run, actor: str) -> Started:
         """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
 
         :raises RunRefused: it can't be, or another one was begun with it
+        :raises CommandNotSent: Kafka didn't acknowledge it; the same again is safe
         """
-        with self._recorder.refusals(actor, run.action, self._name(number), run.reason):
+        with self._orders.giving(actor, run.action, self._name(number), run.reason) as giving:
             _check(number, run)
-            upto, lines, lineage = self._outcomes.last_seq(), self._lines(number, run), self._outcomes.lineage()
-            alone = self._done_alone(run, actor)
-            with self._file.writing() as db:
-                selection, before = store.read(db, number), runs.find(db, number)
-                if before is not None:
-                    if before.run != run:
-                        raise RunRefused(number, f"it was begun as a {_told(before)}; what is left is selected anew")
-                    self._record(number, actor, run.action, run.reason, f"it was begun before: {_told(before)}")
-                    return Started(before, again=True)
-                check_lineage(selection, lineage)
-                kept = self._new(selection, run, actor, alone)
-                runs.insert(db, kept, upto)
-                runs.line_up(db, number, lines)
-                after = f"{selection.count} items, {kept.state.value}{run.said}"
-                self._record(number, actor, run.action, run.reason, after)
-                return Started(kept, again=False)
+            kept = self.get(number)
+            selection = kept.selection
+            check_lineage(selection, self._log.lineage())
+            is_other = kept.run is not None and kept.run.run != replace(run, propose=False)
+            if kept.run is not None and (is_other or selection.digest not in self._ordered):
+                return self._again(kept.run, run, giving)
+            two_people = why_two_people(selection, run, self._alone, self._done_alone(run, actor)) is not None
+            command = self._command(selection, PROPOSE_RUN if two_people else RUN, run, actor)
+            state = RunState.PROPOSED if two_people else RunState.RUNNING
+            self._give(
+                giving, selection, command, RunKept(number, replace(run, propose=False), actor, command.at, state)
+            )
+            begun = self._run(selection)
+            assert begun is not None
+            if begun.started_at != command.at or begun.actor != actor:
+                return self._again(begun, run, giving)
+            giving.changes.after = f"{selection.count} items, {begun.state.value}{run.said}"
+            return Started(begun, again=False)
 
-    def _lines(self, number: int, run: Run) -> list[tuple[int, int, int]]:
-        """Turns of a run that takes followers along: of an entity all items in one command; else none of its own."""
-        if run.mode is not ReplayMode.WITH_FOLLOWERS:
-            return []
-        with self._file.reading() as db:
-            count = store.read(db, number).count
-            item_seqs = [target.item_seq for target in store.targets(db, number, 0, count)]
-        entities = {seq: item.entity_key for seq, item in self._board.look_up(item_seqs).items()}
-        return lined_up(item_seqs, entities)
-
-    def _new(self, selection: Selection, run: Run, actor: str, alone: Volume) -> RunKept:
-        two_people = why_two_people(selection, run, self._alone, alone) is not None
-        return RunKept(
-            number=selection.number,
-            run=run,
-            actor=actor,
-            started_at=self._clock.now(),
-            state=RunState.PROPOSED if two_people else RunState.RUNNING,
-            two_people=two_people,
-            command_items=chunk_items(run.per_s, self._settings),
-            hands=self._hands(actor) - same_person(actor),
-        )
+    def _again(self, before: RunKept, run: Run, giving: Giving) -> Started:
+        if before.run != replace(run, propose=False):
+            raise RunRefused(before.number, f"it was begun as a {_told(before)}; what is left is selected anew")
+        giving.changes.after = f"it was begun before: {_told(before)}"
+        return Started(before, again=True)
 
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
         """Lets a proposed run begin.
@@ -184,92 +232,153 @@ class Selections:
         :raises SecondPersonWanted: it is one's own, or of somebody who could be oneself
         :raises RunRefused: nothing is proposed, or the journal was restored since
         """
-        lineage = self._outcomes.lineage()
-        with self._recorder.refusals(actor, "approve", self._name(number), reason), self._file.writing() as db:
-            selection, run = store.read(db, number), runs.read(db, number)
-            check_lineage(selection, lineage)
+        with self._orders.giving(actor, "approve", self._name(number), reason) as giving:
+            check_lineage(self.files.get(number), self._log.lineage())
+            selection, run = self._begun(number)
+            proposed = self._log.of(selection.digest).proposed
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
             if same_person(run.actor) == same_person(actor):
                 raise SecondPersonWanted(number, actor)
-            if in_common({*run.hands, *self._hands(run.actor)}, self._hands(actor)):
+            behind = proposed.hands if proposed is not None else ()
+            if in_common({*behind, *self._hands(run.actor)}, self._hands(actor)):
                 raise SecondPersonWanted(number, run.actor, actor)
-            runs.approve(db, number, Approval(actor, reason, self._clock.now()))
-            self._record(number, actor, "approve", reason, f"{_told(run)}, approved")
-            return runs.read(db, number)
+            if proposed is None:
+                raise RunRefused(number, "the processor hasn't decided its proposal yet: approve it then")
+            command = replace(
+                approve(proposed, actor, reason, self._clock.now()), command_id=command_id_of(selection.digest)
+            )
+            self._give(giving, selection, command)
+            giving.changes.after = f"{_told(run)}, approved"
+            return self._as_ordered(selection, run, RunState.RUNNING, Approval(actor, reason, command.at))
 
     def pause(self, number: int, actor: str) -> RunKept:
-        """Nothing more is sent; what is on its way goes on.
+        """Nothing more is taken up; what is on its way goes on.
 
         :raises RunRefused: it doesn't run
         """
-        return self._change(number, actor, "pause", (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
+        return self._change(number, actor, PAUSE_RUN, (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
 
     def resume(self, number: int, actor: str) -> RunKept:
         """
         :raises RunRefused: it isn't paused
         """
-        return self._change(number, actor, "resume", (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
+        return self._change(number, actor, RESUME_RUN, (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
 
     def cancel(self, number: int, actor: str) -> RunKept:
-        """For good: what isn't sent stays dead as it is. A proposal is taken back so, too.
+        """For good: what isn't taken up stays dead as it is. A proposal is taken back so, too.
 
-        :raises RunRefused: everything is sent
+        :raises RunRefused: everything is taken up
         """
         before = (RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED)
-        return self._change(number, actor, "cancel", before, RunState.CANCELLED)
+        return self._change(number, actor, CANCEL_RUN, before, RunState.CANCELLED)
 
     def proposals(self) -> list[Kept]:
         """What waits for a second person, oldest first."""
-        if not self._file.there:
-            return []
-        with self._file.reading() as db:
-            return [Kept(store.read(db, run.number), run) for run in runs.proposed(db)]
+        waiting = [one for one in self.kept(limit=KEPT_MAX) if one.run and one.run.state is RunState.PROPOSED]
+        return waiting[::-1]
 
     def progress(self, number: int) -> Progress:
-        """The run as it stands by what of the journal was followed; follows it first where nobody runs it.
+        """The run as it stands.
 
         :raises SelectionUnknown, RunRefused: there is no such run
         """
-        now = self._clock.now()
-        progress = self._progress(number, now.timestamp())
-        if progress.held is None and progress.run.finished_at is None:
-            self._outcomes.follow(number, now)
-            progress = self._progress(number, now.timestamp())
-        return progress
+        selection, run = self._begun(number)
+        (items, _), now = self._follow(selection), self._clock.now()
+        run = items.told.kept(number) or run
+        with self._lock:
+            progress = Progress(selection, run, items.counts(), items.per_s(now), None)
+        if progress.finished or run.state not in (RunState.RUNNING, RunState.SENT):
+            return progress
+        speed = progress.per_s or run.run.per_s
+        eta_s = (selection.count - progress.ended) / speed if speed else None
+        return replace(progress, run=replace(run, problem=why_slow(self._places.status, now)), eta_s=eta_s)
 
-    def _progress(self, number: int, now_s: float) -> Progress:
-        with self._file.reading() as db:
-            selection, run = store.read(db, number), runs.read(db, number)
-            counts, held = runs.counts(db, number), runs.holder(db, number, now_s)
-            per_s = runs.seen_per_s(db, number)
-        left = selection.count - sum(counts.get(state, 0) for state in ENDED)
-        speed = per_s or run.run.per_s
-        eta_s = left / speed if speed and run.state in (RunState.RUNNING, RunState.SENT) else None
-        return Progress(selection, run, counts, per_s, eta_s, held)
+    def _follow(self, selection: Selection) -> tuple[RunItems, JournalReader | None]:
+        """A selection's items, as a journal has them; None where none was begun."""
+        reader = self._log.reader()
+        self._log.follow(reader)
+        told = self._log.of(selection.digest)
+        with self._lock:
+            items = self._followed.pop(selection.digest, None)
+            if items is None or items.told is not told:
+                items = RunItems(self.files.read(selection.digest), told)
+            items.follow(reader)
+            self._followed[selection.digest] = items
+            while len(self._followed) > FOLLOWED_MAX:
+                self._followed.popitem(last=False)
+            return items, reader
 
-    def _change(self, number: int, actor: str, verb: str, before: Sequence[RunState], after: RunState) -> RunKept:
-        with self._recorder.refusals(actor, verb, self._name(number)), self._file.writing() as db:
-            store.read(db, number)
-            run = runs.read(db, number)
+    def _change(self, number: int, actor: str, action: str, before: Sequence[RunState], after: RunState) -> RunKept:
+        verb = action.removesuffix("_run")
+        with self._orders.giving(actor, verb, self._name(number), "") as giving:
+            selection, run = self._begun(number)
             if run.state not in before:
                 raise RunRefused(number, f"its {_told(run)} is {run.state.value}")
             if run.state is not after:
-                runs.set_state(db, number, after, actor)
-            self._record(number, actor, verb, "", f"{_told(run)}: from {run.state.value} to {after.value}")
-            return runs.read(db, number)
+                self._give(giving, selection, self._command(selection, action, Run("", verb), actor))
+            giving.changes.after = f"{_told(run)}: from {run.state.value} to {after.value}"
+            return replace(self._as_ordered(selection, run, after), changed_by=actor)
 
-    def _record(self, number: int, actor: str, action: str, reason: str, after: str) -> None:
-        """Within the transaction: what can't be recorded isn't done."""
-        self._recorder.record(actor, action, self._name(number), reason=reason, after=after)
+    def _command(self, selection: Selection, action: str, run: Run, actor: str) -> Command:
+        once = action in (RUN, PROPOSE_RUN, CANCEL_RUN)
+        hands = tuple(sorted(self._hands(actor) - same_person(actor))) if action == PROPOSE_RUN else ()
+        return Command(
+            command_id_of(selection.digest) if once else uuid.uuid4().hex,
+            self._stream,
+            selection.lineage,
+            action,
+            (),
+            actor,
+            run.reason,
+            self._clock.now(),
+            mode=run.mode,
+            expects=ReplayPlace.IN_PLACE if run.in_place else None,
+            force=run.force,
+            hands=hands,
+            selection=selection.digest,
+            act=run.action,
+            per_s=run.per_s,
+        )
+
+    def _give(self, giving: Giving, selection: Selection, command: Command, ordered: RunKept | None = None) -> None:
+        """Sends a command, and waits a little for its decision. ``ordered``: the run as it is until then.
+
+        :raises RunRefused: the processor refused it
+        """
+        before = self._log.of(selection.digest).given.get(command.action)
+        giving.send(command)
+        if ordered is not None:
+            self._ordered[selection.digest] = ordered
+        for _ in range(round(DECIDED_S_MAX / LOOK_S)):
+            self._log.follow(self._log.reader())
+            decided = self._log.of(selection.digest).given.get(command.action)
+            if decided is not None and (before is None or decided.seq != before.seq):
+                if decided.decision is Decision.IGNORED:
+                    self._ordered.pop(selection.digest, None)
+                    raise RunRefused(selection.number, str(decided.reason))
+                return
+            self._sleep(LOOK_S)
+
+    def _as_ordered(
+        self, selection: Selection, run: RunKept, state: RunState, approval: Approval | None = None
+    ) -> RunKept:
+        """As it is by the journal once that has decided; before, as it was ordered."""
+        now = self._run(selection)
+        if now is not None and now.state is not run.state:
+            return now
+        ordered = replace(run, state=state, approval=approval or run.approval)
+        if selection.digest in self._ordered:
+            self._ordered[selection.digest] = ordered
+        return ordered
 
     def _name(self, number: int) -> str:
         return f"{self._stream} s{number}"
 
 
 def _check(number: int, run: Run) -> None:
-    if run.action not in RUN_ACTIONS:
-        raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTIONS)} is wanted")
+    if run.action not in RUN_ACTS:
+        raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTS)} is wanted")
     if run.action != REPLAY and run != Run(run.action, run.reason, propose=run.propose):
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:

@@ -148,8 +148,8 @@ class ItemsCloseOnce(Invariant):
                         SELECT item_seq, seq, first, closes, decision,
                                lead(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS next_decision
                         FROM journal
-                        WHERE (NOT first OR waits OR decision = 'ignored') AND decision NOT IN ('reversed', 'lost')
-                          AND item_seq >= {evidence.since}))
+                        WHERE (NOT first OR waits OR decision = 'ignored')
+                          AND decision NOT IN ('reversed', 'lost', 'portion') AND item_seq >= {evidence.since}))
                 GROUP BY item_seq)
             WHERE first_rows <> 1 OR first_seq <> item_seq OR closings > 1 OR closed_at <> last_seq
             """,  # noqa: S608 - a number

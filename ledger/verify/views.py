@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from core.decision import OPEN_DECISIONS, Decision
+from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
@@ -44,7 +44,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
             "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
             "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
             "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
-            "closes": ~is_open & ~decision.isin(Decision.REVERSED.value, Decision.LOST.value),
+            "closes": ~is_open & ~decision.isin(*(one.value for one in NO_STEP_DECISIONS)),
             "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
             "lines": fn.from_json("postings", POSTINGS_TYPE),
         }

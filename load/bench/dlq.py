@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,7 +21,9 @@ import pyarrow.compute as pc
 from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
+from dlq.frozen import Frozen, Selection, SelectionFiles
 from dlq.index import DeadLetterIndex, Filter, Sort
+from dlq.selection.freeze import gather
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
@@ -84,7 +85,7 @@ def measure_board(run: Run) -> dict[str, float]:
         1_000 * median_s(_page(board, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
     )
     stats_s = max(median_s(_figures(board, wanted)) for wanted in LISTS)
-    freeze_s = median_s(lambda: _freeze(board, run.folder / "frozen.sqlite3", count))
+    freeze_s = median_s(lambda: _freeze(board, SelectionFiles(run.folder / "frozen"), count))
     again_ms = 1_000 * median_s(board.follow)
     run.console.print(
         f"a first page of {count:,}: {list_ms:.0f} ms; statistics and groups: {stats_s:.2f} s; "
@@ -116,21 +117,14 @@ def _figures(board: DeadLetterIndex, wanted: Filter) -> Callable[[], object]:
     return ask
 
 
-def _freeze(board: DeadLetterIndex, file: Path, count: int) -> None:
-    """About `FROZEN` items into another file, in one transaction."""
-    file.unlink(missing_ok=True)
+def _freeze(board: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
+    """About `FROZEN` items into a file of the lake."""
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute(
-            "CREATE TABLE frozen (item_seq INTEGER PRIMARY KEY, seen_seq, seen_hash, amount_minor, currency)"
-        )
-        connection.executemany("INSERT INTO frozen VALUES (?, ?, ?, ?, ?)", board.seen(wanted))
-    frozen = connection.execute("SELECT count(*) FROM frozen").fetchone()[0]
-    connection.close()
-    assert frozen >= min(FROZEN, count) - 1
+    table = gather(board.seen(wanted), count, {}).table
+    selection = Selection(STREAM, since, "bench", "", "{}", table.num_rows, count, "")
+    assert files.put(Frozen(selection, table)).count >= min(FROZEN, count) - 1
 
 
 def _bytes(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack, its own runner."""
+"""How fast a frozen selection is replayed, and what live traffic notices of it: the whole stack."""
 
 from __future__ import annotations
 

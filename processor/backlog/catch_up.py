@@ -73,6 +73,11 @@ class CatchUp:
         return self._rates.behind
 
     @property
+    def backlog_s(self) -> float:
+        """Seconds until a backlog is gone: before that, nothing that comes now is decided."""
+        return (self._rates.recover_s() or 0.0) if self._rates.behind else 0.0
+
+    @property
     def meets_limit(self) -> bool:
         """Whether the last batch took about as much as it might."""
         return self._meets_limit

@@ -28,6 +28,7 @@ from processor.decide.ports import Known
 from processor.decide.records import Arrivals, KafkaRecord, number, read_table, take
 from processor.decide.rereads import Rereads
 from processor.decide.run import Handlers, only_first
+from processor.decide.runs import RUNS_NOTE, Runs, Turn
 from processor.decide.settle import answers_of, blocking, facts_named, in_order, place, settle
 from processor.history.check import Position
 from processor.judge.classify import Failure
@@ -64,6 +65,8 @@ class Batches:
         self._probed: Rank | None = None
         self._become(Blocked.noted(journal.state.notes))
         self._heads = HeadOfLine(derived.index, rules.heads, rules.dead_head, clock)
+        left, waits_s = journal.state.notes.get(RUNS_NOTE, ""), self._waits_s
+        self._runs = Runs(journal.state.lineage, known.index, clock, known.selections, waits_s, left, known.rows_of)
         handlers.begin(journal.seq)
 
     @property
@@ -132,8 +135,13 @@ class Batches:
         known = {item.row.item_seq for item in due}
         due += [item for item, _ in condemned.values() if item.row.item_seq not in known]
         crash_point("processor.after_read")
-        if records or due:
-            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()})
+        turns = self._runs.due()
+        if records or due or turns:
+            self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()}, turns=turns)
+
+    def _waits_s(self) -> float:
+        """About how long an event that comes now waits for its decision."""
+        return self.progress.seconds + self._known.backlog_s()
 
     def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
         """Those of them that are events to be decided yet, in offset order."""
@@ -201,10 +209,11 @@ class Batches:
         due: Sequence[OpenItem],
         condemned: Mapping[int, Failure] | None = None,
         probe: JournalRow | None = None,
+        turns: Sequence[Turn] = (),
     ) -> bool:
         """Commits a batch; returns whether a handler saw any of it.
 
-        ``probe``: of its entity one event runs, and nothing else does.
+        ``probe``: of its entity one event runs, and nothing else does. ``turns``: what runs of selections do.
         """
         self._derived.check(self.seq)
         steps = Steps(self._clock)
@@ -230,30 +239,35 @@ class Batches:
         applied = {fact for fact in facts_named(answers) if known.index.known_fact(fact) is not None}
         decided = [*admitted.settled, *admitted.poison, *settle(lines.values(), answers, applied), *arrivals.passed]
         steps.end("handle")
-        every = self._order(decided, arrivals)
+        every = self._order(decided, arrivals, turns)
         if not every:
             return False
         rows, bodies = [item.row for item in every], _bodies_of(every)
         self._learn(answers.by_item.values(), results.reports)
-        published_upto, notes = self._derived.dead_letters.published_upto, self._blocked.note()
+        published_upto, notes = (
+            self._derived.dead_letters.published_upto,
+            {**self._blocked.note(), **self._runs.notes()},
+        )
         head = self._journal.commit(rows, bodies, marks, published_upto, notes)
         self._handlers.committed()
         steps.end("commit")
         self._derived.follow(rows, bodies, head)
         self._heads.committed(rows)
+        self._runs.committed(rows)
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
         return bool(results.by_item)
 
-    def _order(self, decided: Sequence[Item], arrivals: Arrivals) -> list[Item]:
-        """Decides the commands after the events, and numbers all rows."""
+    def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:
+        """Decides the commands and the portions of runs after the events, and numbers all rows."""
         moved_by, state, now = place(decided), self._journal.state, self._clock.now()
-        if not arrivals.commands:
+        if not arrivals.commands and not turns:
             return in_order(decided, [], [], state.next_seq, now)
         history = state.history(self._rules.control_topic).of_row()
-        orders = Orders(self._known, self._rules, state.lineage, history, now, decided)
+        orders = Orders(self._known, self._rules, state.lineage, history, now, self._runs, decided)
         for record, seq in arrivals.commands:
             orders.decide(record, seq + moved_by)
+        orders.carry_on(turns)
         orders.end()
         return in_order(decided, orders.commands, orders.rows, state.next_seq, now)
 

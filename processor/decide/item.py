@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, postings_to_json
+from dlq.refusals import Refusal
 from journal.index import KnownFact
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
@@ -50,7 +51,8 @@ class Item:
     stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
     of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`).
+    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``refusals``: of a
+    command, why nothing happens to some of its items.
     """
 
     row: JournalRow
@@ -67,6 +69,7 @@ class Item:
     died_before: bool = False
     suspect: bool = False
     early: Early | None = None
+    refusals: list[Refusal] = field(default_factory=list)
 
     @property
     def seq(self) -> int:

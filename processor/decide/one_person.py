@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from core.money import Money
-from dlq.commands import Command
+from dlq.commands import PROPOSE_RUN, Command, Portion
 from dlq.limits import AloneLimits, Volume, kind_of
 from journal.schema import JournalRow
 from processor.decide.bookings import not_approved
@@ -33,7 +33,8 @@ class OnePerson:
         """Why an order takes a second person, or why what the second one approves doesn't stand. None: it is carried
         out, and what one person does alone is noted in the order's row."""
         if command.proposal is not None:
-            return not_approved(self.known.index, command)
+            whole = command.run if isinstance(command, Portion) and command.run is not None else command
+            return not_approved(self.known.index, whole)
         kind, wanted = kind_of(command.action), self._volume(events)
         if not wanted.items:
             return None
@@ -43,6 +44,14 @@ class OnePerson:
         control.row.headers = wanted.to_json(kind)
         self.known.done_alone.add(control.row)
         return None
+
+    def run_refusal(self, command: Command, wanted: Volume) -> str | None:
+        """As `refusal`, of a whole run as it begins. Nothing is noted yet: each of its portions is."""
+        if command.proposal is not None:
+            return not_approved(self.known.index, command)
+        kind = kind_of(command.act)
+        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
+        return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
 
     def _volume(self, events: Events) -> Volume:
         """How many there are, and what they moved by currency. Those that no adapter can read count as no money."""

@@ -19,10 +19,13 @@ from dlq.commands import (
     PURGE,
     REPLAY,
     REPROCESS_ACTIONS,
+    RUN_ACTIONS,
     Command,
+    Portion,
     decode,
 )
-from dlq.refusals import older_than_restore
+from dlq.refusals import Ground, Refusal, older_than_restore
+from dlq.run import command_headers, run_entity
 from journal.open_item import frees_key, is_conflict
 from journal.schema import JournalRow
 from processor.decide.bookings import Entries, Reversals, reason_of
@@ -33,6 +36,7 @@ from processor.decide.ports import Known
 from processor.decide.records import KafkaRecord
 from processor.decide.release import release
 from processor.decide.reprocess import Reprocess
+from processor.decide.runs import Runs, Turn
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
 
@@ -52,6 +56,7 @@ class Orders:
     lineage: str
     history: int | None
     now: datetime
+    runs: Runs
     batch: Sequence[Item]
     commands: list[Item] = field(default_factory=list)
     rows: list[Item] = field(default_factory=list)
@@ -84,6 +89,8 @@ class Orders:
         row.event_key = join_key("payhook", command.command_id, command.action)
         row.event_type, row.actor, row.occurred_at = command.action, command.actor, command.at
         row.entity_key = join_key("payhook", command.command_id)
+        if command.action in RUN_ACTIONS:
+            row.entity_key, row.headers = run_entity(command.selection), command_headers(command)
         if row.event_key in self._seen or self.known.index.known_event(row.event_key) is not None:
             settle(item, Decision.DUPLICATE, "the command was received before")
             return
@@ -94,6 +101,17 @@ class Orders:
             row.decision, row.reason = Decision.IGNORED, why
         else:
             self._act(item, command)
+
+    def carry_on(self, turns: Sequence[Turn]) -> None:
+        """After the commands: the portions of runs are judged as they are."""
+        self.runs.carry_on(turns, self.now, self._portion)
+
+    def _portion(self, control: Item, portion: Portion | None) -> Sequence[Item]:
+        self.rows.append(control)
+        before = len(self.rows)
+        if portion is not None:
+            self._act(control, portion)
+        return self.rows[before:]
 
     def end(self) -> None:
         """After the last command: what waited behind an event that was closed, or left its entity, goes on."""
@@ -111,6 +129,8 @@ class Orders:
             self._take(control, command, accepted, refusals, "taken up again", Decision.REPLAYED, self._replayed)
         elif action in CLOSING_ACTIONS:
             self._close(control, command)
+        elif action in RUN_ACTIONS:
+            self.runs.order(control, command, self._one_person)
         elif action in ENTRY_ACTIONS:
             self._entries.decide(control, command)
         else:
@@ -118,6 +138,7 @@ class Orders:
 
     def _replay(self, control: Item, command: Command) -> None:
         judged = judge_replay(command, self.known.index, self.rules.replays, self._meanwhile)
+        control.refusals = [one.refusal for one in judged if one.refusal is not None]
         accepted = _accepted(judged)
         if command.action == REPLAY:
             accepted = self._renamed(accepted)
@@ -128,6 +149,7 @@ class Orders:
     def _close(self, control: Item, command: Command) -> None:
         """Each target by itself: one that can't be closed doesn't keep the others open."""
         judged = judge_closing(command, self.known.index, self._meanwhile)
+        control.refusals = [one.refusal for one in judged if one.refusal is not None]
         decision = Decision.PURGED if command.action in (PURGE, PROPOSE_PURGE) else Decision.RESOLVED
         self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)
 
@@ -152,6 +174,8 @@ class Orders:
         refused = self._one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
         if refused is not None:
             row.decision, row.reason = Decision.IGNORED, reason_of("", [refused])
+            alone = {"why": refused}
+            control.refusals += [Refusal(Ground.SECOND_PERSON, one.item.row.item_seq, alone) for one in accepted]
             return False
         row.decision = decision if accepted else Decision.IGNORED
         proposal = command.proposal

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 from core.event import Event, Headers
 from core.money import MoneyFact
 from dlq.done_alone import DoneAlone
+from dlq.frozen import ReadSelection, nothing_frozen
 from journal.anchors import Head
 from journal.errors import Refused
 from journal.index import KnownEvent, KnownFact
@@ -59,7 +60,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that deciding may look up. It stands still during a batch: nothing of the batch is in it."""
+    """All that deciding may look up. It stands still during a batch: nothing of the batch is in it.
+
+    ``backlog_s``: seconds that what the source holds takes before anything that comes now.
+    """
 
     index: Lookup
     adapters: Mapping[str, Reader]
@@ -67,6 +71,8 @@ class Known:
     bodies_of: BodiesOf = lambda hashes: {}
     applied_upto: AppliedUpto = lambda after: {}
     done_alone: DoneAlone = field(default_factory=lambda: DoneAlone(lambda since: ()))
+    selections: ReadSelection = nothing_frozen
+    backlog_s: Callable[[], float] = lambda: 0.0
 
 
 class Republish(Protocol):

@@ -283,7 +283,7 @@ class _Restore:
         layout = self.layout
         streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
-            *(layout.root / "index", layout.root / "checkpoints", layout.root / "selections"),
+            *(layout.root / "index", layout.root / "checkpoints"),
             *(layout.stream(stream).board for stream in sorted(streams)),
             *(layout.stream(stream).trying for stream in sorted(streams)),
         ]

@@ -1,9 +1,8 @@
-"""One work stream's dead letters from the settings: its board, its selections and what runs them."""
+"""One work stream's dead letters from the settings: its board and its selections."""
 
 from __future__ import annotations
 
-import os
-import socket
+from collections.abc import Callable
 from functools import partial
 
 from console.access.users import Users, hands_of
@@ -14,8 +13,9 @@ from core.routing import base_of, mode_of, stream_of, topics_of
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, kafka_origin
+from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, Outcomes, Runner, SelectionFile, Selections, StatusLoad
+from dlq.selection import DryRuns, FactFinder, Places, Selections
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
@@ -45,44 +45,29 @@ def stream_names(settings: Settings) -> list[str]:
     ]
 
 
-def open_dead_letters(settings: Settings, stream: str, clock: Clock, channel: str) -> DeadLetters:
-    """``channel``: through which acts come: ``page``, ``api`` or ``cli``."""
-    layout = settings.layout
-    places, limits = layout.stream(stream), settings.selections
+def open_dead_letters(
+    settings: Settings, stream: str, clock: Clock, channel: str, producer: Callable[[], Producer]
+) -> DeadLetters:
+    """``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order."""
+    layout, control = settings.layout, topics_of(mode_of(stream)).control
+    places, users = layout.stream(stream), Users(layout.users)
     config = streams_of(settings)[base_of(stream)]
     board = open_board(places, settings, clock, settings.kafka.bootstrap_servers)
-    file = SelectionFile(places.selections)
-    outcomes = Outcomes(file, places.journal, topics_of(mode_of(stream)).control)
-    users, alone = Users(layout.users), config.dlq.alone
+    recorder = Recorder(AuditLog(layout.acts), clock, channel)
 
     def hands(name: str) -> frozenset[str]:
         return hands_of(users.all(), name)
 
-    selections = Selections(stream, file, board, outcomes, limits, alone, clock, AuditLog(layout.acts), channel, hands)
+    own = Places(places.journal, control, places.selections, places.status)
+    orders = Orders(producer, control, recorder)
+    selections = Selections(stream, own, board, config.dlq.alone, clock, orders, recorder, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream,
         board,
         selections,
-        DryRuns(file, board, finder, clock),
+        DryRuns(selections.files, board, finder, clock),
         config.dead_head.value,
-        Recorder(AuditLog(layout.acts), clock, channel),
+        recorder,
         config.dlq.replays_max,
-    )
-
-
-def open_runner(settings: Settings, stream: str, producer: Producer, clock: Clock) -> Runner:
-    """Runs the stream's selections in this process."""
-    places, control = settings.layout.stream(stream), topics_of(mode_of(stream)).control
-    file = SelectionFile(places.selections)
-    return Runner(
-        stream,
-        file,
-        Outcomes(file, places.journal, control),
-        producer,
-        control,
-        StatusLoad(places.status),
-        settings.selections,
-        clock,
-        f"{socket.gethostname()}:{os.getpid()}",
     )

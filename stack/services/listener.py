@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 from console.access import Access, Sessions, SignInThrottle, Users, UserService
 from console.api import Desks, mount_api
 from console.bookings import Bookings, BookingService
-from console.dead_letters import Streams, running
+from console.dead_letters import Streams
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.health import KafkaLag, Watched, create_app
@@ -41,7 +41,7 @@ from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
 from stack.children import metrics_urls, status_files
 from stack.data_folder import own
-from stack.services.dead_letters import open_dead_letters, open_runner, stream_names
+from stack.services.dead_letters import open_dead_letters, stream_names
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -96,18 +96,19 @@ async def _serve(settings: Settings) -> None:
     async with httpx2.AsyncClient(trust_env=False) as client:
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
-        streams = {name: open_dead_letters(settings, name, clock, "api") for name in stream_names(settings)}
+        streams = {
+            name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
+        }
         by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
         bookings = _bookings(settings, by_api, users, clock)
         mount_api(app, _desks(settings, by_api, clock), bookings, answers, Streams(streams))
-        pages = _pages(settings, audit_log, service, _bookings(settings, by_page, users, clock), clock)
+        pages = _pages(settings, audit_log, service, _bookings(settings, by_page, users, clock), clock, producer)
         listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
-        runners = {name: open_runner(settings, name, producer, clock) for name in streams}
-        with _anchored(settings, audit_log, producer, clock), running(runners):
+        with _anchored(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
     access.close()
     await redis.aclose()
@@ -115,12 +116,12 @@ async def _serve(settings: Settings) -> None:
 
 
 def _pages(
-    settings: Settings, audit_log: AuditLog, users: UserService, bookings: Bookings, clock: Clock
+    settings: Settings, audit_log: AuditLog, users: UserService, bookings: Bookings, clock: Clock, producer: Producer
 ) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
-        name: WorkStream(open_dead_letters(settings, name, clock, "page"), layout.stream(name))
+        name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)

@@ -28,7 +28,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         letters.dies(letters.receive(f"evt_a{number}"), ZeroDivisionError("division by zero"))
         letters.dies(letters.receive(f"evt_b{number}"), Rejected("unreadable"))
     letters.batch()
-    with staged(letters, data, command_items_max=50, alone=AloneLimits()) as made:
+    with staged(letters, data, alone=AloneLimits()) as made:
         yield made
 
 

@@ -27,8 +27,6 @@ from dlq.commands import Target, propose_reprocess, reprocess, send
 from dlq.limits import AloneLimits
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
-from dlq.selection import Outcomes, Runner, SelectionFile, SelectionSettings
-from dlq.selection.live import Load
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
@@ -49,13 +47,6 @@ LIMITS = {
     "money": AloneLimits(replay_amounts_minor_max={"EUR": 3 * EACH_MINOR + 1}),
 }
 DEAD = 5
-
-
-class Quiet:
-    """No live traffic."""
-
-    def read(self, _now: object) -> Load:
-        return Load(0.0, None, "")
 
 
 class Night:
@@ -80,14 +71,11 @@ class Night:
             clock,
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
-        dead = dead_letters(data, clock, acts, alone=limits)
+        dead = dead_letters(data, clock, acts, limits, kafka, lambda _: letters.batch())
         mount_api(app, {"live": desk}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: token}
-        file = SelectionFile(layout.selections)
-        outcomes, settings = Outcomes(file, layout.journal, CONTROL), SelectionSettings()
-        self.runner = Runner("ledger", file, outcomes, kafka, CONTROL, Quiet(), settings, clock, "console-1")
 
     def dies(self, event_id: str) -> str:
         key = self.letters.receive(event_id, body=event_id.encode())
@@ -115,7 +103,6 @@ class Night:
 
     def round(self) -> None:
         for _ in range(4):
-            self.runner.step()
             self.letters.batch()
             self.letters.advance(1)
 

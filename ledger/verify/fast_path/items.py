@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.clock import from_micros
-from core.decision import OPEN_DECISIONS, Decision
+from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
 from journal.open_item import CONFLICT_CLASS
 from ledger.postings import BOOKING_DECISIONS
 
 FIRST, HOLDS, WAITS, CLOSES, BOOKS = 1, 2, 4, 8, 16
 APPLIED, DUPLICATE, DUPLICATE_FACT, REVERSED, DEAD, REPLAYED, PURGED, IGNORED = 32, 64, 128, 256, 512, 1024, 2048, 4096
-LOST = 8192
+LOST, PORTION = 8192, 16384
 
 _NAMED = {
     Decision.APPLIED: APPLIED,
@@ -29,6 +29,7 @@ _NAMED = {
     Decision.PURGED: PURGED,
     Decision.IGNORED: IGNORED,
     Decision.LOST: LOST,
+    Decision.PORTION: PORTION,
 }
 
 
@@ -36,7 +37,7 @@ def _of(decision: Decision) -> int:
     found = _NAMED.get(decision, 0)
     if decision in OPEN_DECISIONS:
         found |= WAITS
-    elif decision not in (Decision.REVERSED, Decision.LOST):
+    elif decision not in NO_STEP_DECISIONS:
         found |= CLOSES
     if decision in BOOKING_DECISIONS:
         found |= BOOKS

@@ -201,7 +201,7 @@ def first_bytes(hashes: pa.Array) -> np.ndarray:
 
 def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     """Rows of items that weren't settled by their first one."""
-    unsettled = ((flags & (items.FIRST | items.LOST)) == 0) | ((flags & items.WAITS) > 0)
+    unsettled = ((flags & (items.FIRST | items.LOST | items.PORTION)) == 0) | ((flags & items.WAITS) > 0)
     item, seq = rows["item_seq"].to_numpy(), rows["seq"].to_numpy()
     reversal = (flags & items.REVERSED) > 0
     taken_back = np.flatnonzero(reversal & ((flags & items.FIRST) == 0))

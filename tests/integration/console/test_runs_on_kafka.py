@@ -1,8 +1,7 @@
-"""A run on a real broker: its commands stand on the control topic as they were written down."""
+"""A run on a real broker: one command on the control topic, which names the frozen set by its digest."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,48 +9,50 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
-from dlq.commands import Target, decode
+from dlq.audit_log import AuditLog
+from dlq.commands import decode
 from dlq.index import DeadLetterIndex, Filter
 from dlq.limits import AloneLimits
-from dlq.selection import Outcomes, Run, Runner, SelectionFile, Selections, SelectionSettings
-from dlq.selection.live import Load
-from journal.reader import JournalReader
+from dlq.orders import Orders
+from dlq.recorder import Recorder
+from dlq.selection import Places, Run, RunState, Selections
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
 READ_S_MAX = 60.0
 
 
-class Idle:
-    def read(self, now: datetime) -> Load:
-        return Load(0.0, None, now.isoformat())
-
-
 def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journal: Path, tmp_path: Path) -> None:
-    places, clock, settings = Layout(tmp_path).ledger(), SystemClock(), SelectionSettings(command_items_max=2)
-    file = SelectionFile(places.selections)
-    outcomes = Outcomes(file, journal, topics.control)
-    board = DeadLetterIndex(places.board, journal, places.bodies, clock)
-    selections = Selections("ledger", file, board, outcomes, settings, AloneLimits(), clock)
-    assert selections.freeze(Filter(), "ada").count == DEAD_ITEMS
-    selections.start(1, Run("replay", "mended"), "ada")
+    layout, clock = Layout(tmp_path), SystemClock()
+    places = layout.ledger()
     producer: Any = Producer({"bootstrap.servers": kafka_broker, "enable.idempotence": True, "log_level": 0})
-    runner = Runner("ledger", file, outcomes, producer, topics.control, Idle(), settings, clock, "test")
-    for _ in range(3):
-        runner.step()
-    commands = [decode(value) for value in _read(kafka_broker, topics.control, 1)]
-    assert [command.targets for command in commands] == [
-        tuple(map(Target.of, JournalReader(str(journal)).rows_of([1, 2])))
-    ]
-    assert (commands[0].stream, commands[0].actor, commands[0].reason) == ("ledger", "ada", "mended")
-    assert [one.state.value for one in selections.items(1)] == ["sent", "sent", "unsent"]
+    recorder = Recorder(AuditLog(layout.acts), clock, "cli")
+    selections = Selections(
+        "ledger",
+        Places(journal, topics.control, places.selections, places.status),
+        DeadLetterIndex(places.board, journal, places.bodies, clock),
+        AloneLimits(),
+        clock,
+        Orders(lambda: producer, topics.control, recorder),
+        recorder,
+        sleep=lambda _: None,
+    )
+    made = selections.freeze(Filter(), "ada")
+    assert made.count == DEAD_ITEMS
+    started = selections.start(1, Run("replay", "mended", per_s=5.0), "ada")
+    assert (started.run.state, started.again) == (RunState.RUNNING, False)
+    command = decode(_read(kafka_broker, topics.control))
+    assert (command.stream, command.action, command.act) == ("ledger", "run_selection", "replay")
+    assert (command.selection, command.per_s, command.actor) == (made.digest, 5.0, "ada")
+    assert [one.state.value for one in selections.items(1)] == ["unsent"] * DEAD_ITEMS
 
 
-def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+def _read(bootstrap: str, topic: str) -> bytes:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "runs", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        messages = [consumer.poll(READ_S_MAX) for _ in range(count)]
-        return [bytes(message.value() or b"") for message in messages if message is not None]
+        message = consumer.poll(READ_S_MAX)
+        assert message is not None
+        return bytes(message.value() or b"")
     finally:
         consumer.close()

@@ -1,4 +1,4 @@
-"""Selections on the command line: what is printed, and what is in the file afterwards."""
+"""Selections on the command line: what is printed, and what became of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli import dlq_watch
 from cli.acting import this_account
 from cli.dlq_watch import outcome, watch
 from cli.main import main
@@ -18,8 +19,13 @@ from tests.unit.dlq.selection.bench import SelectionBench
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectionBench:
+    """What is ordered is decided at once."""
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
-    return SelectionBench(tmp_path)
+    bench = SelectionBench(tmp_path)
+
+    monkeypatch.setattr(dlq_watch, "producer", lambda _: bench.kafka)
+    bench.kafka.then = bench.decide
+    return bench
 
 
 def payhook(bench: SelectionBench, *arguments: str) -> Result:
@@ -34,7 +40,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert "        5  in place" in dry.output
     assert "nothing was sent" in dry.output
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
-    assert begun.output.strip() == "s1: 5 not sent"
+    assert begun.output.splitlines() == ["s1: 5 not taken up", "waits: the processor isn't running"]
     final = watch(bench.selections, 1, lambda _: bench.round())
     assert outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output

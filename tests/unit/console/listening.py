@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from console.guard import guarded, origins_of
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
-from tests.unit.console.places import pages
+from tests.unit.console.places import dead_letters, pages
 
 ORIGIN = "http://127.0.0.1:8081"
 ADA, EVE, BOB, FAY, IDA = "ada", "eve", "bob", "fay", "ida"
@@ -43,8 +44,16 @@ class Listener:
     """Guards ``app`` for the people above; their tokens are in ``tokens``."""
 
     def __init__(
-        self, app: FastAPI, folder: Path, clock: Clock, *, https: bool = False, producer: Producer | None = None
+        self,
+        app: FastAPI,
+        folder: Path,
+        clock: Clock,
+        *,
+        https: bool = False,
+        producer: Producer | None = None,
+        sleep: Callable[[float], object] = lambda _: None,
     ) -> None:
+        """``sleep``: what passes while somebody waits for the decision of what they ordered."""
         self.clock, self.folder = clock, folder
         self.acts = AuditLog(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
@@ -54,7 +63,8 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        routers = pages(folder, clock, self.acts, sessions=self.sessions, producer=producer)
+        dead = dead_letters(folder, clock, self.acts, producer=producer, sleep=sleep)
+        routers = pages(folder, clock, self.acts, dead, self.sessions, producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:

@@ -23,7 +23,7 @@ from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, Outcomes, SelectionFile, Selections, SelectionSettings
+from dlq.selection import DryRuns, FactFinder, Places, Selections
 from tests.unit.processor.harness import CONTROL
 
 TWO_PEOPLE_ITEMS = 10
@@ -33,30 +33,29 @@ def dead_letters(
     data: Path,
     clock: Clock,
     acts: AuditLog,
-    settings: SelectionSettings | None = None,
     alone: AloneLimits | None = None,
+    producer: Producer | None = None,
+    sleep: Callable[[float], object] = lambda _: None,
 ) -> DeadLetters:
-    """The live ledger's, as `console.dead_letters` opens them, but for what only a running Kafka has."""
+    """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
+    decided."""
     layout = Layout(data).ledger()
     board = DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock)
-    file = SelectionFile(layout.selections)
-    outcomes = Outcomes(file, layout.journal, CONTROL)
-    users = Users(Layout(data).users)
+    users, recorder = Users(Layout(data).users), Recorder(acts, clock, "page")
     selections = Selections(
         layout.stream,
-        file,
+        Places(layout.journal, CONTROL, layout.selections, layout.status),
         board,
-        outcomes,
-        settings or SelectionSettings(),
         alone or AloneLimits(TWO_PEOPLE_ITEMS),
         clock,
-        acts,
-        "page",
+        Orders(lambda: producer or SentTo(), CONTROL, recorder),
+        recorder,
         lambda name: hands_of(users.all(), name),
+        sleep=sleep,  # type: ignore[arg-type]
     )
     finder = FactFinder(layout.board, layout.journal, layout.bodies)
-    dry_runs, reading = DryRuns(file, board, finder, clock), Recorder(acts, clock, "page")
-    return DeadLetters(layout.stream, board, selections, dry_runs, "wait", reading)
+    dry_runs = DryRuns(selections.files, board, finder, clock)
+    return DeadLetters(layout.stream, board, selections, dry_runs, "wait", recorder)
 
 
 def pages(

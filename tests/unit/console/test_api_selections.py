@@ -14,7 +14,6 @@ from console.as_json import plain
 from console.dead_letters import DeadLetters
 from dlq.index import Filter
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, Selections
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
 from tests.unit.dlq.selection.bench import SelectionBench
@@ -25,22 +24,11 @@ class Api:
 
     def __init__(self, folder: Path) -> None:
         self.bench = bench = SelectionBench(folder / "stream")
-        dry_runs = DryRuns(bench.file, bench.board, bench.finder, bench.engine.clock)
         self.streams: dict[str, DeadLetters] = {}
         self.listener = ApiBench(folder / "listener", streams=self.streams).listener
-        selections = Selections(
-            "ledger",
-            bench.file,
-            bench.board,
-            bench.outcomes,
-            bench.settings,
-            bench.alone,
-            bench.engine.clock,
-            self.listener.acts,
-            "api",
-        )
+        selections = bench.another(self.listener.acts, "api")
         reading = Recorder(self.listener.acts, bench.engine.clock, "api")
-        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, dry_runs, "wait", reading)
+        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, bench.dry_runs, "wait", reading)
 
     def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)

@@ -20,6 +20,7 @@ from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outc
 from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
 from dlq.done_alone import DoneAlone
+from dlq.frozen import SelectionFiles
 from dlq.record import build_record
 from journal.index import Index
 from journal.schema import JournalRow, row_hash, stamped, to_arrow
@@ -256,6 +257,8 @@ class Engine:
         self.kafka_is_down = ""
         self.noted: Callable[[], Mapping[str, str]] = dict
         self.lineage = lineage
+        self.selections = SelectionFiles(folder / "selections")
+        self.backlog_s = 0.0
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
@@ -302,6 +305,8 @@ class Engine:
                 bodies_of=self.bodies.fetch,
                 applied_upto=self._applied_upto,
                 done_alone=DoneAlone(self._given_since),
+                selections=lambda digest: self.selections.read(digest),
+                backlog_s=lambda: self.backlog_s,
             ),
             self.handlers,
             Derived(self.index, [], self.dead_letters),
@@ -310,7 +315,7 @@ class Engine:
         )
 
     def _given_since(self, since: datetime) -> list[JournalRow]:
-        return [row for row in self.journal.rows if row.topic == CONTROL and row.first and row.decided_at >= since]
+        return [row for row in self.journal.rows if row.topic == CONTROL and row.decided_at >= since]
 
     def fill_index(self) -> None:
         """Brings a new process's index up to the journal's end."""

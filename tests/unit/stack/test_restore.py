@@ -101,7 +101,7 @@ def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
     lake.commit(3)
     lake.back_up()
     lake.commit(4)
-    for derived in ("index/ledger", "console/ledger", "selections", "checkpoints/ledger"):
+    for derived in ("index/ledger", "console/ledger", "lake/selections/ledger", "checkpoints/ledger"):
         (lake.settings.data_dir / derived).mkdir(parents=True)
         (lake.settings.data_dir / derived / "file").write_text(derived)
     (lake.settings.data_dir / "lake" / "postings").mkdir()

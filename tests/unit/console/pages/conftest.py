@@ -10,7 +10,7 @@ import pytest
 
 from console.health import Watched, create_app
 from core.clock import Clock
-from tests.dead_letters import DeadLetters
+from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener
 
@@ -21,7 +21,8 @@ class Desk:
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", letters.layout.status, {}, lambda _: None)
-        self.listener = Listener(create_app(watched, httpx2.AsyncClient(trust_env=False), clock), data, clock)
+        app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
+        self.listener = Listener(app, data, clock, producer=ToTheEngine(letters), sleep=lambda _: letters.batch())
 
         self._signed_in: dict[str, Browser] = {}
 

@@ -1,4 +1,4 @@
-"""Selections over a real engine and a real journal: what is sent is decided, what is decided is followed."""
+"""Selections over a real engine and a real journal: what is ordered is decided, what is decided is followed."""
 
 from __future__ import annotations
 
@@ -8,75 +8,72 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.commands import Command, ReplayMode, decode
+from dlq.audit_log import AuditEntry
+from dlq.commands import Command, ReplayMode, decode, encode
+from dlq.frozen import SelectionFiles
 from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
-from dlq.selection import (
-    FactFinder,
-    Outcomes,
-    Run,
-    Runner,
-    SelectionFile,
-    Selections,
-    SelectionSettings,
-)
-from dlq.selection.live import Load
+from dlq.orders import Orders
+from dlq.recorder import Recorder
+from dlq.run import PortionTold
+from dlq.selection import DryRuns, FactFinder, Places, Run, Selections
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
+from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal
 
-SETTINGS = SelectionSettings(command_items_max=3)
 ALONE = AloneLimits(items_max=4)
+PORTION = 3
+
+
+class Acts:
+    """What was recorded."""
+
+    def __init__(self) -> None:
+        self.acts: list[AuditEntry] = []
+
+    def record(self, entry: AuditEntry) -> object:
+        self.acts.append(entry)
+        return entry
 
 
 class Acknowledged:
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
     def partition(self) -> int:
         return 0
 
     def offset(self) -> int:
-        return self._offset
-
-
-class EngineKafka:
-    """A control topic that the engine reads. ``loses``: it takes a command and never says so; ``down``: it doesn't."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.sent: list[Command] = []
-        self.loses = self.down = False
-
-    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
-        assert (topic, key.decode()) == (CONTROL, decode(value).command_id)
-        if self.down:
-            on_delivery("broker down", None)
-            return
-        self._engine.send(CONTROL, value, [])
-        self.sent.append(decode(value))
-        if not self.loses:
-            on_delivery(None, Acknowledged(len(self.sent) - 1))
-
-    def flush(self, timeout: float) -> int:
         return 0
 
 
-class Told:
-    """Live traffic as a test tells it."""
+class EngineKafka:
+    """A control topic that the bench's engine reads. ``down``: it takes no command. ``first``: what comes before the
+    next one; ``then``: what comes after each."""
 
-    def __init__(self) -> None:
-        self.behind_s, self._looks = 0.1, 0
-        self.stopped: str | None = None
+    def __init__(self, bench: SelectionBench) -> None:
+        self._bench = bench
+        self.down = False
+        self.first: Callable[[], None] = lambda: None
+        self.then: Callable[[], None] = lambda: None
 
-    def read(self, _now: object) -> Load:
-        self._looks += 1
-        return Load(self.behind_s, self.stopped, str(self._looks))
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert (topic, key.decode()) == (CONTROL, decode(value).command_id)
+        first, self.first = self.first, lambda: None
+        first()
+        if self.down:
+            on_delivery("broker down", None)
+            return
+        self._bench.send(decode(value))
+        on_delivery(None, Acknowledged())
+        self.then()
+
+    def flush(self, timeout: float) -> int:
+        return 0
 
 
 class Bodies:
@@ -97,37 +94,52 @@ class Bodies:
 
 
 class SelectionBench:
-    """`dead` events, `selections` to freeze and start them, `round` to let runner, stream and journal go on."""
+    """`dead` events, `selections` to freeze and start them, `round` to let stream and journal go on.
+
+    ``portion``: most items that a run takes at a time.
+    """
 
     def __init__(
         self,
         folder: Path,
-        settings: SelectionSettings = SETTINGS,
+        portion: int = PORTION,
         alone: AloneLimits = ALONE,
         dead_head: DeadHead = DeadHead.WAIT,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.settings, self.alone = folder, settings, alone
+        self.folder, self.alone, self.kafka = folder, alone, EngineKafka(self)
+        self.portion = portion
         places = Layout(folder).ledger()
-        self.journal = places.journal
+        self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
+        self.engine.selections = SelectionFiles(places.selections)
         self.finder = FactFinder(places.board, places.journal, places.bodies)
         self.bodies = Bodies(Path(places.bodies), self.engine)
-        self.kafka = EngineKafka(self.engine)
-        self.load = Told()
         self.board = DeadLetterIndex(places.board, places.journal, places.bodies, self.engine.clock)
-        self.file = SelectionFile(places.selections)
-        self.outcomes = Outcomes(self.file, self.journal, CONTROL)
-        self.selections = Selections(
+        self.sent: list[Command] = []
+        self.acts = Acts()
+        self.places = Places(places.journal, CONTROL, places.selections, places.status)
+        self.selections = self.another()
+        self.dry_runs = DryRuns(self.selections.files, self.board, self.finder, self.engine.clock)
+
+    def another(self, acts: Any = None, channel: str = "cli") -> Selections:
+        """Another process on the same stream. What it orders is decided while it waits."""
+        recorder = Recorder(acts or self.acts, self.engine.clock, channel)
+        return Selections(
             "ledger",
-            self.file,
+            self.places,
             self.board,
-            self.outcomes,
-            settings,
-            alone,
+            self.alone,
             self.engine.clock,
+            Orders(lambda: self.kafka, CONTROL, recorder),
+            recorder,
+            sleep=lambda _: self.decide(),
         )
-        self.runner = self.another("console-1")
+
+    def send(self, command: Command) -> None:
+        """Into Kafka."""
+        self.sent.append(command)
+        self.engine.send(CONTROL, encode(command), [])
 
     def _begin(self) -> str:
         """A journal without rows; its lineage."""
@@ -140,20 +152,6 @@ class SelectionBench:
         shutil.rmtree(str(self.journal))
         self.engine.restore(older, self._begin())
         self.commit()
-
-    def another(self, owner: str, producer: Any = None) -> Runner:
-        """Another process's runner on the same file; ``producer``: to a Kafka of its own."""
-        return Runner(
-            "ledger",
-            self.file,
-            self.outcomes,
-            producer or self.kafka,
-            CONTROL,
-            self.load,
-            self.settings,
-            self.engine.clock,
-            owner,
-        )
 
     def dead(self, count: int, entity: str = "", times: int = 1) -> list[str]:
         """Events that die ``times`` times, each of an entity of its own where none is named."""
@@ -168,7 +166,10 @@ class SelectionBench:
 
     def decide(self) -> None:
         """One batch, and its rows in the journal."""
-        self.engine.batch()
+        with pytest.MonkeyPatch.context() as patched:
+            for name in ("WINDOW_FIRST", "WINDOW_MAX"):
+                patched.setattr(runs, name, self.portion)
+            self.engine.batch()
         self.commit()
 
     def commit(self) -> None:
@@ -181,10 +182,9 @@ class SelectionBench:
                 self._writer.commit(commit, self.engine.journal.marks_after[commit[-1].seq], 0)
         self._written = len(self.engine.journal.rows)
 
-    def round(self, times: int = 1, seconds: float = 1.0, runner: Runner | None = None) -> None:
-        """The runner does what it may, the stream decides, time passes."""
+    def round(self, times: int = 1, seconds: float = 1.0) -> None:
+        """The stream decides, time passes."""
         for _ in range(times):
-            (runner or self.runner).step()
             self.decide()
             self.engine.clock.advance(seconds)
 
@@ -202,5 +202,9 @@ class SelectionBench:
     def applied(self) -> int:
         return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)
 
+    def portions(self) -> list[PortionTold]:
+        rows = self.engine.journal.rows
+        return [PortionTold.of_headers(row.headers) for row in rows if row.decision is Decision.PORTION]
 
-__all__ = ["SETTINGS", "SelectionBench"]
+
+__all__ = ["SelectionBench"]

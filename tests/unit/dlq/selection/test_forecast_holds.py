@@ -16,7 +16,7 @@ from core.decision import Decision
 from core.work import MissingPredecessor
 from dlq.commands import Command, Place, ReplayMode, Target, encode
 from dlq.index import Filter
-from dlq.selection import Asked, DryRuns, Forecast, Verdict
+from dlq.selection import Asked, Forecast, Verdict
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -141,9 +141,8 @@ def test_the_dry_runs_word_is_the_processors(
         history.do(since)
         in_place = asked.in_place and asked.mode is not ReplayMode.SUPERSEDED
         asked = replace(asked, in_place=in_place, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
-        runs = DryRuns(bench.file, bench.board, bench.finder, bench.engine.clock)
-        runs.make(1, asked)
-        told = list(runs.each(1))
+        bench.dry_runs.make(1, asked)
+        told = list(bench.dry_runs.each(1))
         _agrees(history, told, asked)
 
 

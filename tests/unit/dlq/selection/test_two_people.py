@@ -1,4 +1,4 @@
-"""A purge or a resolve of much needs another person; the processor holds both to it too."""
+"""A purge, a resolve or a replay of much needs another person; the processor holds both to it too."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from dlq.commands import ReplayMode
+from dlq.frozen import Selection
 from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
-from dlq.selection.model import Selection
 from dlq.selection.selections import why_two_people
 from tests.unit.dlq.selection.bench import SelectionBench
+from tests.unit.processor.harness import NOW
 
 PURGE = Run("purge", "test payments of our own")
 
@@ -38,29 +39,36 @@ def test_more_is_proposed_first_and_nothing_is_closed_until_somebody_else_approv
     bench.selections.freeze(Filter(), "ada")
     assert bench.selections.start(1, PURGE, "ada").run.state is RunState.PROPOSED
     bench.round(6)
-    assert {command.action for command in bench.kafka.sent} == {"propose_purge"}
+    assert [command.action for command in bench.sent] == ["propose_run_selection"]
     assert bench.states(1) == ["unsent"] * 7
     [waiting] = bench.selections.proposals()
     assert waiting.selection.number == 1
     with pytest.raises(SecondPersonWanted):
         bench.selections.approve(1, "ADA ", "looked myself")
-    bench.selections.approve(1, "bob", "compared with the report")
+    approved = bench.selections.approve(1, "bob", "compared with the report")
+    assert (approved.state, approved.actor) == (RunState.RUNNING, "ada")
+    assert approved.approval is not None and approved.approval.actor == "bob"
     bench.round(10)
     assert bench.states(1) == ["purged"] * 7
     assert bench.selections.proposals() == []
-    acts = [command for command in bench.kafka.sent if command.action == "purge"]
-    assert [(one.actor, one.proposal.actor if one.proposal else None) for one in acts] == [("bob", "ada")] * 3
+    closed = [row for row in bench.engine.journal.rows if row.decision.value == "purged" and not row.first]
+    assert {(row.actor, row.reason) for row in closed} == {("bob", "compared with the report")}
     with pytest.raises(RunRefused, match="nothing waits"):
         bench.selections.approve(1, "bob", "again")
 
 
-def test_an_approval_that_comes_before_its_proposals_were_sent_waits_for_them(bench: SelectionBench) -> None:
+def test_an_approval_waits_until_the_processor_has_decided_the_proposal(bench: SelectionBench) -> None:
     bench.dead(7)
     bench.selections.freeze(Filter(), "ada")
+    bench.selections._sleep = lambda _: None
     bench.selections.start(1, PURGE, "ada")
-    bench.selections.approve(1, "bob", "compared with the report")
-    bench.round(16)
-    assert [command.action for command in bench.kafka.sent] == ["propose_purge"] * 3 + ["purge"] * 3
+    with pytest.raises(SecondPersonWanted):
+        bench.selections.approve(1, "ada", "looked myself")
+    with pytest.raises(RunRefused, match="hasn't decided its proposal yet"):
+        bench.selections.approve(1, "bob", "compared with the report")
+    bench.round(1)
+    assert bench.selections.approve(1, "bob", "compared with the report").state is RunState.RUNNING
+    bench.round(8)
     assert bench.states(1) == ["purged"] * 7
 
 
@@ -85,7 +93,8 @@ def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> 
     bench.selections.cancel(1, "ada")
     bench.round(3)
     assert bench.states(1) == ["unsent"] * 5
-    assert bench.selections.progress(1).run.finished_at is not None
+    run = bench.selections.progress(1).run
+    assert (run.state, run.finished_at is not None, run.changed_by) == (RunState.CANCELLED, True, "ada")
     with pytest.raises(RunRefused):
         bench.selections.approve(1, "bob", "too late")
 
@@ -96,13 +105,33 @@ def test_a_replay_is_proposed_and_approved_as_it_was_asked_for(bench: SelectionB
     run = Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=100.0, force=True, propose=True)
     assert bench.selections.start(1, run, "ada").run.state is RunState.PROPOSED
     bench.round(6)
-    assert {one.action for one in bench.kafka.sent} == {"propose_replay"}
     assert bench.states(1) == ["unsent"] * 7
     bench.selections.approve(1, "bob", "looked")
     bench.round(14)
     assert bench.states(1) == ["applied"] * 7
-    acts = [one for one in bench.kafka.sent if one.action == "replay"]
-    assert {(one.actor, one.mode, one.force) for one in acts} == {("bob", ReplayMode.WITH_FOLLOWERS, True)}
+    proposed, given = bench.sent
+    assert (proposed.actor, given.actor, given.mode, given.per_s, given.force) == (
+        *("ada", "bob", ReplayMode.WITH_FOLLOWERS, 100.0),
+        True,
+    )
+    shown = bench.selections.get(1).run
+    assert shown is not None and shown.run == replace(run, propose=False)
+
+
+def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: SelectionBench) -> None:
+    """As where the board knows no amounts, or another console's limits were not yet what the processor's are."""
+    bench.dead(6)
+    bench.selections.freeze(Filter(), "ada")
+    bench.engine.rules = replace(bench.engine.rules, alone=AloneLimits(replay_items_max=5))
+    bench.engine.start()
+    with pytest.raises(RunRefused, match=r"above 5 a day a second person approves: have it proposed"):
+        bench.replay(1)
+    assert bench.selections.get(1).run is None
+    assert bench.acts.acts[-1].outcome.value == "refused"
+    bench.replay(1, propose=True)
+    bench.selections.approve(1, "bob", "looked")
+    bench.round(8)
+    assert bench.states(1) == ["applied"] * 6
 
 
 def test_replays_of_a_day_count_together_and_apart_from_purges(bench: SelectionBench) -> None:
@@ -119,20 +148,10 @@ def test_replays_of_a_day_count_together_and_apart_from_purges(bench: SelectionB
 
 def test_money_above_the_limit_needs_a_second_person_too() -> None:
     limits = AloneLimits(100, {"*": 1_000, "EUR": 5_000})
-    some: dict[str, object] = {
-        "note": "",
-        "filter": "{}",
-        "journal_seq": 1,
-        "lineage": "",
-        "digest": "",
-        "actor": "ada",
-    }
-
     before = Volume()
 
     def why(run: Run = PURGE, **amounts: int) -> str | None:
-        selection = Selection(number=1, frozen_at=None, count=3, amounts=amounts, **some)  # type: ignore[arg-type]
-        return why_two_people(selection, run, limits, before)
+        return why_two_people(Selection("ledger", NOW, "ada", "", "{}", 3, 1, "", amounts), run, limits, before)
 
     assert why(EUR=5_000, USD=1_000) is None
     assert "5,001 minor units of EUR" in (why(EUR=5_001) or "")

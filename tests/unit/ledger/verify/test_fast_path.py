@@ -39,6 +39,24 @@ def test_a_ledger_in_order_is_cleared_of_everything(ledger: Ledger) -> None:
     assert (found.events.count, found.facts.count, len(found.open)) == (ROWS, ROWS, 0)
 
 
+def test_portions_of_a_run_neither_open_its_command_nor_end_it(tmp_path: Path) -> None:
+    unbooked: dict[str, Any] = {"postings": None, "fact_key": None}
+    order = {"topic": "payments.control", "partition": 0, "offset": 0, "event_key": "payhook:d:run_selection"}
+    run = {**order, **unbooked, "item_seq": 2, "event_type": "run_selection"}
+    item = {"item_seq": 1, "partition": 1, "offset": 0, "event_key": "stripe:evt_1:charge", "fact_key": "stripe:ch_1"}
+    rows = [
+        applied(1, **item, decision=Decision.DEAD, postings=None),
+        applied(2, **run, decision=Decision.REPLAYED),
+        applied(3, **run, decision=Decision.PORTION, first=False),
+        applied(4, **item, decision=Decision.REPLAYED, first=False, cause_seq=3, postings=None),
+        applied(5, **item, first=False),
+        applied(6, **run, decision=Decision.PORTION, first=False),
+    ]
+    found = Ledger(tmp_path, rows).fast_path()
+    assert found.doubts == frozenset()
+    assert (len(found.open), found.events.count, found.facts.count) == (0, 2, 1)
+
+
 def test_commits_are_digested_as_the_writer_does(ledger: Ledger) -> None:
     commits = ledger.fast_path().commits
     assert [(one.batch_seq, one.first_seq, one.last_seq, one.rows) for one in commits] == [

@@ -1,0 +1,249 @@
+"""Frozen selections in the lake: sets of dead items that never change, each a file named by the hash of its content.
+
+A selection has a number too, by which people call it: the file of that number names the digest. Numbers are given by
+putting a file where none is, so that any number of processes, on any machines, may freeze at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.clock import from_rfc3339, to_rfc3339
+from core.errors import PayhookError
+from core.location import Location, make_folder
+from dlq.command import HASH_CHARS, TARGETS_MAX, ReplayMode, Target
+from journal.storage import Storage, open_storage
+
+_HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
+_NUMBER_DIGITS = 12
+NEWEST = 10**_NUMBER_DIGITS
+TRIES_MAX = 20
+"""Other selections that may be frozen at the same moment."""
+
+SCHEMA = pa.schema(
+    [("item_seq", pa.int64()), ("seen_seq", pa.int64()), ("seen_hash", pa.uint64()), ("line", pa.int32())],
+)
+"""In item order. ``line``: the place of the first item of the same entity."""
+
+
+class SelectionUnknown(PayhookError):
+    """No selection has this number, or this digest."""
+
+    def __init__(self, name: int | str) -> None:
+        self.name = name
+        told = f"s{name}" if isinstance(name, int) else name
+        super().__init__(f"there is no selection {told}; `payhook dlq selections` lists those that are kept")
+
+
+class SelectionBroken(PayhookError):
+    """The file isn't what was frozen."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(f"selection {digest} isn't what was frozen (its hash differs); nothing is done: select again")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A frozen set of dead items. ``digest``: hex SHA-256 of its file.
+
+    ``amounts``: minor units by currency, of the items whose money is known; ``unknown_amounts`` counts the others.
+    ``journal_seq``: how much of the journal was known when it was frozen, ``lineage``: the journal's then; after a
+    restore nothing is done with it any more. ``filter`` is its JSON, for people.
+    """
+
+    stream: str
+    frozen_at: datetime
+    actor: str
+    note: str
+    filter: str
+    count: int
+    journal_seq: int
+    lineage: str
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    unknown_amounts: int = 0
+    number: int = 0
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the command line has it: ``s3``, which no item is called."""
+        return f"s{self.number}"
+
+    def to_json(self) -> bytes:
+        told = {**asdict(self), "frozen_at": to_rfc3339(self.frozen_at)}
+        return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def of_json(cls, raw: bytes) -> Selection:
+        told: dict[str, Any] = json.loads(raw)
+        return cls(**{**told, "frozen_at": from_rfc3339(told["frozen_at"])})
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A selection with its items, in their order: a ``table`` of `SCHEMA`."""
+
+    selection: Selection
+    table: pa.Table
+
+    def to_bytes(self) -> bytes:
+        """A file of it, which no other is like: each freezing is run by itself. The digest isn't in it, nor the number,
+        which is given later."""
+        header = {_HEADER: replace(self.selection, number=0, digest="").to_json(), _NONCE: uuid.uuid4().bytes}
+        sink = pa.BufferOutputStream()
+        pq.write_table(self.table.replace_schema_metadata(header), sink)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def of_bytes(cls, raw: bytes, digest: str) -> Frozen:
+        """
+        :raises SelectionBroken: it isn't the file of this digest
+        """
+        if hashlib.sha256(raw).hexdigest() != digest:
+            raise SelectionBroken(digest)
+        table = pq.read_table(pa.BufferReader(raw))
+        return cls(replace(Selection.of_json(table.schema.metadata[_HEADER]), digest=digest), table)
+
+    @cached_property
+    def item_seqs(self) -> np.ndarray:
+        found: np.ndarray = self.table["item_seq"].to_numpy()
+        return found
+
+    def targets(self, places: Sequence[int] | np.ndarray) -> list[Target]:
+        """The items at these places."""
+        columns = self.table.take(pa.array(places, pa.int64())).select(SCHEMA.names[:3])
+        rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
+        return [Target(item_seq, seen_seq, f"{head:0{HASH_CHARS}x}") for item_seq, seen_seq, head in rows]
+
+
+class Turns:
+    """The items of a selection in the order in which a run takes them: with followers, an entity's together."""
+
+    def __init__(self, frozen: Frozen, mode: ReplayMode) -> None:
+        self._frozen = frozen
+        count, lines = frozen.selection.count, frozen.table["line"].to_numpy()
+        self.places: np.ndarray = np.arange(count)
+        self._lines: np.ndarray | None = None
+        if mode is ReplayMode.WITH_FOLLOWERS:
+            self.places = np.lexsort((self.places, lines))
+            self._lines = lines[self.places]
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+    def end(self, begin: int, count: int) -> int:
+        """Where a portion of about ``count`` items from a turn on ends: an entity's are never parted, unless they are
+        more than any command takes, and are refused then."""
+        end = min(begin + count, self.count)
+        if self._lines is None or end == self.count or self._lines[end] != self._lines[end - 1]:
+            return end
+        line = self._lines[end]
+        first = int(np.searchsorted(self._lines, line))
+        return first if first > begin else min(int(np.searchsorted(self._lines, line, "right")), begin + TARGETS_MAX)
+
+    def targets(self, begin: int, end: int) -> list[Target]:
+        """Those of some turns."""
+        return self._frozen.targets(self.places[begin:end])
+
+    def item_seq(self, turn: int) -> int:
+        return int(self._frozen.item_seqs[self.places[turn]])
+
+
+class SelectionFiles:
+    """One stream's selections, at a place in the lake."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = str(place)
+
+    def put(self, frozen: Frozen) -> Selection:
+        """Keeps a selection whole under the next number.
+
+        :raises OSError: the lake can't be written
+        """
+        raw = frozen.to_bytes()
+        digest = hashlib.sha256(raw).hexdigest()
+        make_folder(self._place)
+        storage = self._storage
+        storage.put_new(f"{digest}.parquet", raw)
+        number = max(self.numbers(), default=0)
+        for _ in range(TRIES_MAX):
+            number += 1
+            selection = replace(frozen.selection, number=number, digest=digest)
+            try:
+                storage.put_new(_name(number), selection.to_json())
+            except FileExistsError:
+                continue
+            return selection
+        raise OSError(f"{self._place}: {TRIES_MAX} numbers were taken meanwhile")
+
+    def numbers(self) -> list[int]:
+        """Of those that are kept, in no order."""
+        names = (one.name.removesuffix(".json") for one in self._storage.files() if one.name.endswith(".json"))
+        return [int(name) for name in names if name.isdigit()]
+
+    def newest(self, before: int, limit: int) -> list[Selection]:
+        """Those with smaller numbers than ``before``, the newest first."""
+        numbers = sorted((number for number in self.numbers() if number < before), reverse=True)
+        return [self.get(number) for number in numbers[:limit]]
+
+    def get(self, number: int) -> Selection:
+        """
+        :raises SelectionUnknown: it isn't there
+        """
+        try:
+            return Selection.of_json(self._storage.read(_name(number)))
+        except FileNotFoundError:
+            raise SelectionUnknown(number) from None
+
+    def read(self, digest: str) -> Frozen:
+        """
+        :raises SelectionUnknown: it isn't there
+        :raises SelectionBroken: what is there was changed
+        :raises OSError: the lake can't be read
+        """
+        try:
+            raw = self._storage.read(f"{digest}.parquet")
+        except FileNotFoundError:
+            raise SelectionUnknown(digest) from None
+        return Frozen.of_bytes(raw, digest)
+
+    def drop(self, selection: Selection) -> None:
+        """Forgets it: what was decided stays in the journal."""
+        self._storage.delete([_name(selection.number), f"{selection.digest}.parquet"])
+
+    @property
+    def _storage(self) -> Storage:
+        return open_storage(self._place)
+
+
+ReadSelection = Callable[[str], Frozen]
+"""A selection by its digest, as `SelectionFiles.read`."""
+
+
+def nothing_frozen(digest: str) -> Frozen:
+    """`ReadSelection` where there are none."""
+    raise SelectionUnknown(digest)
+
+
+def _name(number: int) -> str:
+    return f"{number:0{_NUMBER_DIGITS}d}.json"
+
+
+def each_line(entities: Iterable[str | None]) -> Iterator[int]:
+    """Of each item, in their order, the place of the first one of its entity; one without an entity stands alone."""
+    firsts: dict[str, int] = {}
+    for place, entity in enumerate(entities):
+        yield place if entity is None else firsts.setdefault(entity, place)

@@ -1,0 +1,91 @@
+"""How a run is told by journal rows: the states that it goes through, and what each portion of it came to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.keys import join_key
+from dlq.command import Command
+from dlq.commands import command_of, command_tree
+from dlq.refusals import Refusal, refusal_of_json
+from journal.schema import JournalRow
+
+COMMAND_ID_CHARS = 32
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    PROPOSED = "proposed"
+    """Waits for a second person."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    SENT = "sent"
+    """Each item was taken up or refused; some may be on their way."""
+    CANCELLED = "cancelled"
+    """What wasn't taken up stays as it is; what was goes on."""
+
+
+class Ended(StrEnum):
+    """Why a run ended before all of its items were taken up, though no person cancelled it."""
+
+    RESTORED = "restored"
+    BROKEN = "broken"
+
+
+def command_id_of(digest: str) -> str:
+    """Of the command that begins a selection's run, of its proposal, and of its cancellation: each comes once."""
+    return digest[:COMMAND_ID_CHARS]
+
+
+def run_entity(digest: str) -> str:
+    """The entity of all commands about one selection."""
+    return join_key("payhook", digest)
+
+
+def command_headers(command: Command) -> str:
+    """The ``headers`` of the row of a command about a run: the command itself."""
+    return json.dumps({"run": command_tree(command)}, sort_keys=True, separators=(",", ":"))
+
+
+def command_of_row(row: JournalRow) -> Command:
+    """The inverse."""
+    return command_of(json.loads(row.headers or "{}")["run"])
+
+
+@dataclass(frozen=True, slots=True)
+class PortionTold:
+    """How a run stands after a portion. ``upto``: the first turn that wasn't taken. ``over``: nothing more comes of any
+    of its items. ``ended``: why it doesn't go on, where no person said so."""
+
+    upto: int
+    state: RunState
+    refused: tuple[Refusal, ...] = ()
+    over: bool = False
+    ended: Ended | None = None
+
+    def headers(self, before: str | None) -> str:
+        """The ``headers`` of its row: beside what is there ``before``."""
+        told = {
+            "upto": self.upto,
+            "state": self.state.value,
+            "refused": [one.to_json() for one in self.refused],
+            "over": self.over,
+            "ended": None if self.ended is None else self.ended.value,
+        }
+        tree = {**json.loads(before or "{}"), "portion": told}
+        return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def of_headers(cls, headers: str | None) -> PortionTold:
+        """The inverse."""
+        told = json.loads(headers or "{}")["portion"]
+        return cls(
+            told["upto"],
+            RunState(told["state"]),
+            tuple(map(refusal_of_json, told["refused"])),
+            told["over"],
+            None if told["ended"] is None else Ended(told["ended"]),
+        )

@@ -1,0 +1,279 @@
+"""What the journal says of runs: how each stands, and what became of each item of one; and what a run waits for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from core.clock import from_rfc3339, to_micros
+from core.decision import Decision
+from core.location import Location
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
+from dlq.commands import Place as ReplayPlace
+from dlq.commands import Target
+from dlq.frozen import Frozen
+from dlq.refusals import Refusal
+from dlq.run import Ended, PortionTold, RunState, command_of_row, run_entity
+from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
+from journal.lake import has_table
+from journal.reader import JournalReader, dataset_of, lineage_of
+from journal.schema import JournalRow, from_arrow
+
+STATUS_AGE_MAX = timedelta(seconds=30)
+"""The processor writes its status about once a second; a batch may take longer."""
+
+SLOWED_S_MIN = 3.0
+"""As `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""
+
+SPEED_S = 10.0
+"""Of late: the seconds over which the items that ended are counted."""
+
+_WHY_ENDED = {
+    Ended.RESTORED: "the journal was restored since it began: freeze again what you then see",
+    Ended.BROKEN: "its selection isn't there any more, or was changed: select again",
+}
+_COLUMNS = ("item_seq", "first", "decision", "cause_seq", "decided_at")
+_STATES = tuple(RunItemState)
+_NUMBER = {state: number for number, state in enumerate(_STATES)}
+_TAKEN = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED})
+
+
+@dataclass(slots=True)
+class RunTold:
+    """A selection's run, folded from the rows of its commands. ``proposed`` and ``begun``: those commands, once they
+    were accepted. ``portions``: the seqs of the rows that caused its items'. ``given``: the last decision of every kind
+    of command about it."""
+
+    proposed: Command | None = None
+    begun: Command | None = None
+    state: RunState = RunState.PROPOSED
+    upto: int = 0
+    first_seq: int = 0
+    portions: set[int] = field(default_factory=set)
+    refused: dict[int, tuple[int, Refusal]] = field(default_factory=dict)
+    ended: Ended | None = None
+    changed_by: str | None = None
+    finished_at: datetime | None = None
+    given: dict[str, JournalRow] = field(default_factory=dict)
+
+    def take(self, row: JournalRow) -> None:
+        """Takes in the next row."""
+        if row.decision is Decision.PORTION:
+            self._advance(row, PortionTold.of_headers(row.headers))
+            return
+        action = row.event_type or ""
+        if row.decision is not Decision.DUPLICATE:
+            self.given[action] = row
+        if row.decision in (Decision.IGNORED, Decision.DUPLICATE):
+            return
+        if action == PROPOSE_RUN:
+            self.proposed = command_of_row(row)
+        elif action == RUN:
+            self.begun, self.state, self.first_seq = command_of_row(row), RunState.RUNNING, row.seq
+        elif action in _CHANGES:
+            self.state, self.changed_by = _CHANGES[action], row.actor
+            if self.begun is None:
+                self.finished_at = row.decided_at
+
+    def _advance(self, row: JournalRow, told: PortionTold) -> None:
+        self.upto, self.state, self.ended = told.upto, told.state, told.ended
+        self.portions.add(row.seq)
+        self.refused |= {one.item_seq: (row.seq, one) for one in told.refused}
+        if told.over:
+            self.finished_at = row.decided_at
+
+    def kept(self, number: int) -> RunKept | None:
+        """As people see it; None: nothing was begun."""
+        first = self.proposed or self.begun
+        if first is None:
+            return None
+        approval = None
+        if self.begun is not None and self.begun.proposal is not None:
+            approval = Approval(self.begun.actor, self.begun.reason, self.begun.at)
+        return RunKept(
+            number,
+            run_of(first),
+            first.actor,
+            first.at,
+            self.state,
+            approval,
+            None if self.ended is None else _WHY_ENDED[self.ended],
+            self.changed_by,
+            self.finished_at,
+            self.upto,
+        )
+
+
+_CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN: RunState.CANCELLED}
+
+
+def run_of(command: Command) -> Run:
+    """What the command that begins or proposes a run asks for."""
+    return Run(
+        command.act,
+        command.reason,
+        command.mode,
+        command.per_s,
+        in_place=command.expects is ReplayPlace.IN_PLACE,
+        force=command.force,
+    )
+
+
+class RunLog:
+    """Follows one stream's journal: the rows of commands about runs. Threads may share it."""
+
+    def __init__(self, journal: Location, control_topic: str) -> None:
+        self._path = str(journal)
+        self._control_topic = control_topic
+        self._lock = threading.Lock()
+        self._position = ("", 0)
+        self._runs: dict[str, RunTold] = {}
+
+    def lineage(self) -> str:
+        """The journal's as it is now; empty where none was begun."""
+        return lineage_of(self._path)
+
+    def reader(self) -> JournalReader | None:
+        """The journal as it is now; None where none was begun."""
+        return JournalReader(self._path) if has_table(self._path) else None
+
+    def follow(self, reader: JournalReader | None) -> None:
+        """Takes in what the journal has gained."""
+        if reader is None:
+            return
+        with self._lock:
+            lineage, seq = self._position
+            if lineage != reader.lineage:
+                self._runs, seq = {}, 0
+            last = reader.last_seq
+            if last > seq:
+                for row in self._rows(reader.version, seq):
+                    self._runs.setdefault(row.entity_key or "", RunTold()).take(row)
+            self._position = (reader.lineage, max(seq, last))
+
+    def of(self, digest: str) -> RunTold:
+        """A selection's run, as far as the journal was followed."""
+        with self._lock:
+            return self._runs.get(run_entity(digest)) or RunTold()
+
+    def _rows(self, version: int, after: int) -> list[JournalRow]:
+        # By the topic first: statistics pass over every file and row group that holds no command.
+        is_command = (pc.field("topic") == self._control_topic) & (pc.field("seq") > after)
+        wanted = is_command & pc.field("event_type").isin(pa.array(sorted(RUN_ACTIONS), pa.string()))
+        table = dataset_of(DeltaTable(self._path, version=version)).to_table(filter=wanted)
+        return from_arrow(table.sort_by("seq"))
+
+
+class RunItems:
+    """What became of each item of one run: an item begins by a portion of this run, and moves on until it ends; what
+    comes after that is another story."""
+
+    def __init__(self, frozen: Frozen, told: RunTold) -> None:
+        self.told = told
+        self._frozen = frozen
+        self._seqs = frozen.item_seqs
+        self._states = np.zeros(len(self._seqs), "u1")
+        self._rows = np.zeros(len(self._seqs), "i8")
+        self._refused = 0
+        self._upto: int | None = None
+        self._ended_at: deque[int] = deque()
+
+    def follow(self, reader: JournalReader | None) -> None:
+        """Up to the journal's end; the run's own rows were followed as far or further."""
+        if reader is None or self.told.begun is None:
+            return
+        for table in reader.tables_after(self._upto or self.told.first_seq, _COLUMNS):
+            self._upto = table["seq"][-1].as_py()
+            later = table.filter(pc.invert(table["first"]))
+            seqs = later["item_seq"].to_numpy()
+            places = self._places(seqs)
+            mine = self._seqs[places] == seqs
+            later = later.filter(pa.array(mine))
+            seqs, words, causes = (later[name].to_pylist() for name in ("seq", "decision", "cause_seq"))
+            at = later["decided_at"].cast(pa.int64()).to_pylist()
+            for row in zip(places[mine].tolist(), seqs, words, causes, at, strict=True):
+                self._take(*row)
+        fresh = list(self.told.refused.items())[self._refused :]
+        for item_seq, (seq, _) in fresh:
+            place = int(self._places(np.array([item_seq]))[0])
+            self._states[place], self._rows[place] = _NUMBER[RunItemState.REFUSED], seq
+        self._refused += len(fresh)
+
+    def _places(self, seqs: np.ndarray) -> np.ndarray:
+        """Where items are, if they are among those of the selection."""
+        found: np.ndarray = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
+        return found
+
+    def _take(self, place: int, seq: int, word: str, cause_seq: int | None, decided_at: int) -> None:
+        decision = Decision(word)
+        state = STATE_OF.get(decision)
+        is_mine = cause_seq in self.told.portions and decision in _TAKEN
+        if state is None or (_STATES[self._states[place]] not in ON_THEIR_WAY and not is_mine):
+            return
+        self._states[place], self._rows[place] = _NUMBER[state], seq
+        if state in ENDED:
+            self._ended_at.append(decided_at)
+
+    def counts(self) -> dict[RunItemState, int]:
+        """Items by state, without those that there are none of."""
+        counted = Counter(dict(enumerate(np.bincount(self._states, minlength=len(_STATES)).tolist())))
+        return {_STATES[number]: count for number, count in sorted(counted.items()) if count}
+
+    def per_s(self, now: datetime) -> float | None:
+        """Items that ended in a second, of late."""
+        since = to_micros(now) - SPEED_S * 1_000_000
+        while self._ended_at and self._ended_at[0] < since:
+            self._ended_at.popleft()
+        return len(self._ended_at) / SPEED_S if self._ended_at else None
+
+    def shown(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
+        """The items at these places, each with the reason that its row gives."""
+        seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.told.portions)
+        reasons = {} if reader is None else {row.seq: row.reason for row in reader.rows_of(seqs)}
+        targets = self._frozen.targets(places)
+        return [self._shown(place, target, reasons) for place, target in zip(places, targets, strict=True)]
+
+    def _shown(self, place: int, target: Target, reasons: Mapping[int, str | None]) -> ItemShown:
+        state, seq = _STATES[self._states[place]], int(self._rows[place]) or None
+        refused = state is RunItemState.REFUSED
+        reason = self.told.refused[target.item_seq][1].why if refused else reasons.get(seq or 0)
+        return ItemShown(place, target, state, seq, reason)
+
+    def places(self, states: Sequence[RunItemState]) -> np.ndarray:
+        """Of the items that are in one of the states, in the frozen order."""
+        found: np.ndarray = np.flatnonzero(np.isin(self._states, [_NUMBER[state] for state in states]))
+        return found
+
+
+def why_slow(status: Path, now: datetime) -> str | None:
+    """Why a run that is under way doesn't go on as fast as it could; None: it does."""
+    try:
+        said: dict[str, Any] = json.loads(status.read_text("utf-8"))
+        if now - from_rfc3339(said["at"]) > STATUS_AGE_MAX:
+            return f"waits: the processor has said nothing since {said['at']}"
+        if said.get("blocked"):
+            return f"waits: the stream is blocked: {said['blocked']}"
+        if not said.get("ready"):
+            return "waits: the processor isn't ready"
+        behind_s = _behind_s(said)
+    except (OSError, ValueError, KeyError, TypeError):
+        return "waits: the processor isn't running"
+    return f"slowed: live traffic waits {behind_s:.1f} s" if behind_s > SLOWED_S_MIN else None
+
+
+def _behind_s(said: dict[str, Any]) -> float:
+    """A batch under way, and what stands before the next one."""
+    catch_up = said.get("catch_up", {})
+    waiting = float(catch_up.get("recover_s") or 0.0) if catch_up.get("behind") else 0.0
+    return float(said.get("batch_s", 0.0)) + waiting

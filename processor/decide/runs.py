@@ -1,0 +1,327 @@
+"""Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed, purged or resolved.
+
+A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
+of the command (`dlq.run.PortionTold`) for people, and as a note for the process that goes on after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from core.clock import Clock
+from core.decision import Decision
+from core.keys import join_key
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, Command, Portion
+from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns, nothing_frozen
+from dlq.limits import Volume
+from dlq.refusals import Refusal, older_than_restore
+from dlq.run import Ended, PortionTold, RunState, command_id_of, command_of_row
+from journal.errors import StorageDown, problem_of
+from journal.index import KnownEvent
+from journal.open_item import OpenItem
+from journal.schema import JournalRow
+from processor.decide.item import Item
+
+log = logging.getLogger(__name__)
+
+RUNS_NOTE = "runs"
+RUNS_MAX = 20
+"""Under way at a time; each is in every commit's notes."""
+
+WINDOW_MIN, WINDOW_FIRST, WINDOW_MAX = 50, 1_000, 4_000
+"""Items of all runs that are taken up and not tried yet: live traffic never waits behind more, and a run never starves
+wholly."""
+
+WINDOW_GROWTH = 1.25
+BEHIND_S_MAX = 3.0
+"""An event that comes now waits so long for its decision: the window is halved, else it grows."""
+
+PORTION_S_MAX = 2.0
+"""At a set rate, most that one portion holds: so many seconds' worth of items."""
+
+LOOKS_MAX = 5_000
+"""Items of a run that are looked at in a batch, to find out whether all have ended."""
+
+_DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED}
+
+
+class RunLookup(Protocol):
+    """What runs ask of the index."""
+
+    def open_item(self, item_seq: int) -> OpenItem | None: ...
+    def known_event(self, event_key: str) -> KnownEvent | None: ...
+
+
+class Alone(Protocol):
+    """What one person may order by themselves (`processor.decide.one_person.OnePerson`)."""
+
+    def run_refusal(self, command: Command, volume: Volume) -> str | None: ...
+
+
+@dataclass(slots=True)
+class Run:
+    """One under way. ``row``: of the command that began it. ``turn``: the first that isn't taken.
+
+    ``looked``: items before this turn have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock.
+    Both are found out again after a restart.
+    """
+
+    row: JournalRow
+    command: Command
+    next_s: float
+    turn: int = 0
+    state: RunState = RunState.RUNNING
+    looked: int = 0
+    turns: Turns | None = None
+    ended: Ended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a run does in this batch: a ``portion``, down to before the turn ``end``. None: it is over."""
+
+    run: Run
+    end: int
+    portion: Portion | None
+
+
+Act: TypeAlias = Callable[[Item, Portion | None], Sequence[Item]]
+"""Gives a run its row, and judges its portion like any command with these targets; returns the rows of its items."""
+
+
+class Runs:
+    """The runs of one stream. What it remembers changes as rows are made: after a failed commit it is of no use.
+
+    ``waits_s``: how long an event that comes now waits for its decision. ``left``, with the rows that it names: the
+    runs that the process before this one left, as `notes` told them.
+    """
+
+    def __init__(
+        self,
+        lineage: str,
+        index: RunLookup,
+        clock: Clock,
+        read: ReadSelection = nothing_frozen,
+        waits_s: Callable[[], float] = lambda: 0.0,
+        left: str = "",
+        rows_of: Callable[[Sequence[int]], Mapping[int, JournalRow]] = lambda seqs: {},
+    ) -> None:
+        self._lineage = lineage
+        self._index = index
+        self._clock = clock
+        self._read = read
+        self._waits_s = waits_s
+        self._runs: dict[str, Run] = {}
+        self._given: set[str] = set()
+        self._untried: set[int] = set()
+        self._window = float(WINDOW_FIRST)
+        self._noted = bool(left)
+        told = json.loads(left or "[]")
+        rows = rows_of(sorted(seq for seq, *_ in told)) if told else {}
+        for seq, turn, state in told:
+            self._take_up(rows[seq], turn, RunState(state))
+
+    def _take_up(self, row: JournalRow, turn: int, state: RunState) -> None:
+        command = command_of_row(row)
+        run = Run(row, command, self._clock.monotonic(), turn, state)
+        if older_than_restore(command.lineage, self._lineage) is not None:
+            run.ended = Ended.RESTORED
+        self._runs[command.selection] = run
+
+    def notes(self) -> dict[str, str]:
+        """For the journal."""
+        self._noted |= bool(self._runs)
+        told = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
+        return {RUNS_NOTE: json.dumps(told, separators=(",", ":"))} if self._noted else {}
+
+    def due(self) -> list[Turn]:
+        """What the runs do in the batch that begins now."""
+        turns = [Turn(run, run.turn, None) for run in self._runs.values() if self._is_over(run)]
+        running = [run for run in self._runs.values() if run.state is RunState.RUNNING and run.ended is None]
+        self._look(bool(running))
+        room = int(self._window) - len(self._untried)
+        for left, run in zip(range(len(running), 0, -1), running, strict=True):
+            turn = self._next(run, max(0, room) // left)
+            if turn is not None:
+                turns.append(turn)
+                room -= turn.end - run.turn
+        return turns
+
+    def carry_on(self, turns: Iterable[Turn], now: datetime, act: Act) -> None:
+        """After the batch's commands; a run that one of them paused or cancelled takes nothing more."""
+        for turn in turns:
+            run = turn.run
+            if turn.portion is None or run.state is RunState.RUNNING:
+                row = replace(
+                    run.row, seq=0, first=False, decision=Decision.PORTION, decided_at=now, headers=None, reason=None
+                )
+                control = Item(row, b"", new=False)
+                accepted = act(control, turn.portion)
+                self._advance(turn, control, {item.seq for item in accepted})
+
+    def order(self, control: Item, command: Command, alone: Alone) -> None:
+        """Decides a command about a run. One that is refused holds no key: it may be given again."""
+        row = control.row
+        try:
+            if command.action in (RUN, PROPOSE_RUN):
+                why = self._begin(control, command, alone)
+            elif command.action == CANCEL_RUN:
+                why = self._cancel(command.selection)
+            else:
+                why = self._pause(command.selection, pause=command.action == PAUSE_RUN)
+        except (SelectionUnknown, SelectionBroken) as unfit:
+            why = str(unfit)
+        if why is not None:
+            row.decision, row.reason, row.event_key = Decision.IGNORED, why, None
+            return
+        self._given.add(row.event_key or "")
+        row.decision = _DONE.get(command.act, Decision.RESOLVED) if command.action == RUN else Decision.RESOLVED
+        row.reason = command.reason
+
+    def committed(self, rows: Iterable[JournalRow]) -> None:
+        """What a batch decided."""
+        if self._untried:
+            self._untried -= {row.item_seq for row in rows if row.decision is not Decision.REPLAYED}
+
+    def _begin(self, control: Item, command: Command, alone: Alone) -> str | None:
+        """Why a run isn't begun, or not proposed; None: it is."""
+        digest, is_proposal = command.selection, command.action == PROPOSE_RUN
+        frozen = self._frozen(digest)
+        selection = frozen.selection
+        if (why := older_than_restore(selection.lineage, self._lineage)) is not None:
+            return why
+        if self._is_given(digest, RUN) or (is_proposal and self._is_given(digest, PROPOSE_RUN)):
+            return "its run was begun before"
+        if self._is_given(digest, CANCEL_RUN):
+            return "its run was cancelled before it began"
+        if is_proposal:
+            return None
+        if command.proposal is None and self._is_given(digest, PROPOSE_RUN):
+            return "it was proposed: another person approves it"
+        if (why := alone.run_refusal(command, Volume(selection.count, Counter(selection.amounts)))) is not None:
+            return why
+        if len(self._runs) >= RUNS_MAX and not self._forget_one():
+            return f"{RUNS_MAX} runs are under way: let one end, or cancel it"
+        run = self._runs[digest] = Run(control.row, command, self._clock.monotonic())
+        run.turns = Turns(frozen, command.mode)
+        return None
+
+    def _forget_one(self) -> bool:
+        """Gives up to wait for the end of a run's last items; whether there was one that waited for nothing else."""
+        waiting = [digest for digest, run in self._runs.items() if run.state in (RunState.SENT, RunState.CANCELLED)]
+        if waiting:
+            del self._runs[waiting[0]]
+        return bool(waiting)
+
+    def _cancel(self, digest: str) -> str | None:
+        run = self._runs.get(digest)
+        if run is not None and run.state in (RunState.RUNNING, RunState.PAUSED):
+            run.state = RunState.CANCELLED
+            return None
+        is_proposed = self._is_given(digest, PROPOSE_RUN) and not self._is_given(digest, RUN)
+        return None if is_proposed else "nothing of it is left to be cancelled"
+
+    def _pause(self, digest: str, *, pause: bool) -> str | None:
+        run = self._runs.get(digest)
+        if run is None or run.state not in (RunState.RUNNING, RunState.PAUSED):
+            return "it has no run under way that could be " + ("paused" if pause else "resumed")
+        run.state = RunState.PAUSED if pause else RunState.RUNNING
+        run.next_s = self._clock.monotonic()
+        return None
+
+    def _is_given(self, digest: str, action: str) -> bool:
+        key = join_key("payhook", command_id_of(digest), action)
+        return key in self._given or self._index.known_event(key) is not None
+
+    def _next(self, run: Run, room: int) -> Turn | None:
+        """The run's next portion, if one may be taken now."""
+        digest, per_s = run.command.selection, run.command.per_s
+        # Another one is asked first in the next batch.
+        self._runs[digest] = self._runs.pop(digest)
+        now_s, count = self._clock.monotonic(), room
+        if per_s is not None:
+            late_s = min(now_s - run.next_s, PORTION_S_MAX)
+            count = min(room, 1 + int(late_s * per_s)) if late_s >= 0 else 0
+        turns = self._turns(run)
+        if count == 0 or turns is None:
+            return None
+        end = turns.end(run.turn, count)
+        if per_s is not None:
+            run.next_s = max(run.next_s, now_s - PORTION_S_MAX) + (end - run.turn) / per_s
+        return Turn(run, end, run.command.portion(turns.targets(run.turn, end)))
+
+    def _advance(self, turn: Turn, control: Item, accepted: set[int]) -> None:
+        """After a portion, or after all of a run: the row of its command says how far it is."""
+        run = turn.run
+        refused: tuple[Refusal, ...] = ()
+        if turn.portion is None:
+            self._runs.pop(run.command.selection, None)
+        else:
+            refused = _refused(turn.portion, accepted, control)
+            run.turn = turn.end
+            if run.command.act == REPLAY:
+                self._untried |= accepted
+            if run.turns is not None and run.turn == run.turns.count:
+                run.state = RunState.SENT
+        state = RunState.CANCELLED if run.ended is not None else run.state
+        told = PortionTold(run.turn, state, refused, over=turn.portion is None, ended=run.ended)
+        row = control.row
+        row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, told.headers(row.headers)
+
+    def _is_over(self, run: Run) -> bool:
+        """Whether nothing more comes of any of its items, as far as one batch may look."""
+        if run.ended is not None:
+            return True
+        if run.state not in (RunState.SENT, RunState.CANCELLED):
+            return False
+        turns = self._turns(run)
+        if turns is None:
+            return True
+        for _ in range(LOOKS_MAX):
+            if run.looked == run.turn:
+                return True
+            item = self._index.open_item(turns.item_seq(run.looked))
+            if item is not None and item.row.decision is not Decision.DEAD:
+                return False
+            run.looked += 1
+        return False
+
+    def _look(self, is_running: bool) -> None:
+        """Live traffic comes first."""
+        if not is_running:
+            self._window = float(WINDOW_FIRST)
+        elif self._waits_s() > BEHIND_S_MAX:
+            self._window = max(float(WINDOW_MIN), self._window / 2)
+        else:
+            self._window = min(float(WINDOW_MAX), self._window * WINDOW_GROWTH)
+
+    def _turns(self, run: Run) -> Turns | None:
+        """None where the selection isn't there any more: the run ends."""
+        if run.turns is None:
+            try:
+                run.turns = Turns(self._frozen(run.command.selection), run.command.mode)
+            except (SelectionUnknown, SelectionBroken) as unfit:
+                log.error("%s", unfit)
+                run.ended = Ended.BROKEN
+        return run.turns
+
+    def _frozen(self, digest: str) -> Frozen:
+        """
+        :raises StorageDown: the lake can't be read just now
+        """
+        try:
+            return self._read(digest)
+        except OSError as failed:
+            raise StorageDown("a selection", digest, problem_of(failed)) from failed
+
+
+def _refused(portion: Portion, accepted: set[int], control: Item) -> tuple[Refusal, ...]:
+    """Why each of the others wasn't accepted."""
+    by_item = {one.item_seq: one for one in control.refusals}
+    return tuple(by_item[target.item_seq] for target in portion.targets if target.item_seq not in accepted)

@@ -1,0 +1,435 @@
+"""A run of a frozen selection: each item once, through crashes, pauses and live traffic that waits."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from core.decision import Decision
+from core.money import Money, MoneyFact, Movement
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, ReplayMode
+from dlq.commands import Command, Place, Proposal, encode
+from dlq.frozen import SCHEMA, Frozen, Selection, each_line
+from dlq.limits import AloneLimits
+from dlq.refusals import Ground
+from dlq.run import PortionTold, RunState, command_id_of
+from journal.schema import JournalRow
+from processor.decide import runs
+from processor.settings import DeadHead
+from tests.unit.processor.harness import CONTROL, NOW, Crash, Engine, Stuck
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Takes three items a portion."""
+    monkeypatch.setattr(runs, "WINDOW_FIRST", 3)
+    monkeypatch.setattr(runs, "WINDOW_MAX", 3)
+    monkeypatch.setattr(runs, "WINDOW_MIN", 1)
+    return Engine(tmp_path)
+
+
+def dead(engine: Engine, count: int, entity: str = "", times: int = 1) -> None:
+    for number in range(count):
+        name = f"evt_{len(engine.journal.rows)}_{number}"
+        engine.handler.fails(engine.post(name, entity or name), ZeroDivisionError("division by zero"), times=times)
+    engine.batch()
+
+
+def last_rows(engine: Engine) -> dict[int, JournalRow]:
+    return {row.item_seq: row for row in engine.journal.rows if row.decision is not Decision.PORTION}
+
+
+def frozen(engine: Engine, seqs: Sequence[int] = ()) -> str:
+    """The digest of what is dead, or of single items, as they are now."""
+    rows = [row for row in last_rows(engine).values() if row.decision is Decision.DEAD or row.item_seq in seqs]
+    rows = sorted((row for row in rows if not seqs or row.item_seq in seqs), key=lambda row: row.item_seq)
+    columns = [
+        [row.item_seq for row in rows],
+        [row.seq for row in rows],
+        [int(row.row_hash[:16], 16) for row in rows],
+        list(each_line(row.entity_key for row in rows)),
+    ]
+    table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), len(engine.journal.rows), engine.lineage)
+    return engine.selections.put(Frozen(selection, table)).digest
+
+
+def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Command:
+    names = {PAUSE_RUN: "pause", RESUME_RUN: "resume"}
+    name = command_id_of(digest) if action not in names else f"{names[action]}-{len(engine.journal.rows)}"
+    act = {"act": more.pop("act", "replay")} if action in (RUN, PROPOSE_RUN) else {}
+    told: dict[str, Any] = {"actor": "ada", "reason": "mended", "lineage": engine.lineage, **act, **more}
+    return Command(name, "ledger", action=action, targets=(), at=NOW, selection=digest, **told)
+
+
+def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> JournalRow:
+    """Decides one command about a run; its row."""
+    engine.send(CONTROL, encode(command(engine, digest, action, **more)), [])
+    return next(row for row in engine.batch() if row.topic == CONTROL and row.first)
+
+
+def portions(engine: Engine) -> list[PortionTold]:
+    return [PortionTold.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
+
+
+def taken(engine: Engine, digest: str) -> list[int]:
+    """Items with a row by each portion."""
+    rows = engine.journal.rows
+    mine = [row.seq for row in rows if row.decision is Decision.PORTION and row.entity_key == f"payhook:{digest}"]
+    counted = Counter(row.cause_seq for row in rows if row.cause_seq in mine)
+    return [counted[seq] for seq in mine]
+
+
+def decisions(engine: Engine) -> Counter[str]:
+    return Counter(row.decision.value for row in last_rows(engine).values() if row.topic != CONTROL)
+
+
+def go(engine: Engine, batches: int = 12, seconds: float = 1.0) -> None:
+    for _ in range(batches):
+        engine.advance(seconds)
+
+
+def test_each_item_is_taken_once_and_the_rows_say_how_far_the_run_is(engine: Engine) -> None:
+    dead(engine, 7)
+    digest = frozen(engine)
+    row = order(engine, digest)
+    assert (row.decision, row.entity_key, row.actor) == (Decision.REPLAYED, f"payhook:{digest}", "ada")
+    go(engine)
+    assert decisions(engine) == {"applied": 7}
+    assert [(one.upto, one.state, one.over) for one in portions(engine)] == [
+        (3, RunState.RUNNING, False),
+        (6, RunState.RUNNING, False),
+        (7, RunState.SENT, False),
+        (7, RunState.SENT, True),
+    ]
+    assert taken(engine, digest) == [3, 3, 1, 0]
+    assert json.loads(engine.journal.notes["runs"]) == []
+    begun = [one for one in engine.journal.rows if one.decision is Decision.PORTION]
+    assert {one.item_seq for one in begun} == {row.item_seq}
+    before = len(engine.journal.rows)
+    go(engine, 3)
+    assert len(engine.journal.rows) == before, "nothing more comes of a run that is over"
+
+
+@pytest.mark.parametrize("crash", ["before", "after"])
+@pytest.mark.parametrize("at", range(1, 7))
+@pytest.mark.parametrize("keeps_index", [True, False])
+def test_a_crash_at_any_commit_of_a_run_loses_nothing_and_repeats_nothing(
+    engine: Engine, crash: str, at: int, keeps_index: bool
+) -> None:
+    dead(engine, 8)
+    digest = frozen(engine)
+    engine.send(CONTROL, encode(command(engine, digest)), [])
+    for number in range(1, 14):
+        engine.journal.crash = crash if number == at else ""
+        pending = list(engine._pending)
+        try:
+            engine.advance(1)
+        except Crash:
+            engine.start(keeps_index=keeps_index)
+            engine._pending = pending
+            engine.pending()
+    assert decisions(engine) == {"applied": 8}
+    assert sum(taken(engine, digest)) == 8
+    replayed = [row.item_seq for row in engine.journal.rows if row.decision is Decision.REPLAYED and not row.first]
+    assert sorted(replayed) == list(range(1, 9))
+    assert portions(engine)[-1].over
+
+
+def test_what_was_refused_is_told_by_code_and_fields_beyond_any_number(engine: Engine) -> None:
+    dead(engine, 2, times=2)
+    dead(engine, 1, times=9)
+    first, digest = frozen(engine, [1]), frozen(engine)
+    order(engine, first)
+    go(engine, 4)
+    engine.handler.fails(str(engine.journal.rows[1].event_key), Stuck("later"))
+    engine.command(2, 2)
+    engine.batch()
+    go(engine, 1)
+    order(engine, digest, expects=Place.IN_PLACE)
+    go(engine, 3)
+    refused = [one for told in portions(engine) for one in told.refused]
+    assert [(one.item_seq, one.ground, dict(one.about)) for one in refused] == [
+        (1, Ground.MOVED, {"row": 1}),
+        (2, Ground.MOVED, {"row": 2}),
+    ]
+    assert refused[0].why == "item 1 has moved on since row 1; look again"
+    assert engine.decisions(str(engine.journal.rows[2].event_key))[-1] == "dead"
+
+
+def test_the_loop_guard_is_told_with_its_number(engine: Engine) -> None:
+    dead(engine, 1, times=9)
+    for _ in range(6):
+        order(engine, frozen(engine))
+        go(engine, 4)
+    assert [one.why for told in portions(engine) for one in told.refused] == [
+        "item 1 was replayed 5 times and died each time: mend its cause, then force it"
+    ]
+    order(engine, frozen(engine), force=True)
+    go(engine, 2)
+    assert engine.index.open_item(1).replays == 6  # type: ignore[union-attr]
+
+
+def test_the_same_run_again_is_a_duplicate_and_so_is_any_other_of_that_selection(engine: Engine) -> None:
+    dead(engine, 4)
+    digest = frozen(engine)
+    order(engine, digest)
+    assert order(engine, digest).decision is Decision.DUPLICATE
+    assert order(engine, digest, act="purge").decision is Decision.DUPLICATE
+    go(engine)
+    assert order(engine, digest).decision is Decision.DUPLICATE
+    assert decisions(engine) == {"applied": 4}
+
+
+def test_a_paused_run_takes_nothing_more_and_goes_on_when_it_is_resumed_by_another_process_too(engine: Engine) -> None:
+    dead(engine, 9)
+    digest = frozen(engine)
+    order(engine, digest)
+    engine.advance(1)
+    assert order(engine, digest, PAUSE_RUN).decision is Decision.RESOLVED
+    go(engine, 3)
+    engine.start()
+    go(engine, 3)
+    assert decisions(engine) == {"applied": 3, "dead": 6}
+    order(engine, digest, RESUME_RUN)
+    go(engine)
+    assert decisions(engine) == {"applied": 9}
+
+
+def test_a_cancelled_run_leaves_the_rest_dead_for_good(engine: Engine) -> None:
+    dead(engine, 9)
+    digest = frozen(engine)
+    order(engine, digest)
+    engine.advance(1)
+    assert order(engine, digest, CANCEL_RUN).decision is Decision.RESOLVED
+    go(engine, 6)
+    assert decisions(engine) == {"applied": 3, "dead": 6}
+    told = portions(engine)[-1]
+    assert (told.state, told.upto, told.over) == (RunState.CANCELLED, 3, True)
+    for action in (PAUSE_RUN, RESUME_RUN):
+        assert order(engine, digest, action).decision is Decision.IGNORED
+    assert order(engine, digest).decision is Decision.DUPLICATE
+
+
+def test_what_is_all_taken_can_not_be_cancelled_and_a_selection_without_a_run_neither(engine: Engine) -> None:
+    dead(engine, 2)
+    digest = frozen(engine)
+    assert order(engine, digest, CANCEL_RUN).decision is Decision.IGNORED
+    assert order(engine, digest, PAUSE_RUN).decision is Decision.IGNORED
+    order(engine, digest)
+    go(engine, 3)
+    assert order(engine, digest, CANCEL_RUN).reason == "nothing of it is left to be cancelled"
+
+
+def test_a_rate_is_kept_from_batch_to_batch_and_within_a_portion(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    dead(engine, 30)
+    digest = frozen(engine)
+    order(engine, digest, per_s=4.0)
+    for _ in range(5):
+        engine.advance(1)
+    assert taken(engine, digest) == [5, 4, 4, 4, 4]
+    due = [row.due_at for row in engine.journal.rows if row.decision is Decision.REPLAYED and not row.first]
+    steps = {(later - one).total_seconds() for one, later in pairwise(due[:9]) if one and later}
+    assert steps <= {0.0, 0.25}
+    engine.clock.advance(60)
+    engine.batch()
+    assert taken(engine, digest)[-1] == 9, "a pause isn't made up for: two seconds' worth at most"
+
+
+def test_live_traffic_that_waits_makes_the_run_slower_and_it_recovers(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    dead(engine, 2_500)
+    digest = frozen(engine)
+    engine.backlog_s = 9.0
+    order(engine, digest)
+    for _ in range(3):
+        engine.advance(1)
+    assert taken(engine, digest) == [500, 125]
+    engine.backlog_s = 0.0
+    go(engine, 30)
+    assert decisions(engine) == {"applied": 2_500}
+
+
+def test_two_runs_share_what_live_traffic_leaves(engine: Engine) -> None:
+    dead(engine, 8)
+    one, other = frozen(engine, range(1, 5)), frozen(engine, range(5, 9))
+    order(engine, one)
+    order(engine, other)
+    go(engine, 20)
+    assert decisions(engine) == {"applied": 8}
+    assert sum(taken(engine, one)) == sum(taken(engine, other)) == 4
+
+
+def test_a_replay_with_followers_parts_no_entity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "WINDOW_FIRST", 3)
+    monkeypatch.setattr(runs, "WINDOW_MAX", 3)
+    engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+    for number in range(4):
+        dead(engine, 1, entity="e")
+        dead(engine, 1, entity=f"other_{number}")
+    digest = frozen(engine)
+    order(engine, digest, mode=ReplayMode.WITH_FOLLOWERS)
+    go(engine, 16)
+    assert decisions(engine) == {"applied": 8}
+    assert not any(told.refused for told in portions(engine))
+    assert taken(engine, digest)[0] == 4
+
+
+def test_nothing_is_taken_while_the_stream_is_blocked(engine: Engine) -> None:
+    dead(engine, 3)
+    digest = frozen(engine)
+    order(engine, digest)
+    engine.handler.down_for = lambda _: True
+    engine.run(30)
+    assert taken(engine, digest) == [3]
+    engine.handler.down_for = lambda _: False
+    engine.run(60)
+    assert decisions(engine) == {"applied": 3}
+    assert portions(engine)[-1].over
+
+
+@pytest.mark.parametrize(("act", "decision"), [("purge", "purged"), ("resolve", "resolved")])
+def test_a_run_closes_items(engine: Engine, act: str, decision: str) -> None:
+    dead(engine, 4)
+    digest = frozen(engine)
+    order(engine, digest, act=act)
+    go(engine, 4)
+    assert decisions(engine) == {decision: 4}
+    closed = [row for row in engine.journal.rows if row.decision.value == decision and not row.first]
+    assert {(row.actor, row.reason) for row in closed} == {("ada", "mended")}
+
+
+def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -> None:
+    engine.rules = replace(engine.rules, alone=AloneLimits(items_max=4, replay_items_max=5))
+    engine.start()
+    dead(engine, 6)
+    digest = frozen(engine)
+    row = order(engine, digest)
+    assert (row.decision, row.event_key) == (Decision.IGNORED, None)
+    assert "above 5 a day a second person approves: have it proposed (propose_run_selection)" in str(row.reason)
+    proposed = command(engine, digest, PROPOSE_RUN, force=True)
+    assert order(engine, digest, PROPOSE_RUN, force=True).decision is Decision.RESOLVED
+    go(engine, 2)
+    assert decisions(engine) == {"dead": 6}
+    proposal = Proposal(proposed.command_id, "ada", "mended", NOW)
+    assert order(engine, digest, force=True).reason == "it was proposed: another person approves it"
+    own = order(engine, digest, proposal=proposal, force=True)
+    assert "ada proposed it" in str(own.reason)
+    other = order(engine, digest, proposal=proposal, actor="bob", reason="looked")
+    assert "no proposal" in str(other.reason), "it isn't what was proposed"
+    assert order(engine, digest, proposal=proposal, actor="bob", reason="looked", force=True).decision is (
+        Decision.REPLAYED
+    )
+    engine.start()
+    go(engine, 8)
+    assert decisions(engine) == {"applied": 6}
+    replayed = [row for row in engine.journal.rows if row.decision is Decision.REPLAYED and not row.first]
+    assert {(row.actor, row.reason) for row in replayed} == {("bob", "looked")}
+
+
+def test_a_day_counts_the_portions_of_a_run_after_a_restart_too(engine: Engine) -> None:
+    engine.rules = replace(engine.rules, alone=AloneLimits(replay_items_max=5))
+    engine.start()
+    dead(engine, 8)
+    order(engine, frozen(engine, range(1, 5)))
+    go(engine, 6)
+    engine.start()
+    refused = order(engine, frozen(engine, [5, 6]))
+    assert "with the 4 of the last 24 hours" in str(refused.reason)
+    order(engine, frozen(engine, [5]))
+    go(engine, 3)
+    assert decisions(engine) == {"applied": 5, "dead": 3}
+
+
+def test_what_turns_out_to_be_too_much_money_is_refused_item_by_item(engine: Engine) -> None:
+    engine.rules = replace(engine.rules, alone=AloneLimits(items_max=10, amounts_minor_max={"EUR": 100}))
+    engine.start()
+    dead(engine, 2)
+    engine.adapters["stripe"] = _Rich()
+    digest = frozen(engine)
+    order(engine, digest, act="purge")
+    go(engine, 3)
+    assert decisions(engine) == {"dead": 2}
+    [one, other] = portions(engine)[0].refused
+    assert (one.ground, one.item_seq, other.item_seq) == (Ground.SECOND_PERSON, 1, 2)
+    assert "above 100 a day" in one.why
+
+
+class _Rich:
+    def money(self, body: bytes, event_type: str) -> MoneyFact:
+        return MoneyFact("f", Movement.CAPTURE, "acct_1", "p", Money(1_000, "EUR"))
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return "00" * 32
+
+
+def test_a_proposal_that_was_taken_back_can_not_be_approved(engine: Engine) -> None:
+    dead(engine, 2)
+    digest = frozen(engine)
+    order(engine, digest, PROPOSE_RUN)
+    assert order(engine, digest, CANCEL_RUN, actor="ada").decision is Decision.RESOLVED
+    proposal = Proposal(command_id_of(digest), "ada", "mended", NOW)
+    row = order(engine, digest, proposal=proposal, actor="bob", reason="looked")
+    assert row.reason == "its run was cancelled before it began"
+    go(engine, 2)
+    assert decisions(engine) == {"dead": 2}
+
+
+def test_a_run_of_before_a_restore_ends_and_none_is_begun(engine: Engine) -> None:
+    dead(engine, 7)
+    digest, other = frozen(engine), frozen(engine, [7])
+    order(engine, digest)
+    engine.advance(1)
+    older = engine.copy()
+    go(engine, 8)
+    engine.restore(older, "2" * 32)
+    go(engine, 4)
+    told = portions(engine)[-1]
+    assert (told.state, told.ended, told.over) == (RunState.CANCELLED, "restored", True)
+    assert decisions(engine) == {"applied": 3, "dead": 4}
+    fresh = order(engine, other)
+    assert fresh.decision is Decision.IGNORED
+    assert "restored" in str(fresh.reason)
+
+
+def test_a_selection_that_is_gone_or_was_changed_runs_nothing_and_stops_no_stream(engine: Engine) -> None:
+    dead(engine, 7)
+    digest = frozen(engine)
+    order(engine, digest)
+    engine.advance(1)
+    file = engine.folder / "selections" / f"{digest}.parquet"
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    engine.start()
+    go(engine, 4)
+    told = portions(engine)[-1]
+    assert (told.ended, told.over) == ("broken", True)
+    assert "isn't what was frozen" in str(order(engine, frozen_and_broken(engine)).reason)
+    assert "there is no selection" in str(order(engine, "0" * 64).reason)
+    engine.post("evt_live")
+    assert [row.decision for row in engine.batch()] == [Decision.APPLIED]
+
+
+def frozen_and_broken(engine: Engine) -> str:
+    digest = frozen(engine)
+    (engine.folder / "selections" / f"{digest}.parquet").write_bytes(b"PAR1")
+    return digest
+
+
+def test_many_runs_are_under_way_at_most(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "RUNS_MAX", 2)
+    dead(engine, 9)
+    sets = [frozen(engine, range(at, at + 3)) for at in (1, 4, 7)]
+    for digest in sets[:2]:
+        order(engine, digest, per_s=0.01)
+    assert "2 runs are under way" in str(order(engine, sets[2]).reason)
+    order(engine, sets[0], CANCEL_RUN)
+    assert order(engine, sets[2]).decision is Decision.REPLAYED
