@@ -23,5 +23,3 @@ class ConsoleSettings(BaseModel):
         default_factory=dict,
         description="metrics pages of processes on other machines, by name; those on loopback are known by their ports",
     )
-    session_idle_minutes: int = Field(30, ge=1, le=1_440, description="minutes of rest after which a session ends")
-    session_hours: int = Field(12, ge=1, le=168, description="hours after which a session ends, used or not")

@@ -71,9 +71,12 @@ class TopicsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    events_partitions: int = Field(4, ge=1, le=512, description="partitions of payments.events; 48 outside one machine")
-    receipts_partitions: int = Field(1, ge=1, le=512, description="partitions of payments.receipts")
-    dlq_partitions: int = Field(4, ge=1, le=512, description="partitions of dlq.ledger: those of payments.events")
+    events_partitions: int = Field(
+        4,
+        ge=1,
+        le=512,
+        description="partitions of payments.events and of the dead letters' topics; 48 outside one machine",
+    )
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
     replication: int | None = Field(

@@ -110,13 +110,6 @@ class ProcessorSettings(BaseModel):
 
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
-    jvm_options: str = Field(
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:G1HeapRegionSize=8m",
-        description="options of the driver's JVM. As shipped its code is compiled once and quickly: on two cores a "
-        "start takes 10 s less, the first minute is twice as quick, and a backlog drains no slower (with many cores "
-        "leave that one out). What is compiled has room to stay, and a batch's largest buffers are collected like "
-        "any other object",
-    )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the processor's metrics bind")
     metrics_port: int = Field(
         0,

@@ -14,6 +14,11 @@ from core.spark import open_spark
 
 _LOCAL = re.compile(r"local\[(\d+)\]")
 
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:G1HeapRegionSize=8m"
+"""Of the driver. Its code is compiled once and quickly: on two cores a start takes 10 s less, the first minute is twice
+as quick, and a backlog drains no slower. What is compiled has room to stay, and a batch's largest buffers are collected
+like any other object (docs/decisions/0019)."""
+
 _CONF = {
     "spark.speculation": "false",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
@@ -36,9 +41,7 @@ YOUNG_MAX, MIDDLE_MAX, OLD_MAX = 100_000, 20, 50
 """Objects before the young are looked at, and how often a generation is looked at before the next one is."""
 
 
-def open_session(
-    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, jvm_options: str = ""
-) -> SparkSession:
+def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path) -> SparkSession:
     """A session whose Python workers run this interpreter. ``work_dir`` takes Spark's scratch files."""
     return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options)
 

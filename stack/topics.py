@@ -23,8 +23,8 @@ from stack.settings import load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 LOOK_S = 0.05
-CONTROL_PARTITIONS = 1
-"""Commands have one order."""
+CONTROL_PARTITIONS = RECEIPTS_PARTITIONS = 1
+"""Commands have one order; a record of receipts holds hundreds."""
 
 MILLISECONDS_A_DAY = 86_400_000
 SEGMENT_MS_MAX = MILLISECONDS_A_DAY
@@ -69,9 +69,9 @@ def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfi
     return [
         Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
         Topic(names.control, CONTROL_PARTITIONS, -1),
-        Topic(names.receipts, settings.receipts_partitions, settings.events_retention_days * day),
+        Topic(names.receipts, RECEIPTS_PARTITIONS, settings.events_retention_days * day),
         Topic(names.anchors, 1, -1),
-        *(Topic(name, settings.dlq_partitions, settings.dlq_retention_days * day) for name in dead_letters),
+        *(Topic(name, settings.events_partitions, settings.dlq_retention_days * day) for name in dead_letters),
     ]
 
 

@@ -44,6 +44,9 @@ from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters, stream_names
 from stack.settings import Settings, load_settings
 
+SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
+"""A session ends after so much rest, and in any case after so long."""
+
 log = logging.getLogger(__name__)
 
 LIVE_ONLY: tuple[Mode, ...] = ("live",)
@@ -129,9 +132,7 @@ def _pages(
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
-    console = settings.console
-    idle, whole = timedelta(minutes=console.session_idle_minutes), timedelta(hours=console.session_hours)
-    return Sessions(settings.layout.sessions, clock, idle, whole)
+    return Sessions(settings.layout.sessions, clock, SESSION_IDLE, SESSION_WHOLE)
 
 
 @contextlib.contextmanager

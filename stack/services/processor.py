@@ -102,7 +102,7 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
     jars = spark_jars(settings.layout.lake)
-    session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, processor.jvm_options)
+    session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     return Shared(session, settings.kafka, build_adapters(settings.providers), clock, int(cores), anchor_keys)
 

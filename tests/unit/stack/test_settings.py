@@ -23,10 +23,12 @@ def test_without_anything_the_defaults_hold() -> None:
 
 
 def test_the_file_here_is_read_and_the_environment_wins(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (empty_folder / "payhook.toml").write_text('data_dir = "d"\n[topics]\nevents_partitions = 8\ndlq_partitions = 8\n')
+    (empty_folder / "payhook.toml").write_text(
+        'data_dir = "d"\n[topics]\nevents_partitions = 8\nevents_retention_days = 8\n'
+    )
     monkeypatch.setenv("PAYHOOK_TOPICS__EVENTS_PARTITIONS", "16")
     settings = load_settings()
-    assert (settings.topics.events_partitions, settings.topics.dlq_partitions) == (16, 8)
+    assert (settings.topics.events_partitions, settings.topics.events_retention_days) == (16, 8)
     assert settings.data_dir == empty_folder / "d"
 
 
