@@ -41,7 +41,9 @@ YOUNG_MAX, MIDDLE_MAX, OLD_MAX = 100_000, 20, 50
 """Objects before the young are looked at, and how often a generation is looked at before the next one is."""
 
 
-def open_session(name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path) -> SparkSession:
+def open_session(
+    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, jvm_options: str = JVM_OPTIONS
+) -> SparkSession:
     """A session whose Python workers run this interpreter. ``work_dir`` takes Spark's scratch files."""
     return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options)
 
