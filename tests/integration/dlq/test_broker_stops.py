@@ -74,7 +74,7 @@ class StopsBroker:
 def polled(batches: Any, until: Any) -> None:
     ends = time.monotonic() + WAIT_S_MAX
     while not until() and time.monotonic() < ends:
-        batches._poll()
+        batches._derived.poll()
         time.sleep(0.02)
     assert until()
 
@@ -113,10 +113,11 @@ def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker
     stored.decide(batches)
     polled(batches, lambda: batches.status()["published_upto"] == 1)
 
-    batches._followers = [*batches._followers, StopsBroker(broker)]
+    followers = batches._derived._followers
+    batches._derived._followers = [*followers, StopsBroker(broker)]
     stored.kafka.post("dead-late")
     stored.decide(batches)
-    batches._followers = batches._followers[:-1]
+    batches._derived._followers = followers
     assert [row.decision for row in stored.rows()] == [Decision.DEAD, Decision.DEAD], "the decision is in the journal"
 
     for event in ("a", "b", "dead-later"):
@@ -124,7 +125,7 @@ def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker
         stored.decide(batches)
     applied = [row.seq for row in stored.rows() if row.decision is Decision.APPLIED]
     assert applied == [3, 4], "the ledger goes on"
-    polled(batches, lambda: batches._dead_letters.failed > 0)
+    polled(batches, lambda: batches._derived.dead_letters.failed > 0)
     assert (batches.status()["published_upto"], batches.status()["unpublished"]) == (1, 2)
     batches.release()
 

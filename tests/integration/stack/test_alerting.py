@@ -22,6 +22,14 @@ WAIT_S_MAX = 120.0
 
 SECRET = "T0B0sesame"
 """Who has such a URL can post to it."""
+SOON = """
+import sys
+from dlq.alerts import rules
+rules.NOT_READY_S_MAX = 0.5
+from stack.alerting import main
+sys.exit(main())
+"""
+"""The process, with half a second in place of two minutes until it tells."""
 WHAT_IS_DOWN = ["ledger", "notify", "the receiver"]
 
 
@@ -48,7 +56,7 @@ def look_on(config: Path, told: Callable[[], int], metrics_port: int) -> None:
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(data), "PAYHOOK_CONFIG": str(config)}
     state = data / "run" / "alerts.json"
     with (config.parent / "log").open("ab") as said:
-        process = subprocess.Popen([sys.executable, "-m", "stack.alerting"], cwd=CHECKOUT, env=env, stderr=said)
+        process = subprocess.Popen([sys.executable, "-c", SOON], cwd=CHECKOUT, env=env, stderr=said)
     try:
         wait_for(lambda: told() >= 3 and firing(metrics_port) == WHAT_IS_DOWN)
         first = state.stat().st_mtime
@@ -67,7 +75,7 @@ def test_it_tells_of_a_stack_that_is_down_and_tells_nothing_twice(tmp_path: Path
         config = tmp_path / "payhook.toml"
         config.write_text(
             f"[ingest]\nport = {nobody}\n"
-            f"[alerts]\nevery_s = 0.3\nnot_ready_s_max = 0.5\nmetrics_port = {metrics_port}\n"
+            f"[alerts]\nevery_s = 0.3\nmetrics_port = {metrics_port}\n"
             f'[alerts.receivers.team]\nurl = "http://127.0.0.1:{server.port}/{SECRET}"\n'
             f'http = true\nports = [{server.port}]\nnetworks = ["127.0.0.1/32"]\n'
         )
