@@ -14,7 +14,7 @@ from cli.dlq_watch import SELECTION, number_of, opened, outcome, watch
 from cli.place import KEPT_TEXT, Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
-from console.selection_words import DryRunTold, ProgressTold, RunTold
+from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
 from dlq import commands
@@ -119,7 +119,7 @@ def _change(verb: str, help_text: str) -> click.Command:
     def change(place: Place, number: int, as_json: bool) -> None:
         run = getattr(opened(place).selections, verb)(number, this_account())
         if as_json:
-            click.echo(RunTold.of(run).model_dump_json(indent=1))
+            click.echo(RunView.of(run).model_dump_json(indent=1))
         else:
             click.echo(f"s{number} is {run.state.value}")
 
@@ -180,7 +180,7 @@ def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool)
 def _watch(dead: DeadLetters, number: int, *, wait: bool, as_json: bool) -> None:
     progress = watch(dead.selections, number) if wait else dead.selections.progress(number)
     if as_json:
-        click.echo(ProgressTold.of_run(progress).model_dump_json(indent=1))
+        click.echo(ProgressView.of_run(progress).model_dump_json(indent=1))
     else:
         click.echo(outcome(progress))
         if progress.run.problem:
@@ -190,8 +190,8 @@ def _watch(dead: DeadLetters, number: int, *, wait: bool, as_json: bool) -> None
 def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
     made = dead.dry_runs.make(number, dead.asked(run))
     if as_json:
-        told = DryRunTold.of(made, list(dead.dry_runs.each(number)), None)
-        sys.stdout.write(told.model_dump_json(indent=1) + "\n")
+        reported = DryRunView.of(made, list(dead.dry_runs.each(number)), None)
+        sys.stdout.write(reported.model_dump_json(indent=1) + "\n")
         return
     for verdict, count in sorted(made.counts.items(), key=lambda one: -one[1]):
         click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")

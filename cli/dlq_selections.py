@@ -14,7 +14,7 @@ from cli.dlq_watch import SELECTION, WORDS, opened, options_again, outcome
 from cli.place import Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
-from console.selection_words import ProgressTold, SelectedItem, SelectionsTold, SelectionTold
+from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
 from core.money import decimals_of
 from dlq.index import Filter, ItemState
 from dlq.selection import Kept, RunItemState, Selection
@@ -34,7 +34,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
         raise click.UsageError("only dead events are selected: leave --state out")
     selection = opened(place).selections.freeze(wanted, this_account(), note)
     if as_json:
-        click.echo(SelectionTold.of(Kept(selection, None)).model_dump_json(indent=1))
+        click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))
         return
     click.echo(f"frozen as {selection.name}: {selection.count:,} items{_amounts(selection)}")
     click.echo(f"payhook dlq replay {selection.name} --dry-run{options_again(place)}   says what a replay would do")
@@ -64,14 +64,14 @@ def proposals(place: Place, as_json: bool) -> None:
 
 def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
     if as_json:
-        click.echo(SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=None).model_dump_json(indent=1))
+        click.echo(SelectionsView(selections=list(map(SelectionView.of, kept)), next=None).model_dump_json(indent=1))
     elif not kept:
         click.echo(nothing)
     else:
         rows = Rows("", "frozen", "who", "items", "note", "run", "by", "state", right=["items"])
         for one in kept:
             run = one.run
-            told = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
+            reported = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
             frozen = one.selection
             rows.add(
                 frozen.name,
@@ -79,7 +79,7 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
                 frozen.actor,
                 f"{frozen.count:,}",
                 frozen.note,
-                *told,
+                *reported,
             )
         rows.print()
 
@@ -89,8 +89,10 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
     progress = None if kept.run is None else dead.selections.progress(number)
     items = dead.selections.items(number, states, limit=ITEMS_JSON_MAX if as_json else SHOWN_MAX)
     if as_json:
-        told = SelectionTold.of(kept) if progress is None else ProgressTold.of_run(progress)
-        tree = told.model_dump(mode="json") | {"items": [SelectedItem.of(one).model_dump(mode="json") for one in items]}
+        reported = SelectionView.of(kept) if progress is None else ProgressView.of_run(progress)
+        tree = reported.model_dump(mode="json") | {
+            "items": [SelectedItem.of(one).model_dump(mode="json") for one in items]
+        }
         click.echo(json.dumps(tree, indent=1))
         return
     selection = kept.selection

@@ -68,16 +68,16 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
         TaskProgressColumn(),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[reported]}"),
         console=Console(stderr=True),
         transient=True,
     )
     progress = selections.progress(number)
     try:
         with bar:
-            task = bar.add_task(f"s{number}", total=progress.selection.count, told="")
+            task = bar.add_task(f"s{number}", total=progress.selection.count, reported="")
             while not progress.finished and progress.run.state not in STOPS:
-                bar.update(task, completed=progress.ended, told=_told(progress))
+                bar.update(task, completed=progress.ended, reported=_reported(progress))
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
@@ -85,7 +85,7 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
     return progress
 
 
-def _told(progress: RunProgress) -> str:
+def _reported(progress: RunProgress) -> str:
     if progress.run.problem:
         return progress.run.problem
     speed = "" if progress.per_s is None else f"{progress.per_s:,.0f}/s"

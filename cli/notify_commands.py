@@ -48,7 +48,7 @@ def subscribers(place: Place, as_json: bool) -> None:
         click.echo(json.dumps(found, indent=1))
     else:
         _print(found)
-    sys.exit(0 if all(one["state"] in ("told", "off") for one in found) else 1)
+    sys.exit(0 if all(one["state"] in ("active", "off") for one in found) else 1)
 
 
 @notify.command()
@@ -114,10 +114,10 @@ def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
 
 
 def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
-    """``state``: told, off, disabled or unusable; ``why`` says what keeps events from it."""
+    """``state``: active, off, disabled or unusable; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
-    state, why, since = "told", "", ""
+    state, why, since = "active", "", ""
     if not subscriber.enabled:
         state, why = "off", "enabled = false"
     elif disabled is not None:

@@ -157,7 +157,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """``found`` are ignored, of which so many were ``looked_at``. ``others``: what named keys are that aren't."""
 
     found: int
@@ -167,27 +167,27 @@ class Told:
     others: Mapping[str, str]
 
 
-def print_forecasts(told: Told, *, as_json: bool, sent: bool) -> None:
+def print_forecasts(reported: Reported, *, as_json: bool, sent: bool) -> None:
     if as_json:
-        click.echo(dumped(_tree(told) | {"sent": sent}))
+        click.echo(dumped(_tree(reported) | {"sent": sent}))
         return
     for verdict in Verdict:
-        if told.counts[verdict]:
-            click.echo(f"{told.counts[verdict]:>9,}  {WORDS[verdict]}")
-    if told.forecasts:
-        _print_table(told.forecasts)
-    _print_rest(told)
-    if not told.found and not told.others:
+        if reported.counts[verdict]:
+            click.echo(f"{reported.counts[verdict]:>9,}  {WORDS[verdict]}")
+    if reported.forecasts:
+        _print_table(reported.forecasts)
+    _print_rest(reported)
+    if not reported.found and not reported.others:
         click.echo("no event is ignored that is like that")
     click.echo("nothing was sent")
 
 
-def print_run(told: Told, ran: Ran, *, as_json: bool) -> None:
+def print_run(reported: Reported, ran: Ran, *, as_json: bool) -> None:
     """What was sent, and what became of it."""
     if as_json:
-        items = [_row(one.row.item_seq, ran) for one in told.forecasts if one.row.item_seq in ran.rows]
+        items = [_row(one.row.item_seq, ran) for one in reported.forecasts if one.row.item_seq in ran.rows]
         commands = [{"command_id": number, "decided": decided} for number, decided in ran.commands.items()]
-        click.echo(dumped(_tree(told) | {"sent": True, "commands": commands, "items": items}))
+        click.echo(dumped(_tree(reported) | {"sent": True, "commands": commands, "items": items}))
         return
     for number, decided in ran.commands.items():
         waits = "not decided yet: `payhook status` tells whether the processor is behind" if ran.waited else "sent"
@@ -200,7 +200,7 @@ def print_run(told: Told, ran: Ran, *, as_json: bool) -> None:
         for one in others[:SHOWN]:
             rows.add(one.seq, one.event_key, one.decision.value, once.tell(one.reason, f"row {one.seq}"))
         rows.print()
-    _print_rest(told)
+    _print_rest(reported)
     if not ran.waited:
         click.echo("`payhook ledger event KEY` tells what became of one")
 
@@ -229,11 +229,11 @@ def _print_table(forecasts: Sequence[Forecast]) -> None:
         click.echo(f"the first {SHOWN} of {len(ordered):,}; --json shows all")
 
 
-def _print_rest(told: Told) -> None:
-    for key, what in told.others.items():
+def _print_rest(reported: Reported) -> None:
+    for key, what in reported.others.items():
         click.echo(f"{visible(key)}: {what}", err=True)
-    if told.looked_at < told.found:
-        left = told.found - told.looked_at
+    if reported.looked_at < reported.found:
+        left = reported.found - reported.looked_at
         click.echo(
             f"{left:,} more are ignored and weren't looked at: run it again, or narrow it (--type, --from, --to)"
         )
@@ -243,13 +243,13 @@ def _line(posting: Posting) -> str:
     return f"{posting.side} {posting.account} {money(posting.money.amount_minor, posting.money.currency)}"
 
 
-def _tree(told: Told) -> dict[str, Any]:
+def _tree(reported: Reported) -> dict[str, Any]:
     return {
-        "ignored": told.found,
-        "looked_at": told.looked_at,
-        "counts": {verdict.value: told.counts[verdict] for verdict in Verdict if told.counts[verdict]},
-        "events": [_forecast(one) for one in told.forecasts],
-        "others": dict(told.others),
+        "ignored": reported.found,
+        "looked_at": reported.looked_at,
+        "counts": {verdict.value: reported.counts[verdict] for verdict in Verdict if reported.counts[verdict]},
+        "events": [_forecast(one) for one in reported.forecasts],
+        "others": dict(reported.others),
     }
 
 
@@ -332,13 +332,13 @@ def reprocess(
     named = {one.row.event_key for one in forecasts}
     others = what_else(place.ledger.journal, [key for key in event_keys if key not in named])
     books = [one for one in forecasts if one.verdict is Verdict.BOOKS]
-    told = Told(found.count, looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
+    reported = Reported(found.count, looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
     if dry_run or not books:
-        print_forecasts(told, as_json=as_json, sent=False)
+        print_forecasts(reported, as_json=as_json, sent=False)
         left_out = [one for one in forecasts if one.row.event_key in event_keys and one.verdict is not Verdict.BOOKS]
         sys.exit(1 if others or left_out else 0)
     ran = run(place, books, reason or "", per_s, what=_what(wanted, len(books)), wait=wait, propose=propose)
-    print_run(told, ran, as_json=as_json)
+    print_run(reported, ran, as_json=as_json)
     if propose and not as_json:
         click.echo(APPROVED_WHERE)
     sys.exit(0 if not others and ran.is_well else 1)

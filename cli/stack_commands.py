@@ -226,9 +226,9 @@ def _of_stream(stream: dict[str, Any]) -> str:
     """One work stream in a line: where it stands, and why if it doesn't run."""
     ready, state = stream.get("ready"), str(stream.get("state", "not started"))
     why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
-    told = "not ready" if state == "running" and not ready else state
+    reported = "not ready" if state == "running" and not ready else state
     restarts = stream.get("restarts", 0)
-    return told + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")
+    return reported + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")
 
 
 REASON_SHOWN_CHARS_MAX = 120
@@ -298,51 +298,53 @@ def _due(item: OpenItem, now: datetime) -> str | None:
 
 
 def _summary(queue: EntityQueue) -> str:
-    told = [f"{queue.total} open as of row {queue.seq}"]
+    reported = [f"{queue.total} open as of row {queue.seq}"]
     if queue.total > len(queue.items):
-        told.append(f"the first {len(queue.items)} are shown")
+        reported.append(f"the first {len(queue.items)} are shown")
     if (dead := queue.held_by()) is not None:
-        told.append(
+        reported.append(
             f"item {dead.row.item_seq} is dead and holds the entity: see `payhook dlq show {dead.row.item_seq}`"
         )
     if queue.previous_dead:
-        told.append("what runs next sees that an earlier event died")
-    return "; ".join(told)
+        reported.append("what runs next sees that an earlier event died")
+    return "; ".join(reported)
 
 
-def catching_up(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+def catching_up(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lines about what a stream's status says under ``catch_up``; none while it says nothing."""
-    if not told:
+    if not reported:
         return []
-    lines = [("arriving", f"{told['arrival_per_s']:,.0f} events/s")]
-    if told["behind"]:
-        lines.append(("backlog", f"{told['lag']:,} events, {_until_gone(told)}"))
-    if told["recommended_executors"] > told["executors"] or told["driver_bound"]:
-        lines.append(("capacity", _wanted(told)))
+    lines = [("arriving", f"{reported['arrival_per_s']:,.0f} events/s")]
+    if reported["behind"]:
+        lines.append(("backlog", f"{reported['lag']:,} events, {_until_gone(reported)}"))
+    if reported["recommended_executors"] > reported["executors"] or reported["driver_bound"]:
+        lines.append(("capacity", _wanted(reported)))
     return lines
 
 
-def _until_gone(told: Mapping[str, Any]) -> str:
-    if told["drain_per_s"] is None:
+def _until_gone(reported: Mapping[str, Any]) -> str:
+    if reported["drain_per_s"] is None:
         return "how long it takes isn't known yet"
-    if told["recover_s"] is None:
-        return f"growing: {told['drain_per_s']:,.0f} events/s are decided"
-    forecast = told["forecast"]
+    if reported["recover_s"] is None:
+        return f"growing: {reported['drain_per_s']:,.0f} events/s are decided"
+    forecast = reported["forecast"]
     said = f"; said at first: gone at {forecast['until']}" if forecast and forecast["until"] else ""
-    return f"gone in {told['recover_s']:,.0f} s at {told['drain_per_s']:,.0f} events/s{said}"
+    return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{said}"
 
 
-def _wanted(told: Mapping[str, Any]) -> str:
-    executors, partitions = told["recommended_executors"], told["recommended_partitions"]
-    if told["driver_bound"]:
+def _wanted(reported: Mapping[str, Any]) -> str:
+    executors, partitions = reported["recommended_executors"], reported["recommended_partitions"]
+    if reported["driver_bound"]:
         return f"the driver is what is slow: split the stream, executors beyond {executors} won't help"
     return f"the load asks for {executors} executors on {partitions} partitions"
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Lines about the downstreams that streams' statuses name under ``downstreams``; none of those that are well."""
-    told = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
-    return [(f"downstream {name}", f"{one['text']}; {_counted(one)}") for name, one in told.items() if _is_held(one)]
+    reported = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
+    return [
+        (f"downstream {name}", f"{one['text']}; {_counted(one)}") for name, one in reported.items() if _is_held(one)
+    ]
 
 
 def _is_held(one: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ from console.api_routes import StrictRoute, key_parameter, problems
 from console.api_selections import acting, reading
 from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
-from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemTold
+from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemView
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
@@ -59,7 +59,7 @@ def describe(api: FastAPI) -> dict[str, Any]:
         routes=api.routes,
         servers=[{"url": API}],
     )
-    described["components"]["schemas"]["ProblemTold"] = ProblemTold.model_json_schema()
+    described["components"]["schemas"]["ProblemView"] = ProblemView.model_json_schema()
     return described
 
 

@@ -50,7 +50,7 @@ class StrictRoute(APIRoute):
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route, for its description."""
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemTold"}}}
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemView"}}}
     return {status: {"description": _REFUSED[status], "content": content} for status in statuses}
 
 

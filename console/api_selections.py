@@ -13,18 +13,18 @@ from console.api_routes import StrictRoute, key_parameter, problems
 from console.dead_letters import DeadLetters, Streams, StreamWanted
 from console.selection_words import (
     ApprovalAsked,
-    DryRunTold,
+    DryRunView,
     NothingAsked,
-    ProgressTold,
+    ProgressView,
     ReasonAsked,
     ReplayAsked,
     RunStarted,
-    RunTold,
+    RunView,
     SelectedItem,
     SelectedItems,
     SelectionAsked,
-    SelectionsTold,
-    SelectionTold,
+    SelectionsView,
+    SelectionView,
 )
 from dlq.commands import SEQ_MAX, ReplayMode
 from dlq.frozen import NEWEST
@@ -35,7 +35,7 @@ Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's numb
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
 ONE = "/selections/{number}"
-Told = TypeVar("Told")
+Reported = TypeVar("Reported")
 Route = TypeVar("Route", bound=Callable[..., Any])
 
 
@@ -47,26 +47,26 @@ def reading(streams: Streams) -> APIRouter:
     @router.get("/selections", responses=refusals)
     async def selections(
         stream: StreamWanted = "ledger", before: Annotated[int, Query(ge=1, le=NEWEST)] = NEWEST, limit: Limit = 100
-    ) -> SelectionsTold:
+    ) -> SelectionsView:
         """Selections, the newest first, each with its run."""
         kept = await asyncio.to_thread(streams.of(stream).selections.kept, before, limit)
         following = kept[-1].selection.number if len(kept) == limit else None
-        return SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=following)
+        return SelectionsView(selections=list(map(SelectionView.of, kept)), next=following)
 
     @router.get("/proposals", responses=refusals)
-    async def proposals(stream: StreamWanted = "ledger") -> SelectionsTold:
+    async def proposals(stream: StreamWanted = "ledger") -> SelectionsView:
         """Runs that wait for a second person, oldest first."""
         kept = await asyncio.to_thread(streams.of(stream).selections.proposals)
-        return SelectionsTold(selections=list(map(SelectionTold.of, kept)), next=None)
+        return SelectionsView(selections=list(map(SelectionView.of, kept)), next=None)
 
     @router.get(ONE, responses=refusals)
-    async def selection(number: Number, stream: StreamWanted = "ledger") -> ProgressTold | SelectionTold:
+    async def selection(number: Number, stream: StreamWanted = "ledger") -> ProgressView | SelectionView:
         """One selection; with its run's progress where one was begun."""
         selections = streams.of(stream).selections
 
-        def read() -> ProgressTold | SelectionTold:
+        def read() -> ProgressView | SelectionView:
             kept = selections.get(number)
-            return SelectionTold.of(kept) if kept.run is None else ProgressTold.of_run(selections.progress(number))
+            return SelectionView.of(kept) if kept.run is None else ProgressView.of_run(selections.progress(number))
 
         return await asyncio.to_thread(read)
 
@@ -87,17 +87,17 @@ def reading(streams: Streams) -> APIRouter:
     async def dry_run(
         number: Number,
         asked: Annotated[DryRunAsked, Depends()],
-    ) -> DryRunTold:
-        """What a replay would do with each item, nothing being sent. The first page looks anew, the next ones don't."""
+    ) -> DryRunView:
+        """What a replay would do with each item, nothing being sent. Its first page looks again; the others don't."""
         dead = streams.of(asked.stream)
 
-        def read() -> DryRunTold:
+        def read() -> DryRunView:
             kept = dead.dry_runs.kept(number)
             if kept is None or asked.after < 1:
                 kept = dead.dry_runs.make(number, dead.asked(asked.run()))
             page = dead.dry_runs.page(number, asked.verdicts, max(0, asked.after), asked.limit)
             following = page[-1].target.item_seq if len(page) == asked.limit else None
-            return DryRunTold.of(kept, page, following)
+            return DryRunView.of(kept, page, following)
 
         return await asyncio.to_thread(read)
 
@@ -138,24 +138,24 @@ def acting(streams: Streams) -> APIRouter:
         )
 
     async def change(
-        request: Request, stream: str, act: Callable[[Selections, str], Told], told: Callable[[Told], Any]
+        request: Request, stream: str, act: Callable[[Selections, str], Reported], reported: Callable[[Reported], Any]
     ) -> Any:
         actor = signed_in(request).name
-        return told(await asyncio.to_thread(act, streams.of(stream).selections, actor))
+        return reported(await asyncio.to_thread(act, streams.of(stream).selections, actor))
 
     async def begin(request: Request, dead: DeadLetters, number: int, run: Run) -> RunStarted:
         started = await asyncio.to_thread(dead.selections.start, number, run, signed_in(request).name)
         return RunStarted.started(started.run, again=started.again)
 
     @post("/selections", Role.REPLAYER, 201)
-    async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionTold:
+    async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionView:
         """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
 
         def act(selections: Selections, actor: str) -> Kept:
             return Kept(selections.freeze(asked.wanted(), actor, asked.note, asked.seen()), None)
 
-        told: SelectionTold = await change(request, stream, act, SelectionTold.of)
-        return told
+        reported: SelectionView = await change(request, stream, act, SelectionView.of)
+        return reported
 
     @post(f"{ONE}/replay", Role.REPLAYER, 202)
     async def replay(
@@ -182,25 +182,25 @@ def acting(streams: Streams) -> APIRouter:
     @post(f"{ONE}/approve", Role.ADMIN)
     async def approve(
         number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
-    ) -> RunTold:
+    ) -> RunView:
         """Lets begin what somebody else proposed."""
 
         def act(selections: Selections, actor: str) -> Any:
             return selections.approve(number, actor, asked.reason)
 
-        told: RunTold = await change(request, stream, act, RunTold.of)
-        return told
+        reported: RunView = await change(request, stream, act, RunView.of)
+        return reported
 
     def simple(verb: str, why: str) -> None:
         @post(f"{ONE}/{verb}", Role.REPLAYER)
         async def changed(
             number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
-        ) -> RunTold:
+        ) -> RunView:
             def act(selections: Selections, actor: str) -> Any:
                 return getattr(selections, verb)(number, actor)
 
-            told: RunTold = await change(request, stream, act, RunTold.of)
-            return told
+            reported: RunView = await change(request, stream, act, RunView.of)
+            return reported
 
         changed.__doc__ = why
         router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]

@@ -121,7 +121,7 @@ class OrderGiven(BaseModel):
         )
 
 
-class ProblemTold(BaseModel):
+class ProblemView(BaseModel):
     """Problem details (RFC 9457)."""
 
     type: str = Field(description="names the kind of problem after its #")

@@ -112,7 +112,7 @@ class NothingAsked(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class ApprovalTold(BaseModel):
+class ApprovalView(BaseModel):
     """The second person's word."""
 
     actor: str
@@ -120,7 +120,7 @@ class ApprovalTold(BaseModel):
     at: datetime
 
 
-class RunTold(BaseModel):
+class RunView(BaseModel):
     """A selection's run. ``problem``: why it doesn't go on just now."""
 
     selection: int
@@ -133,7 +133,7 @@ class RunTold(BaseModel):
     actor: str
     started_at: datetime
     state: RunState = Field(description="proposed: waits for a second person; sent: all of it was taken up")
-    approval: ApprovalTold | None
+    approval: ApprovalView | None
     problem: str | None
     finished_at: datetime | None
 
@@ -151,23 +151,23 @@ class RunTold(BaseModel):
             actor=kept.actor,
             started_at=kept.started_at,
             state=kept.state,
-            approval=None if given is None else ApprovalTold(actor=given.actor, reason=given.reason, at=given.at),
+            approval=None if given is None else ApprovalView(actor=given.actor, reason=given.reason, at=given.at),
             problem=kept.problem,
             finished_at=kept.finished_at,
         )
 
 
-class RunStarted(RunTold):
+class RunStarted(RunView):
     """``again``: this very run was begun before; nothing was added to it."""
 
     again: bool
 
     @classmethod
     def started(cls, kept: RunKept, *, again: bool) -> Self:
-        return cls(**RunTold.of(kept).model_dump(), again=again)
+        return cls(**RunView.of(kept).model_dump(), again=again)
 
 
-class SelectionTold(BaseModel):
+class SelectionView(BaseModel):
     """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money nobody can tell."""
 
     number: int
@@ -180,14 +180,14 @@ class SelectionTold(BaseModel):
     note: str
     filter: str
     journal_seq: int
-    run: RunTold | None
+    run: RunView | None
 
     @classmethod
     def of(cls, kept: Kept) -> Self:
-        return cls(**_plain(kept.selection), run=None if kept.run is None else RunTold.of(kept.run))
+        return cls(**_plain(kept.selection), run=None if kept.run is None else RunView.of(kept.run))
 
 
-class ProgressTold(SelectionTold):
+class ProgressView(SelectionView):
     """``states``: items by what became of them. ``eta_s``: seconds until its end, where that can be told."""
 
     states: dict[RunItemState, int]
@@ -201,7 +201,7 @@ class ProgressTold(SelectionTold):
     def of_run(cls, progress: Progress) -> Self:
         return cls(
             **_plain(progress.selection),
-            run=RunTold.of(progress.run),
+            run=RunView.of(progress.run),
             states=dict(progress.counts),
             ended=progress.ended,
             share=round(progress.share, 6),
@@ -211,10 +211,10 @@ class ProgressTold(SelectionTold):
         )
 
 
-class SelectionsTold(BaseModel):
+class SelectionsView(BaseModel):
     """The newest first; ``next``: ``before`` of the next page."""
 
-    selections: list[SelectionTold]
+    selections: list[SelectionView]
     next: int | None
 
 
@@ -249,7 +249,7 @@ class SelectedItems(BaseModel):
     next: int | None
 
 
-class ForecastTold(BaseModel):
+class ForecastView(BaseModel):
     """What a replay would do with one item. ``followers`` run after it by themselves."""
 
     item_seq: int
@@ -271,7 +271,7 @@ class ForecastTold(BaseModel):
         )
 
 
-class DryRunTold(BaseModel):
+class DryRunView(BaseModel):
     """What a replay would do, as of the journal's row ``journal_seq``; nothing was sent. The processor stays the
     judge. ``next``: ``after`` of the next page."""
 
@@ -281,7 +281,7 @@ class DryRunTold(BaseModel):
     verdicts: dict[Verdict, int]
     runs: int = Field(description="items that would run")
     followers: int
-    items: list[ForecastTold]
+    items: list[ForecastView]
     next: int | None
 
     @classmethod
@@ -293,7 +293,7 @@ class DryRunTold(BaseModel):
             verdicts=dict(made.counts),
             runs=made.runs,
             followers=made.followers,
-            items=list(map(ForecastTold.of, page)),
+            items=list(map(ForecastView.of, page)),
             next=following,
         )
 

@@ -170,21 +170,21 @@ class _ReplayJudge:
             # One that isn't open has no entity to be seen in: it is refused by itself.
             entity = f"={target.item_seq}" if found is None else found.row.entity_key or ""
             groups.setdefault(entity, []).append(target)
-        told = [one for entity, group in groups.items() for one in self._whole(entity, group)]
-        return sorted(told, key=lambda one: one.target.item_seq)
+        reported = [one for entity, group in groups.items() for one in self._whole(entity, group)]
+        return sorted(reported, key=lambda one: one.target.item_seq)
 
     def _whole(self, entity: str, targets: Sequence[Target]) -> list[Judged]:
         before = set(self.meanwhile.replayed)
-        told: list[Judged] = []
+        reported: list[Judged] = []
         for target in targets:
-            told.append(self.judge(target))
+            reported.append(self.judge(target))
             self.meanwhile.replayed.add(target.item_seq)
         self.meanwhile.replayed = before
-        refused = next((one.refusal for one in told if one.refusal is not None), None)
+        refused = next((one.refusal for one in reported if one.refusal is not None), None)
         because = refused or self._follower_left_out(entity, targets)
         if because is None:
-            return [self.accept(one) for one in told]
-        return [Judged(one.target, one.item, one.refusal or _not_whole(one, because)) for one in told]
+            return [self.accept(one) for one in reported]
+        return [Judged(one.target, one.item, one.refusal or _not_whole(one, because)) for one in reported]
 
     def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> Refusal | None:
         """What is dead of the entity after the first target, and isn't named."""

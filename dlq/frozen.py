@@ -42,8 +42,8 @@ class SelectionUnknown(PayhookError):
 
     def __init__(self, name: int | str) -> None:
         self.name = name
-        told = f"s{name}" if isinstance(name, int) else name
-        super().__init__(f"there is no selection {told}; `payhook dlq selections` lists those that are kept")
+        reported = f"s{name}" if isinstance(name, int) else name
+        super().__init__(f"there is no selection {reported}; `payhook dlq selections` lists those that are kept")
 
 
 class SelectionBroken(PayhookError):
@@ -82,13 +82,13 @@ class Selection:
         return f"s{self.number}"
 
     def to_json(self) -> bytes:
-        told = {**asdict(self), "frozen_at": to_rfc3339(self.frozen_at)}
-        return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+        reported = {**asdict(self), "frozen_at": to_rfc3339(self.frozen_at)}
+        return json.dumps(reported, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def of_json(cls, raw: bytes) -> Selection:
-        told: dict[str, Any] = json.loads(raw)
-        return cls(**{**told, "frozen_at": from_rfc3339(told["frozen_at"])})
+        reported: dict[str, Any] = json.loads(raw)
+        return cls(**{**reported, "frozen_at": from_rfc3339(reported["frozen_at"])})
 
 
 @dataclass(frozen=True)

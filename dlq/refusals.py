@@ -80,9 +80,9 @@ class Refusal:
         return [self.item_seq, self.ground.value, dict(self.about)]
 
 
-def refusal_of_json(told: list[Any]) -> Refusal:
+def refusal_of_json(reported: list[Any]) -> Refusal:
     """The inverse of `Refusal.to_json`."""
-    item_seq, ground, about = told
+    item_seq, ground, about = reported
     return Refusal(Ground(ground), item_seq, about)
 
 

@@ -56,7 +56,7 @@ def command_of_row(row: JournalRow) -> Command:
 
 
 @dataclass(frozen=True, slots=True)
-class PortionTold:
+class PortionResult:
     """How a run stands after a portion. ``upto``: the first turn that wasn't taken. ``over``: nothing more comes of any
     of its items. ``ended``: why it doesn't go on, where no person said so."""
 
@@ -68,24 +68,24 @@ class PortionTold:
 
     def headers(self, before: str | None) -> str:
         """The ``headers`` of its row: beside what is there ``before``."""
-        told = {
+        reported = {
             "upto": self.upto,
             "state": self.state.value,
             "refused": [one.to_json() for one in self.refused],
             "over": self.over,
             "ended": None if self.ended is None else self.ended.value,
         }
-        tree = {**json.loads(before or "{}"), "portion": told}
+        tree = {**json.loads(before or "{}"), "portion": reported}
         return json.dumps(tree, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def of_headers(cls, headers: str | None) -> PortionTold:
+    def of_headers(cls, headers: str | None) -> PortionResult:
         """The inverse."""
-        told = json.loads(headers or "{}")["portion"]
+        reported = json.loads(headers or "{}")["portion"]
         return cls(
-            told["upto"],
-            RunState(told["state"]),
-            tuple(map(refusal_of_json, told["refused"])),
-            told["over"],
-            None if told["ended"] is None else Ended(told["ended"]),
+            reported["upto"],
+            RunState(reported["state"]),
+            tuple(map(refusal_of_json, reported["refused"])),
+            reported["over"],
+            None if reported["ended"] is None else Ended(reported["ended"]),
         )

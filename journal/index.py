@@ -62,7 +62,7 @@ class KnownFact:
 
 
 class Index:
-    """Opened by one writer, in a folder of its own. A damaged store raises `IndexBroken` and is made anew next time."""
+    """One writer opens it, in its own folder. A damaged store raises `IndexBroken` and is rebuilt next time."""
 
     def __init__(self, store: RocksDbStore) -> None:
         self._store = store
@@ -97,7 +97,7 @@ class Index:
         table = store.get(layout.TABLE)
         if table is not None and not table.startswith(layout.TABLE_PREFIX):
             store.close()
-            raise IndexUnreadable(str(root), "another version wrote it; a processor's start makes it anew")
+            raise IndexUnreadable(str(root), "another version wrote it; a processor's start makes it again")
         return cls(store)
 
     @property
@@ -319,7 +319,7 @@ class Index:
 
     def _begin_anew(self, reader: JournalReader) -> None:
         if self._seq:
-            log.warning("the index doesn't reflect this journal: it is made anew")
+            log.warning("the index doesn't reflect this journal: it is made again")
             self._store.begin_anew()
         self._seq = self._open = self._dead = 0
         self._any_line = False

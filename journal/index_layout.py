@@ -7,7 +7,7 @@ import struct
 from core.keys import hash16
 
 FORMAT = 5
-"""Another number makes every index anew from its journal."""
+"""Another number makes every index again from its journal."""
 
 TABLE_PREFIX = f"{FORMAT}:".encode()
 """Before the id of the journal's table, under `TABLE`."""

@@ -1,4 +1,4 @@
-"""RocksDB in a folder that one living process owns: taken over, made anew, or read beside its owner."""
+"""RocksDB in a folder that one living process owns: taken over, made again, or read beside its owner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RocksDbStore:
     """Byte keys in order, written in atomic batches.
 
     The owner holds a lock on a file in the folder for as long as it lives, paused or not; the folder may be renamed
-    under it. A read that finds damage marks the folder, so that the next owner makes it anew.
+    under it. A read that finds damage marks the folder, so that the next owner makes it again.
     """
 
     def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:
@@ -206,7 +206,7 @@ def _open_or_begin(folder: Path) -> Rdict:
         except Exception as failed:
             if _STORAGE.search(str(failed)):
                 raise IndexBroken(str(folder), str(failed)) from failed
-            log.exception("the index in %s can't be opened: it is made anew", folder)
+            log.exception("the index in %s can't be opened: it is made again", folder)
     _wipe(folder)
     return _opened(folder)
 
@@ -230,7 +230,7 @@ def _options(open_files_max: int) -> Options:
     table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
     table.set_cache_index_and_filter_blocks(True)
-    # A whole file's filter, 3 MB, is more than a shard of the cache takes: it would be read anew for every key.
+    # A whole file's filter, 3 MB, is more than a shard of the cache takes: it would be read again for every key.
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
     table.set_metadata_block_size(FILTER_BLOCK_BYTES)

@@ -105,7 +105,7 @@ def is_lost_at_once(item: Mapping[str, Any]) -> bool:
 def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
     """The fact of one item; of its loss, where ``event_type`` ends with `LOST`.
 
-    :raises MoneyInvalid: it moved money, and how much or which way can't be told
+    :raises MoneyInvalid: it moved money, and how much or which way can't be known
     :raises Unparseable: the item can't be read
     """
     if not succeeded(item):

@@ -149,7 +149,7 @@ def _balance_account(data: Mapping[str, Any]) -> str:
 
 def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
     """
-    :raises MoneyInvalid: money moved in a way that isn't booked, or it can't be told how much or whose
+    :raises MoneyInvalid: money moved in a way that isn't booked, or it can't be known how much or whose
     """
     data = an_object(document.get("data"), "'data'")
     if event_type not in TRANSFERS:
@@ -165,7 +165,7 @@ def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings)
     amount = an_object(data.get("amount"), "'amount'")
     money = money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
     if money.amount_minor < 0:
-        raise MoneyInvalid("a transfer has a direction and no sign: below zero it can't be told which way money went")
+        raise MoneyInvalid("a transfer has a direction and no sign: below zero it can't be known which way money went")
     platform = optional_text(data, "balancePlatform") or ""
     if platform not in settings.platforms:
         raise MoneyInvalid(

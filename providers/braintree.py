@@ -7,7 +7,7 @@ private key). ``bt_signature`` has a pair for each of the merchant's API keys, o
 A line of the secret file is an API key, ``public_key:private_key``. The private key alone wouldn't say whose pair to
 compare.
 
-An event's body is the XML in ``bt_payload``: the form around it is signed anew with every API key. Notifications have
+An event's body is the XML in ``bt_payload``: the form around it is signed again with every API key. Notifications have
 no id. They are named by what they are about and when they were triggered, not by a hash: were the same notification
 ever written differently, it would be a conflict for a person to see, not a second event. Where it isn't clear what one
 is about, the hash of its content is its id, so that two of one second aren't taken for one.

@@ -77,7 +77,7 @@ def is_loss(root: Element, kind: str) -> bool:
 
 def fact_of(root: Element, kind: str) -> MoneyFact | None:
     """
-    :raises MoneyInvalid: it moved money, and how much can't be told for sure
+    :raises MoneyInvalid: it moved money, and how much can't be known for sure
     :raises Unparseable: a field comes several times
     """
     read = _READERS.get(kind)

@@ -115,7 +115,7 @@ def moved(
 
 
 def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
-    """The fact, None too where it can't be told for sure: its event is named without it, and fails when handled."""
+    """The fact, None too where it can't be known for sure: its event is named without it, and fails when handled."""
     try:
         return read()
     except (MoneyInvalid, Unparseable):

@@ -155,7 +155,9 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     account = account_of(document)
     if not account and not _is_v1(amount):
         names = "payer" if movement is Movement.REFUND else "payee"
-        raise MoneyInvalid(f"{event_type} has no {names}.merchant_id: it can't be told whose payment it is; {_BY_HAND}")
+        raise MoneyInvalid(
+            f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
+        )
     return moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
 
 

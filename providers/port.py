@@ -187,7 +187,7 @@ class Adapter(Protocol):
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         """What money one event moved, from its own bytes; None for none.
 
-        :raises MoneyInvalid: it moved money, and how much can't be told for sure
+        :raises MoneyInvalid: it moved money, and how much can't be known for sure
         :raises Unparseable: the body can't be read
         """
 

@@ -121,7 +121,7 @@ def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
     """What signed content names an event by, short of its type; the last part is never empty.
 
-    The hash in it is of the whole content, whatever `LEFT_OUT` comes to say: a key is never made anew.
+    The hash in it is of the whole content, whatever `LEFT_OUT` comes to say: a key is never made again.
     """
     ids = [found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))]
     created_at = document.get("created_at")

@@ -138,8 +138,8 @@ def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
     headers = [
         (name, source if name == "ce_source" else value) for name, value in to_headers(event, now, Dedupe.DEFERRED)
     ]
-    told = {ACTOR_HEADER: origin.actor, "reason": origin.reason, "report_sha256": origin.report_sha256}
-    return [*headers, *((name, quote_text(value).encode()) for name, value in told.items())]
+    reported = {ACTOR_HEADER: origin.actor, "reason": origin.reason, "report_sha256": origin.report_sha256}
+    return [*headers, *((name, quote_text(value).encode()) for name, value in reported.items())]
 
 
 def _movement(name: str) -> Movement:

@@ -39,7 +39,7 @@ def reread(
             try:
                 events = adapter.events(Request(whole, ()), mode)
             except PayhookError as unreadable:
-                problem = problem or _told(unreadable)
+                problem = problem or _reported(unreadable)
             else:
                 return [scoped(_checked(event, body, mode), tenant, zone) for event in events]
     except Unparseable:
@@ -68,7 +68,7 @@ def _checked(event: Event, body: bytes, mode: Mode) -> Event:
     return event
 
 
-def _told(unreadable: PayhookError) -> str:
+def _reported(unreadable: PayhookError) -> str:
     return unreadable.problem if isinstance(unreadable, Unparseable) else str(unreadable)
 
 
@@ -107,14 +107,14 @@ def renamed(
 ) -> Names:
     """The names of an event that was received before, by its body.
 
-    :raises Unparseable: its body can't be read, or its money can't be told; says why
+    :raises Unparseable: its body can't be read, or its money can't be known; says why
     :raises OtherKey: it has another key by now
     """
     try:
         fact = reader_of(adapter, event_type).money(body, event_type)
         fact_key, fact_sha256 = (None, None) if fact is None else (of_tenant(tenant, fact.fact_key), fact.sha256)
     except PayhookError as unreadable:
-        raise Unparseable(_told(unreadable)) from unreadable
+        raise Unparseable(_reported(unreadable)) from unreadable
     except Exception as bug:
         raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
     names = Names(None, fact_key, fact_sha256)

@@ -153,11 +153,11 @@ def _resolve(jvm: Any, coordinates: Sequence[str], cache: Path, log: Path) -> No
     """Fetches exactly these coordinates into ``cache/jars``."""
     cache.mkdir(parents=True, exist_ok=True)
     maven = jvm.org.apache.spark.util.MavenUtils
-    told, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
+    reported, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
     try:
-        settings = maven.buildIvySettings(none, jvm.scala.Option.apply(str(cache)), False, told)
+        settings = maven.buildIvySettings(none, jvm.scala.Option.apply(str(cache)), False, reported)
         nothing = maven.IVY_DEFAULT_EXCLUDES().take(0)
-        maven.resolveMavenCoordinates(",".join(coordinates), settings, none, False, nothing, False, told)
+        maven.resolveMavenCoordinates(",".join(coordinates), settings, none, False, nothing, False, reported)
     except Exception as failed:
         raise JarsUnresolved(_first_line(failed), log) from failed
 

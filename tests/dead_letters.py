@@ -126,8 +126,8 @@ class DeadLetters(Engine):
             fact_key=None if fact is None else f"{provider}:{fact}",
             fact_sha256=None if fact is None else hashlib.sha256(fact.encode()).hexdigest(),
         )
-        told = to_headers(event, self.clock.now(), Dedupe.CLAIMED)
-        self.send(EVENTS, body, [*told, ("ce_source", f"/webhooks/{provider}".encode()), *headers])
+        reported = to_headers(event, self.clock.now(), Dedupe.CLAIMED)
+        self.send(EVENTS, body, [*reported, ("ce_source", f"/webhooks/{provider}".encode()), *headers])
         return event.event_key
 
     def books(

@@ -30,7 +30,7 @@ RUNS_TOLD = {
 def add_dry_run(router: APIRouter, place: DlqPlace) -> None:
     @router.get("/dlq/selections/{number}/dry-run", dependencies=[Depends(require(Role.VIEWER))])
     async def dry_run(request: Request, number: int) -> Response:
-        """Made anew for the first page; later pages and single verdicts are of the same one."""
+        """Made again for the first page; later pages and single verdicts are of the same one."""
         fields, stream = Fields(request.query_params), place.stream(request)
         mode = fields.choice("run_mode", tuple(MODES_TOLD)) or ReplayMode.ALONE.value
         in_place, force = (fields.text(name) is not None for name in ("in_place", "force"))

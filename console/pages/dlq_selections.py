@@ -56,8 +56,8 @@ class Pages:
         wanted = Filter(items=tuple(one.item_seq for one in seen)) if marked else dlq_filters.read(fields).wanted
         note = printable(fields, "note") or ""
         if fields.problems or (marked and not seen):
-            told = next(iter(fields.problems.values()), "mark items first; nothing was selected")
-            return self.place.show(request, "dlq/refused.html", 422, problem=told)
+            reported = next(iter(fields.problems.values()), "mark items first; nothing was selected")
+            return self.place.show(request, "dlq/refused.html", 422, problem=reported)
         frozen = await self.place.asking.ask(stream.selections.freeze, wanted, user.name, note, seen)
         return RedirectResponse(self._at(request, frozen.number), 303)
 

@@ -91,7 +91,7 @@ document.querySelectorAll("[data-all]").forEach((all) => {
   }
 });
 
-// A part of the page that is fetched anew until it says that it is done.
+// A part of the page that is fetched again until it says that it is done.
 document.querySelectorAll("[data-live]").forEach((part) => {
   let failed = 0;
   async function renew() {

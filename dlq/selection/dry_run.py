@@ -44,7 +44,7 @@ class DryRun:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """Of each item of a selection, by its place."""
 
     frozen: Frozen
@@ -74,7 +74,7 @@ class DryRuns:
         self._board = board
         self._finder = finder
         self._clock = clock
-        self._kept: OrderedDict[int, _Told] = OrderedDict()
+        self._kept: OrderedDict[int, _Reported] = OrderedDict()
 
     def make(self, number: int, asked: Asked) -> DryRun:
         """Looks at every item as it is now; nothing is sent.
@@ -86,22 +86,22 @@ class DryRuns:
         check_lineage(selection, self._finder.lineage())
         frozen, upto, meanwhile = self._files.read(selection.digest), self._board.follow().seq, Meanwhile()
         count = selection.count
-        told = _Told(frozen, np.zeros(count, "u1"), array("l", bytes(8 * count)), [""] * count)
+        reported = _Reported(frozen, np.zeros(count, "u1"), array("l", bytes(8 * count)), [""] * count)
         turns, begin = Turns(frozen, asked.mode), 0
         while begin < count:
             end = turns.end(begin, ITEMS_PER_LOOK)
             targets = turns.targets(begin, end)
             looked = forecast(targets, self._finder.facts(targets), asked, meanwhile)
             for place, one in zip(turns.places[begin:end].tolist(), looked, strict=True):
-                told.take(place, one)
+                reported.take(place, one)
             begin = end
-        counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(told.verdicts.tolist()).items())}
-        told.made = DryRun(number, self._clock.now(), upto, counts, sum(told.followers))
+        counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(reported.verdicts.tolist()).items())}
+        reported.made = DryRun(number, self._clock.now(), upto, counts, sum(reported.followers))
         self._kept.pop(number, None)
-        self._kept[number] = told
+        self._kept[number] = reported
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
-        return told.made
+        return reported.made
 
     def kept(self, number: int) -> DryRun | None:
         """The latest one; None: none is remembered.
@@ -109,20 +109,20 @@ class DryRuns:
         :raises SelectionUnknown: there is no such selection
         """
         self._files.get(number)
-        told = self._kept.get(number)
-        return None if told is None else told.made
+        reported = self._kept.get(number)
+        return None if reported is None else reported.made
 
     def page(
         self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
     ) -> list[Forecast]:
         """Items behind ``after_seq``, in item order, as the latest dry run has them."""
-        told = self._kept.get(number)
-        if told is None:
+        reported = self._kept.get(number)
+        if reported is None:
             return []
         wanted = [_VERDICTS.index(verdict) for verdict in (_VERDICTS if verdicts is None else verdicts)]
-        begin = int(np.searchsorted(told.frozen.item_seqs, after_seq, "right"))
-        places = begin + np.flatnonzero(np.isin(told.verdicts[begin:], wanted))[:limit]
-        return told.at(places.tolist())
+        begin = int(np.searchsorted(reported.frozen.item_seqs, after_seq, "right"))
+        places = begin + np.flatnonzero(np.isin(reported.verdicts[begin:], wanted))[:limit]
+        return reported.at(places.tolist())
 
     def each(self, number: int) -> Iterator[Forecast]:
         """All of them, page by page."""

@@ -96,10 +96,10 @@ def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: M
     """
     order = _Order(targets, asked.mode, Place.IN_PLACE if asked.in_place else None, asked.force)
     judged = {one.target: one for one in judge_replay(order, facts.known, asked.rules, meanwhile)}
-    return [_told(judged[target], facts, asked, meanwhile) for target in targets]
+    return [_reported(judged[target], facts, asked, meanwhile) for target in targets]
 
 
-def _told(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
+def _reported(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
     entry = facts.entries.get(one.target.item_seq)
     if one.refusal is not None or one.item is None or entry is None:
         return Forecast(one.target, *_refused(one, entry), 0)
@@ -116,7 +116,7 @@ def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
         return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
     if refusal.ground is Ground.MOVED:
         seen = one.target.seen_seq
-        return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select anew"
+        return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select again"
     return _REFUSED[refusal.ground], refusal.why
 
 

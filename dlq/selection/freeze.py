@@ -60,8 +60,8 @@ def gather(seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]) 
 
 def filter_text(wanted: Filter) -> str:
     """The filter as JSON, without what it doesn't ask for."""
-    told = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
-    return json.dumps(told, default=_plain, sort_keys=True)
+    reported = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
+    return json.dumps(reported, default=_plain, sort_keys=True)
 
 
 def _plain(value: Any) -> str:

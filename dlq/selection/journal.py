@@ -24,7 +24,7 @@ from dlq.commands import Place as ReplayPlace
 from dlq.commands import Target
 from dlq.frozen import Frozen
 from dlq.refusals import Refusal
-from dlq.run import Ended, PortionTold, RunState, command_of_row, run_entity
+from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity
 from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
 from journal.lake import has_table
 from journal.reader import JournalReader, dataset_of, lineage_of
@@ -50,7 +50,7 @@ _TAKEN = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED})
 
 
 @dataclass(slots=True)
-class RunTold:
+class RunProgress:
     """A selection's run, folded from the rows of its commands. ``proposed`` and ``begun``: those commands, once they
     were accepted. ``portions``: the seqs of the rows that caused its items'. ``given``: the last decision of every kind
     of command about it."""
@@ -70,7 +70,7 @@ class RunTold:
     def take(self, row: JournalRow) -> None:
         """Takes in the next row."""
         if row.decision is Decision.PORTION:
-            self._advance(row, PortionTold.of_headers(row.headers))
+            self._advance(row, PortionResult.of_headers(row.headers))
             return
         action = row.event_type or ""
         if row.decision is not Decision.DUPLICATE:
@@ -86,11 +86,11 @@ class RunTold:
             if self.begun is None:
                 self.finished_at = row.decided_at
 
-    def _advance(self, row: JournalRow, told: PortionTold) -> None:
-        self.upto, self.state, self.ended = told.upto, told.state, told.ended
+    def _advance(self, row: JournalRow, reported: PortionResult) -> None:
+        self.upto, self.state, self.ended = reported.upto, reported.state, reported.ended
         self.portions.add(row.seq)
-        self.refused |= {one.item_seq: (row.seq, one) for one in told.refused}
-        if told.over:
+        self.refused |= {one.item_seq: (row.seq, one) for one in reported.refused}
+        if reported.over:
             self.finished_at = row.decided_at
 
     def kept(self, number: int) -> RunKept | None:
@@ -138,7 +138,7 @@ class RunLog:
         self._control_topic = control_topic
         self._lock = threading.Lock()
         self._position = ("", 0)
-        self._runs: dict[str, RunTold] = {}
+        self._runs: dict[str, RunProgress] = {}
 
     def lineage(self) -> str:
         """The journal's as it is now; empty where none was begun."""
@@ -159,13 +159,13 @@ class RunLog:
             last = reader.last_seq
             if last > seq:
                 for row in self._rows(reader.version, seq):
-                    self._runs.setdefault(row.entity_key or "", RunTold()).take(row)
+                    self._runs.setdefault(row.entity_key or "", RunProgress()).take(row)
             self._position = (reader.lineage, max(seq, last))
 
-    def of(self, digest: str) -> RunTold:
+    def of(self, digest: str) -> RunProgress:
         """A selection's run, as far as the journal was followed."""
         with self._lock:
-            return self._runs.get(run_entity(digest)) or RunTold()
+            return self._runs.get(run_entity(digest)) or RunProgress()
 
     def _rows(self, version: int, after: int) -> list[JournalRow]:
         # By the topic first: statistics pass over every file and row group that holds no command.
@@ -179,8 +179,8 @@ class RunItems:
     """What became of each item of one run: an item begins by a portion of this run, and moves on until it ends; what
     comes after that is another story."""
 
-    def __init__(self, frozen: Frozen, told: RunTold) -> None:
-        self.told = told
+    def __init__(self, frozen: Frozen, reported: RunProgress) -> None:
+        self.reported = reported
         self._frozen = frozen
         self._seqs = frozen.item_seqs
         self._states = np.zeros(len(self._seqs), "u1")
@@ -191,9 +191,9 @@ class RunItems:
 
     def follow(self, reader: JournalReader | None) -> None:
         """Up to the journal's end; the run's own rows were followed as far or further."""
-        if reader is None or self.told.begun is None:
+        if reader is None or self.reported.begun is None:
             return
-        for table in reader.tables_after(self._upto or self.told.first_seq, _COLUMNS):
+        for table in reader.tables_after(self._upto or self.reported.first_seq, _COLUMNS):
             self._upto = table["seq"][-1].as_py()
             later = table.filter(pc.invert(table["first"]))
             seqs = later["item_seq"].to_numpy()
@@ -204,7 +204,7 @@ class RunItems:
             at = later["decided_at"].cast(pa.int64()).to_pylist()
             for row in zip(places[mine].tolist(), seqs, words, causes, at, strict=True):
                 self._take(*row)
-        fresh = list(self.told.refused.items())[self._refused :]
+        fresh = list(self.reported.refused.items())[self._refused :]
         for item_seq, (seq, _) in fresh:
             place = int(self._places(np.array([item_seq]))[0])
             self._states[place], self._rows[place] = _NUMBER[RunItemState.REFUSED], seq
@@ -218,7 +218,7 @@ class RunItems:
     def _take(self, place: int, seq: int, word: str, cause_seq: int | None, decided_at: int) -> None:
         decision = Decision(word)
         state = STATE_OF.get(decision)
-        is_mine = cause_seq in self.told.portions and decision in _TAKEN
+        is_mine = cause_seq in self.reported.portions and decision in _TAKEN
         if state is None or (_STATES[self._states[place]] not in ON_THEIR_WAY and not is_mine):
             return
         self._states[place], self._rows[place] = _NUMBER[state], seq
@@ -239,7 +239,7 @@ class RunItems:
 
     def shown(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
         """The items at these places, each with the reason that its row gives."""
-        seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.told.portions)
+        seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.reported.portions)
         reasons = {} if reader is None else {row.seq: row.reason for row in reader.rows_of(seqs)}
         targets = self._frozen.targets(places)
         return [self._shown(place, target, reasons) for place, target in zip(places, targets, strict=True)]
@@ -247,7 +247,7 @@ class RunItems:
     def _shown(self, place: int, target: Target, reasons: Mapping[int, str | None]) -> ItemShown:
         state, seq = _STATES[self._states[place]], int(self._rows[place]) or None
         refused = state is RunItemState.REFUSED
-        reason = self.told.refused[target.item_seq][1].why if refused else reasons.get(seq or 0)
+        reason = self.reported.refused[target.item_seq][1].why if refused else reasons.get(seq or 0)
         return ItemShown(place, target, state, seq, reason)
 
     def places(self, states: Sequence[RunItemState]) -> np.ndarray:

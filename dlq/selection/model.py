@@ -193,13 +193,13 @@ class SecondPersonWanted(RunRefused):
     def __init__(self, number: int, actor: str, like: str | None = None) -> None:
         self.actor = actor
         self.like = like
-        told = f"{actor} proposed it, so another person approves it"
+        reported = f"{actor} proposed it, so another person approves it"
         if like is not None:
-            told += (
+            reported += (
                 f", and {like} may be the same: one of them gave the other a password. Somebody else approves it, or "
                 "it is proposed again after `payhook users password` on the machine"
             )
-        super().__init__(number, told)
+        super().__init__(number, reported)
 
     def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str, str | None]]:
         return SecondPersonWanted, (self.number, self.actor, self.like)

@@ -222,8 +222,8 @@ class Selections:
 
     def _again(self, before: RunKept, run: Run, giving: Giving) -> Started:
         if before.run != replace(run, propose=False):
-            raise RunRefused(before.number, f"it was begun as a {_told(before)}; what is left is selected anew")
-        giving.changes.after = f"it was begun before: {_told(before)}"
+            raise RunRefused(before.number, f"it was begun as a {_reported(before)}; what is left is selected again")
+        giving.changes.after = f"it was begun before: {_reported(before)}"
         return Started(before, again=True)
 
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
@@ -237,7 +237,7 @@ class Selections:
             selection, run = self._begun(number)
             proposed = self._log.of(selection.digest).proposed
             if run.state is not RunState.PROPOSED:
-                raise RunRefused(number, f"nothing waits for an approval: it is a {_told(run)}, {run.state.value}")
+                raise RunRefused(number, f"nothing waits for an approval: it is a {_reported(run)}, {run.state.value}")
             if same_person(run.actor) == same_person(actor):
                 raise SecondPersonWanted(number, actor)
             behind = proposed.hands if proposed is not None else ()
@@ -249,7 +249,7 @@ class Selections:
                 approve(proposed, actor, reason, self._clock.now()), command_id=command_id_of(selection.digest)
             )
             self._give(giving, selection, command)
-            giving.changes.after = f"{_told(run)}, approved"
+            giving.changes.after = f"{_reported(run)}, approved"
             return self._as_ordered(selection, run, RunState.RUNNING, Approval(actor, reason, command.at))
 
     def pause(self, number: int, actor: str) -> RunKept:
@@ -285,7 +285,7 @@ class Selections:
         """
         selection, run = self._begun(number)
         (items, _), now = self._follow(selection), self._clock.now()
-        run = items.told.kept(number) or run
+        run = items.reported.kept(number) or run
         with self._lock:
             progress = Progress(selection, run, items.counts(), items.per_s(now), None)
         if progress.finished or run.state not in (RunState.RUNNING, RunState.SENT):
@@ -298,11 +298,11 @@ class Selections:
         """A selection's items, as a journal has them; None where none was begun."""
         reader = self._log.reader()
         self._log.follow(reader)
-        told = self._log.of(selection.digest)
+        reported = self._log.of(selection.digest)
         with self._lock:
             items = self._followed.pop(selection.digest, None)
-            if items is None or items.told is not told:
-                items = RunItems(self.files.read(selection.digest), told)
+            if items is None or items.reported is not reported:
+                items = RunItems(self.files.read(selection.digest), reported)
             items.follow(reader)
             self._followed[selection.digest] = items
             while len(self._followed) > FOLLOWED_MAX:
@@ -314,10 +314,10 @@ class Selections:
         with self._orders.giving(actor, verb, self._name(number), "") as giving:
             selection, run = self._begun(number)
             if run.state not in before:
-                raise RunRefused(number, f"its {_told(run)} is {run.state.value}")
+                raise RunRefused(number, f"its {_reported(run)} is {run.state.value}")
             if run.state is not after:
                 self._give(giving, selection, self._command(selection, action, Run("", verb), actor))
-            giving.changes.after = f"{_told(run)}: from {run.state.value} to {after.value}"
+            giving.changes.after = f"{_reported(run)}: from {run.state.value} to {after.value}"
             return replace(self._as_ordered(selection, run, after), changed_by=actor)
 
     def _command(self, selection: Selection, action: str, run: Run, actor: str) -> Command:
@@ -387,5 +387,5 @@ def _check(number: int, run: Run) -> None:
         raise RunRefused(number, "what is superseded has no place of its own: leave out in_place, or the mode")
 
 
-def _told(run: RunKept) -> str:
+def _reported(run: RunKept) -> str:
     return f"{run.run.action} by {run.actor} at {run.started_at:%Y-%m-%d %H:%M} UTC"

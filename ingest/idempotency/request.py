@@ -115,7 +115,7 @@ def too_slow(seconds: float) -> Problem:
 
 
 def store_unavailable(retry_after_s: int) -> Problem:
-    detail = "whether this key was used before can't be told now, so nothing was done; send it again with the same key"
+    detail = "whether this key was used before can't be known now, so nothing was done; send it again with the same key"
     return Problem(503, "keys-unavailable", "Idempotency keys can't be looked up", detail, retry_after_s=retry_after_s)
 
 

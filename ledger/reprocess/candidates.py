@@ -75,7 +75,7 @@ def what_else(journal: Location, event_keys: Sequence[str]) -> dict[str, str]:
         if "journal" in lake
         else []
     )
-    return {key: _told([row for row in rows if row.event_key == key]) for key in event_keys}
+    return {key: _reported([row for row in rows if row.event_key == key]) for key in event_keys}
 
 
 def _conditions(wanted: Wanted) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _conditions(wanted: Wanted) -> Iterator[str]:
             yield f"decided_at {sign} {moment(at)}"
 
 
-def _told(rows: Sequence[JournalRow]) -> str:
+def _reported(rows: Sequence[JournalRow]) -> str:
     """Of the rows of one event key: copies that came later say nothing of it."""
     held = [row for row in rows if row.decision is not Decision.DUPLICATE]
     if not held:

@@ -132,21 +132,21 @@ class Forecaster:
         keys = {key for one in books for key in (one.fact_key, one.after, one.unless) if key is not None}
         applied = self._applied_facts(keys)
         last = self._last_applied({one.entity_key for one in books if one.entity_key is not None})
-        told = []
+        reported = []
         for one in found:
             if one.verdict is Verdict.BOOKS and one.fact_key is not None:
                 if one.fact_key in applied or one.fact_key in self._facts:
                     where = f"in row {applied[one.fact_key]}" if one.fact_key in applied else "by one before it"
-                    told.append(Forecast(one.row, Verdict.BOOKED_BEFORE, f"{one.fact_key} is booked {where}"))
+                    reported.append(Forecast(one.row, Verdict.BOOKED_BEFORE, f"{one.fact_key} is booked {where}"))
                     continue
                 done = self._facts | applied.keys()
                 self._facts.add(one.fact_key)
                 nothing = one.books_nothing(done)
                 if nothing is not None:
-                    told.append(Forecast(one.row, Verdict.NOTHING, nothing))
+                    reported.append(Forecast(one.row, Verdict.NOTHING, nothing))
                     continue
-            told.append(replace(one, late=last.get(one.entity_key or "", 0) > one.row.item_seq))
-        return told
+            reported.append(replace(one, late=last.get(one.entity_key or "", 0) > one.row.item_seq))
+        return reported
 
     def _applied_facts(self, facts: Collection[str]) -> dict[str, int]:
         wanted = f"decision = 'applied' AND {one_of('fact_key', sorted(facts))}"

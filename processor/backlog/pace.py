@@ -134,20 +134,20 @@ class _FixedCost:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.is_known = False
-        self._told: tuple[int, float] | None = None
+        self._reported: tuple[int, float] | None = None
 
     def learn(self, records: int, seconds: float, limit: int) -> None:
         if records <= SMALL_SHARE * limit:
             self._believe(seconds)
             return
-        if self._told is None:
-            self._told = records, seconds
+        if self._reported is None:
+            self._reported = records, seconds
             return
-        then, then_s = self._told
+        then, then_s = self._reported
         if max(records, then) < APART * min(records, then):
             self.seconds *= FADE
             return
-        self._told = records, seconds
+        self._reported = records, seconds
         each_s = (seconds - then_s) / (records - then)
         self._believe(max(0.0, min(seconds - each_s * records, seconds, then_s)))
 

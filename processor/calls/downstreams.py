@@ -54,7 +54,7 @@ class Downstreams:
         self._clock = clock or SystemClock()
         self._on_round = on_round
         self._known: OrderedDict[str, Downstream] = OrderedDict()
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._turn = 0
         for name, kept in _read(notes or {}).items():
             self._known[name] = self._new(name, kept)
@@ -90,12 +90,12 @@ class Downstreams:
 
     def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
         """Log and metrics, of those that were asked for or whose state is another than last time."""
-        state, before = one.state, self._told.get(name, CLOSED)
+        state, before = one.state, self._reported.get(name, CLOSED)
         if state != before:
             log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s", name, one.text())
         if self._on_round is not None and (report is not None or state != before):
             self._on_round(name, state, one.at_once, report or Report())
-        self._told[name] = state
+        self._reported[name] = state
 
     def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
@@ -137,7 +137,7 @@ class Downstreams:
             resting = (name for name, one in self._known.items() if one.kept() is None)
             forgotten = next(resting, next(iter(self._known)))
             del self._known[forgotten]
-            self._told.pop(forgotten, None)
+            self._reported.pop(forgotten, None)
 
 
 def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:

@@ -122,9 +122,9 @@ class HookRunner:
                 call.done.set()
                 self._hangs.clear()
 
-    def _failed(self, call: _Call, problem: str, told: str) -> None:
+    def _failed(self, call: _Call, problem: str, reported: str) -> None:
         self._count(call.stage, problem)
-        log.error("the recovery hook %s of row %d %s; the event's decision stands", call.stage, call.row.seq, told)
+        log.error("the recovery hook %s of row %d %s; the event's decision stands", call.stage, call.row.seq, reported)
 
 
 def died_of(row: JournalRow) -> Failure:

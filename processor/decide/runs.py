@@ -1,7 +1,7 @@
 """Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed, purged or resolved.
 
 A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
-of the command (`dlq.run.PortionTold`) for people, and as a note for the process that goes on after a crash.
+of the command (`dlq.run.PortionResult`) for people, and as a note for the process that goes on after a crash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, 
 from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns, nothing_frozen
 from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
-from dlq.run import Ended, PortionTold, RunState, command_id_of, command_of_row
+from dlq.run import Ended, PortionResult, RunState, command_id_of, command_of_row
 from journal.errors import StorageDown, problem_of
 from journal.index import KnownEvent
 from journal.open_item import OpenItem
@@ -122,9 +122,9 @@ class Runs:
         self._untried: set[int] = set()
         self._window = float(WINDOW_FIRST)
         self._noted = bool(left)
-        told = json.loads(left or "[]")
-        rows = rows_of(sorted(seq for seq, *_ in told)) if told else {}
-        for seq, turn, state in told:
+        reported = json.loads(left or "[]")
+        rows = rows_of(sorted(seq for seq, *_ in reported)) if reported else {}
+        for seq, turn, state in reported:
             self._take_up(rows[seq], turn, RunState(state))
 
     def _take_up(self, row: JournalRow, turn: int, state: RunState) -> None:
@@ -137,8 +137,8 @@ class Runs:
     def notes(self) -> dict[str, str]:
         """For the journal."""
         self._noted |= bool(self._runs)
-        told = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
-        return {RUNS_NOTE: json.dumps(told, separators=(",", ":"))} if self._noted else {}
+        reported = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
+        return {RUNS_NOTE: json.dumps(reported, separators=(",", ":"))} if self._noted else {}
 
     def due(self) -> list[Turn]:
         """What the runs do in the batch that begins now."""
@@ -270,9 +270,9 @@ class Runs:
             if run.turns is not None and run.turn == run.turns.count:
                 run.state = RunState.SENT
         state = RunState.CANCELLED if run.ended is not None else run.state
-        told = PortionTold(run.turn, state, refused, over=turn.portion is None, ended=run.ended)
+        reported = PortionResult(run.turn, state, refused, over=turn.portion is None, ended=run.ended)
         row = control.row
-        row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, told.headers(row.headers)
+        row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.headers(row.headers)
 
     def _is_over(self, run: Run) -> bool:
         """Whether nothing more comes of any of its items, as far as one batch may look."""

@@ -83,7 +83,7 @@ def test_from_the_list_to_the_result_of_a_replay(stage: Stage) -> None:
     assert [said for said in seen.complaints if "422" not in said] == []
 
 
-def test_what_dies_again_is_told_so_without_a_script_too(stage: Stage) -> None:
+def test_what_dies_again_is_reported_so_without_a_script_too(stage: Stage) -> None:
     page, _ = stage.sign_in("bob", 390)
     page.goto(f"{stage.url}/dlq?view=items&text=no+merchant")
     page.check("tbody input[type=checkbox]")

@@ -84,11 +84,11 @@ def test_a_purge_of_many_waits_for_another_administrator_who_lets_it_run(stage: 
     expect(amy.locator("main")).to_contain_text("by amy")
     expect(amy.locator("tbody .chip-purged").first).to_be_visible()
 
-    told = acts(amy, stage)
-    assert any(re.search(r"ada page purge .*done test payments of our own", one) for one in told), told
+    reported = acts(amy, stage)
+    assert any(re.search(r"ada page purge .*done test payments of our own", one) for one in reported), reported
     refusal = r"ada page approve .*refused it is mine; .*another person approves it"
-    assert any(re.search(refusal, one) for one in told), told
-    assert any(re.search(r"amy page approve .*done looked at ten of them", one) for one in told), told
+    assert any(re.search(refusal, one) for one in reported), reported
+    assert any(re.search(r"amy page approve .*done looked at ten of them", one) for one in reported), reported
     amy.goto(f"{stage.url}/dlq")
     expect(amy.locator("main")).not_to_contain_text("ZeroDivisionError")
     assert [said for said in seen.complaints if "409" not in said] == [] and seen_by_amy.complaints == []
@@ -121,6 +121,6 @@ def test_whom_an_administrator_made_is_no_second_person_beside_them(stage: Stage
     amy.fill("form[action*=approve] [name=reason]", "the bank says so")
     amy.click("button:has-text('Approve')")
     expect(amy.locator("[data-live]")).to_contain_text(f"{ITEMS} of {ITEMS} items ended", timeout=RUN_MS_MAX)
-    told = acts(amy, stage)
-    assert any(re.search(r"ada page user_add zoe done", one) for one in told), told
-    assert any(re.search(r"amy page approve .*done the bank says so", one) for one in told), told
+    reported = acts(amy, stage)
+    assert any(re.search(r"ada page user_add zoe done", one) for one in reported), reported
+    assert any(re.search(r"amy page approve .*done the bank says so", one) for one in reported), reported

@@ -48,8 +48,8 @@ class MemoryJournal:
 
     def state(self) -> JournalState:
         version = len(self.log) - 1
-        told = [entry[0] for entry in self.log if entry is not None]
-        return replace(told[-1], version=version) if told else JournalState(0, version, 1, {}, {}, 0, GENESIS)
+        reported = [entry[0] for entry in self.log if entry is not None]
+        return replace(reported[-1], version=version) if reported else JournalState(0, version, 1, {}, {}, 0, GENESIS)
 
     def optimize(self) -> None:
         self.log.append(None)

@@ -200,8 +200,8 @@ def test_each_event_of_a_batch_has_its_own_bytes_and_one_forged_event_refuses_th
     events = events_of(case.adapter(), request)
     assert [event.event_key for event in events] == [event_of(case, one).event_key for one in several]
     assert len({event.body for event in events}) == len(several)
-    told_by = request.fetched.body if request.fetched is not None else request.body
-    assert all(event.body in told_by for event in events)
+    reported_by = request.fetched.body if request.fetched is not None else request.body
+    assert all(event.body in reported_by for event in events)
     assert [altered for altered in case.altered(request) if refusal(case, altered) is None] == []
 
 

@@ -71,7 +71,7 @@ def test_rows_are_read_as_they_were_given(path: str) -> None:
     assert DeltaTable(path).to_pyarrow_dataset().to_table().to_pylist() == given.to_pylist()
 
 
-def test_a_commit_says_what_it_was_told_and_how_far_the_application_is(path: str) -> None:
+def test_a_commit_says_what_it_was_reported_and_how_far_the_application_is(path: str) -> None:
     Appender.open(path).append(None, AppTransaction("app", 7), {"payhook.mark": "7"})
     info, txn = map(json.loads, open_storage(path).read(entry_name(1)).splitlines())
     assert info["commitInfo"]["payhook.mark"] == "7"
@@ -250,7 +250,7 @@ def test_the_same_application_elsewhere_ends_an_appender_another_one_does_not(pa
     assert read(path) == [1, 2]
 
 
-def test_a_commit_whose_success_was_not_told_is_known_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_success_was_not_reported_is_known_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a network's file system does it, that tries again after its first try came through."""
     put_new = DiskStorage.put_new
 
@@ -330,7 +330,7 @@ def test_writers_that_never_live_long_make_one_too(path: str) -> None:
     assert Path(path, "_delta_log", "_last_checkpoint").exists()
 
 
-def test_a_checkpoint_that_fails_is_told_and_appends_go_on(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_checkpoint_that_fails_is_reported_and_appends_go_on(path: str, caplog: pytest.LogCaptureFixture) -> None:
     appender = Appender.open(path)
     Path(path, "_delta_log", f"{COMMITS:020}.checkpoint.parquet").mkdir()
     for n in range(COMMITS + 1):
@@ -340,9 +340,11 @@ def test_a_checkpoint_that_fails_is_told_and_appends_go_on(path: str, caplog: py
     assert read(path) == list(range(COMMITS + 1))
 
 
-@pytest.mark.parametrize(("executable", "told"), [("/no/python", "No such file"), ("/bin/false", "it ended with 1")])
+@pytest.mark.parametrize(
+    ("executable", "reported"), [("/no/python", "No such file"), ("/bin/false", "it ended with 1")]
+)
 def test_checkpoints_are_made_again_once_their_process_can_run(
-    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, executable: str, told: str
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, executable: str, reported: str
 ) -> None:
     monkeypatch.setattr("journal.checkpoints.SHARE_MAX", 1e9)
     appender = Appender.open(path)
@@ -351,7 +353,7 @@ def test_checkpoints_are_made_again_once_their_process_can_run(
         for n in range(COMMITS):
             appender.append(rows(n))
         appender.checkpoints.wait(30)
-    assert told in caplog.text
+    assert reported in caplog.text
     assert not Path(path, "_delta_log", "_last_checkpoint").exists()
     for n in range(COMMITS, 2 * COMMITS):
         appender.append(rows(n))

@@ -311,7 +311,7 @@ def test_an_epoch_that_may_or_may_not_have_begun_is_no_sign_of_another_processor
     writer = JournalWriter.create_or_open(path, "ledger")
     DeltaTable(path).create_checkpoint()
     last_checkpoint = Path(path, "_delta_log", "_last_checkpoint")
-    told = last_checkpoint.read_text("utf-8")
+    reported = last_checkpoint.read_text("utf-8")
     appended = Appender.append
 
     def torn(one: Appender, *given: Any) -> int:
@@ -322,7 +322,7 @@ def test_an_epoch_that_may_or_may_not_have_begun_is_no_sign_of_another_processor
         patch.setattr(Appender, "append", torn)
         with pytest.raises(StorageDown, match="last checkpoint"):
             writer.begin_epoch(STARTS)
-    last_checkpoint.write_text(told, "utf-8")
+    last_checkpoint.write_text(reported, "utf-8")
     assert writer.begin_epoch(STARTS).epoch == 1
 
 
@@ -330,13 +330,13 @@ def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path:
     writer = begun(path)
     writer.commit([row(1), row(2)], marks(2), 0)
     writer.commit([row(3)], marks(3), 0)
-    told = JournalReader(path).state()
+    reported = JournalReader(path).state()
     DeltaTable(path).create_checkpoint()
     for number in numbers(open_storage(path)):
         open_storage(path).delete([entry_name(number)])
     rebuilt = JournalReader(path).state()
-    assert (rebuilt.epoch, rebuilt.marks, rebuilt.start) == (told.epoch, told.marks, told.start)
-    assert (rebuilt.next_seq, rebuilt.chain) == (told.next_seq, told.chain)
+    assert (rebuilt.epoch, rebuilt.marks, rebuilt.start) == (reported.epoch, reported.marks, reported.start)
+    assert (rebuilt.next_seq, rebuilt.chain) == (reported.next_seq, reported.chain)
 
 
 def test_a_state_is_that_of_its_version_and_no_later_one(path: str) -> None:

@@ -223,10 +223,10 @@ def test_a_killed_writers_index_holds_whole_batches_and_says_which(tmp_path: Pat
     command = [sys.executable, "-c", APPLIER, str(tmp_path / "index")]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = [int(process.stdout.readline()) for _ in range(batches)]
+        reported = [int(process.stdout.readline()) for _ in range(batches)]
         process.kill()
-        told += [int(line) for line in process.stdout.read().split()[:-1]]
+        reported += [int(line) for line in process.stdout.read().split()[:-1]]
     index = Index.open(tmp_path / "index", 2)
-    assert index.seq % 20 == 0 and index.seq >= told[-1]
+    assert index.seq % 20 == 0 and index.seq >= reported[-1]
     assert index.event_count() == index.seq
     assert index.known_fact(f"fact-{index.seq}") is not None and index.known_fact(f"fact-{index.seq + 1}") is None

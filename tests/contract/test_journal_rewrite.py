@@ -89,11 +89,11 @@ def test_the_log_says_of_a_new_file_what_an_append_of_its_rows_would(path: Path)
         commit(writer, seq)
     rewrite(path)
     (found,) = snapshot(path, "seq").files
-    told = file_statistics(path / found.name, snapshot(path).indexed)
+    reported = file_statistics(path / found.name, snapshot(path).indexed)
     assert (found.rows, found.first, found.last) == (7, 1, 7)
-    assert told["minValues"]["topic"] == told["maxValues"]["topic"] == "payments.events"
-    assert (told["minValues"]["offset"], told["maxValues"]["offset"]) == (0, 6)
-    assert set(told["nullCount"].values()) == {0}
+    assert reported["minValues"]["topic"] == reported["maxValues"]["topic"] == "payments.events"
+    assert (reported["minValues"]["offset"], reported["maxValues"]["offset"]) == (0, 6)
+    assert set(reported["nullCount"].values()) == {0}
 
 
 def test_the_running_writer_goes_on_and_a_stale_one_stays_refused(path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_night_of_maintenance_alone_leaves_the_state_as_it_was_told(path: Path
     writer = begun(path)
     for seq in range(1, 4):
         commit(writer, seq)
-    told = JournalReader(str(path)).state()
+    reported = JournalReader(str(path)).state()
     for _ in range(3):
         rewrite(path)
     DeltaTable(str(path)).create_checkpoint()
@@ -153,11 +153,11 @@ def test_a_night_of_maintenance_alone_leaves_the_state_as_it_was_told(path: Path
     after = JournalReader(str(path)).state()
     assert len(entries(path)) == 1, "what the clean-up leaves is the last entry"
     assert (after.marks, after.start, after.chain, after.epoch, after.next_seq) == (
-        told.marks,
-        told.start,
-        told.chain,
-        told.epoch,
-        told.next_seq,
+        reported.marks,
+        reported.start,
+        reported.chain,
+        reported.epoch,
+        reported.next_seq,
     )
     assert (after.published_upto, dict(after.notes)) == (2, {"note": "n"})
 
@@ -231,7 +231,7 @@ def test_a_rewrite_that_ends_right_after_its_commit_leaves_the_files_that_it_nam
     assert seqs(path) == [1, 2]
 
 
-def test_a_rewrite_whose_success_was_not_told_keeps_its_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_whose_success_was_not_reported_keeps_its_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own entry must not look like somebody else's, who removed the files: it names the new ones."""
     commit(begun(path), 1)
     with monkeypatch.context() as patched:
@@ -304,9 +304,9 @@ def test_a_rewrite_says_that_no_row_changed_and_names_no_application(path: Path)
     """By an application id it would fence the writer off; a stream that reads the table would take rows twice."""
     commit(begun(path), 1)
     rewrite(path)
-    told = [json.loads(line) for line in entries(path)[-1].read_text("utf-8").splitlines()]
-    assert [next(iter(action)) for action in told] == ["commitInfo", "remove", "add"]
-    assert not told[1]["remove"]["dataChange"] and not told[2]["add"]["dataChange"]
+    reported = [json.loads(line) for line in entries(path)[-1].read_text("utf-8").splitlines()]
+    assert [next(iter(action)) for action in reported] == ["commitInfo", "remove", "add"]
+    assert not reported[1]["remove"]["dataChange"] and not reported[2]["add"]["dataChange"]
 
 
 # the whole table replaced

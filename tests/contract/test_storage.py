@@ -49,7 +49,9 @@ def test_where_a_file_is_no_other_is_put(storage: Storage) -> None:
     assert storage.read("_delta_log/1.json") == b"first"
 
 
-def test_of_writers_that_race_exactly_one_wins_each_round_and_the_others_are_told(storage: Storage, place: str) -> None:
+def test_of_writers_that_race_exactly_one_wins_each_round_and_the_others_are_reported(
+    storage: Storage, place: str
+) -> None:
     together = threading.Barrier(RACERS)
 
     def race(racer: int) -> list[int]:

@@ -110,14 +110,14 @@ class Office:
         self._url = f"{stack.endpoints['ops']}/api/ledger"
         self._tokens = {name: self._token(name, role) for name, role in {"fay": "finance", "amy": "admin"}.items()}
 
-    def says(self, *words: str, told: str = "") -> str:
+    def says(self, *words: str, reported: str = "") -> str:
         """`payhook` over the stack's data folder."""
-        said = payhook(*words, "--data", str(self._stack.data_dir), stdin=told)
+        said = payhook(*words, "--data", str(self._stack.data_dir), stdin=reported)
         assert said.returncode == 0, said.stdout + said.stderr
         return str(said.stdout)
 
     def _token(self, name: str, role: str) -> str:
-        self.says("users", "add", name, "--role", role, "--password-stdin", told=f"{uuid.uuid4()}\n")
+        self.says("users", "add", name, "--role", role, "--password-stdin", reported=f"{uuid.uuid4()}\n")
         return self.says("users", "token", name).strip().splitlines()[-1]
 
     def post(self, who: str, path: str, **body: object) -> httpx2.Response:

@@ -103,8 +103,8 @@ def test_one_deliverys_headers_carry_one_body(bench: Bench) -> None:
     forged = with_crc32_of(capture("999.00", "WH-2"), genuine)
     headers = headers_for(genuine, WEBHOOK, time=to_rfc3339(NOW))
     assert post(bench, genuine, headers)[0] == 200
-    status, told = post(bench, forged, headers)
-    assert (status, "signature_reused" in told) == (401, True)
+    status, reported = post(bench, forged, headers)
+    assert (status, "signature_reused" in reported) == (401, True)
     assert post(bench, genuine, headers)[0] == 200, "PayPal itself may come again"
     assert len(bench.publisher.records) == 1
 
@@ -113,8 +113,8 @@ def test_a_delivery_of_long_ago_carries_none(bench: Bench) -> None:
     genuine = capture("10.00")
     old = headers_for(genuine, WEBHOOK, time="2026-01-27T11:00:00Z")
     for body in (genuine, with_crc32_of(capture("999.00", "WH-2"), genuine)):
-        status, told = post(bench, body, old)
-        assert (status, "signature_stale" in told) == (401, True)
+        status, reported = post(bench, body, old)
+        assert (status, "signature_stale" in reported) == (401, True)
     assert bench.publisher.records == []
 
 

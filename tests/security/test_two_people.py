@@ -109,8 +109,8 @@ def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
         (OPEN, "credit"),
     ]
     assert office.states() == [("propose_entry", "approved")]
-    status, told = office.approves(AMY, proposed)
-    assert (status, "it was approved before" in told, len(office.booked())) == (404, True, 1)
+    status, reported = office.approves(AMY, proposed)
+    assert (status, "it was approved before" in reported, len(office.booked())) == (404, True, 1)
     story = entity_story(str(office.letters.layout.journal), PAYMENT)
     assert [event.first.event_type for event in story.events] == ["charge.captured", "book_entry"]
 
@@ -139,8 +139,8 @@ def test_only_finance_proposes(office: Office, user: str) -> None:
 
 
 def test_nobody_approves_their_own(office: Office) -> None:
-    status, told = office.approves(ADA, office.proposes(ADA))
-    assert (status, "ada proposed it: another person approves it" in told, office.booked()) == (409, True, [])
+    status, reported = office.approves(ADA, office.proposes(ADA))
+    assert (status, "ada proposed it: another person approves it" in reported, office.booked()) == (409, True, [])
     assert office.listener.acts.read(1)[0].outcome.value == "refused"
 
 
@@ -155,8 +155,8 @@ def test_who_made_the_proposer_does_not_approve(office: Office, then: str) -> No
         accounts.remove_user(users, "zoe", lambda *_: None)
     if then == "is made again":
         accounts.add_user(users, "zoe", frozenset({Role.FINANCE}), PASSWORD, lambda *_: None)
-    status, told = office.approves(ADA, proposed)
-    assert (status, "ada could have in their name" in told, office.booked()) == (409, True, [])
+    status, reported = office.approves(ADA, proposed)
+    assert (status, "ada could have in their name" in reported, office.booked()) == (409, True, [])
     assert office.approves(AMY, proposed)[0] == 202
     assert len(office.booked()) == 1
 

@@ -53,7 +53,7 @@ def merchants(data_dir: Path, *, closed: bool) -> None:
     fresh.replace(data_dir / "merchants.toml")
 
 
-def told(stack: Stack, *words: str) -> Any:
+def reported(stack: Stack, *words: str) -> Any:
     said = payhook("dlq", *words, "--json", "--data", str(stack.data_dir))
     assert said.returncode == 0, said.stdout + said.stderr
     return json.loads(said.stdout)
@@ -76,9 +76,9 @@ def test_every_item_takes_effect_once_and_is_shown_however_often_the_processor_i
 ) -> None:
     fill(stack.endpoints["kafka"], topics_of("live").events, ITEMS, "killed")
     assert wait_for(lambda: bool(stack.processor_status().get("dead") == ITEMS), BACK_S)
-    assert told(stack, "select")["count"] == ITEMS
+    assert reported(stack, "select")["count"] == ITEMS
     merchants(stack.data_dir, closed=False)
-    told(stack, "replay", "s1", "--rate", str(PER_S), "--reason", "account opened", "--no-wait")
+    reported(stack, "replay", "s1", "--rate", str(PER_S), "--reason", "account opened", "--no-wait")
     goes_on(stack)
     for point in POINTS:
         (fired / point).unlink()
@@ -86,17 +86,17 @@ def test_every_item_takes_effect_once_and_is_shown_however_often_the_processor_i
         goes_on(stack)
     stack.kill("processor")
     goes_on(stack)
-    assert told(stack, "pause", "s1")["state"] == "paused"
+    assert reported(stack, "pause", "s1")["state"] == "paused"
     stack.kill("processor")
-    assert wait_for(lambda: told(stack, "selections", "s1")["states"].keys() == {"applied", "unsent"}, BACK_S)
-    assert told(stack, "selections", "s1")["run"]["state"] == "paused"
+    assert wait_for(lambda: reported(stack, "selections", "s1")["states"].keys() == {"applied", "unsent"}, BACK_S)
+    assert reported(stack, "selections", "s1")["run"]["state"] == "paused"
     assert len(items(stack, "applied")) < ITEMS, "it was over before it was paused"
     assert wait_for(lambda: bool(stack.processor_status().get("ready")), BACK_S)
-    told(stack, "resume", "s1")
+    reported(stack, "resume", "s1")
 
-    assert wait_for(lambda: told(stack, "selections", "s1")["finished"], BACK_S)
-    assert wait_for(lambda: told(stack, "selections", "s1")["run"]["finished_at"] is not None, BACK_S)
-    run = told(stack, "selections", "s1")
+    assert wait_for(lambda: reported(stack, "selections", "s1")["finished"], BACK_S)
+    assert wait_for(lambda: reported(stack, "selections", "s1")["run"]["finished_at"] is not None, BACK_S)
+    run = reported(stack, "selections", "s1")
     assert (run["states"], run["run"]["state"]) == ({"applied": ITEMS}, "sent")
     for decision in ("replayed", "applied"):
         counted = items(stack, decision)

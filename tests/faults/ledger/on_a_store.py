@@ -32,7 +32,7 @@ def main() -> None:
     before = rows(lake)
     with Beside(lake) as beside:
         report = maintain([lake.tables], job(session))
-    told = {
+    reported = {
         "tables": {one.table: [one.files_before, one.files_after] for one in report.tables},
         "problems": [one.problem for one in report.tables if one.problem],
         "committed_meanwhile": beside.commits,
@@ -41,7 +41,7 @@ def main() -> None:
         "streamed": streamed(session, str(lake.tables.journal), folder),
         "last_seq": lake.seq,
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(reported) + "\n")
     sys.stdout.flush()
     os._exit(0)
 

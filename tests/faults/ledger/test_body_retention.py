@@ -153,7 +153,7 @@ def test_dropped_bodies_leave_the_disk_with_the_next_vacuum(spark: SparkSession,
 # what asks for a body afterwards
 
 
-def test_whoever_asks_for_a_dropped_body_is_told(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_whoever_asks_for_a_dropped_body_is_reported(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     written(lake, OLD, 2)
     (repeated,) = written(lake, OLD, decision=Decision.DUPLICATE_FACT, count=1, fact_key="stripe:ch_1")
     run(spark, lake)

@@ -42,7 +42,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.under(tmp_path)
 
 
-def told(lake: Lake, folder: Path) -> dict[str, Any]:
+def reported(lake: Lake, folder: Path) -> dict[str, Any]:
     """What each of the lake's readers says."""
     journal, postings = str(lake.tables.journal), str(lake.tables.postings)
     reader = JournalReader(journal)
@@ -78,7 +78,7 @@ def test_every_reader_sees_the_same_before_and_after(spark: SparkSession, lake: 
         decision=Decision.RETRY, due_at=datetime.now(UTC), event_key="stripe:evt_open:charge.succeeded", count=1
     )
     lake.commits(9)
-    before = told(lake, tmp_path / "index-1")
+    before = reported(lake, tmp_path / "index-1")
     report = maintain([lake.tables], job(spark))
     assert [(one.table, one.files_before, one.files_after, one.problem) for one in report.tables] == [
         ("journal", 40, 1, None),
@@ -86,7 +86,7 @@ def test_every_reader_sees_the_same_before_and_after(spark: SparkSession, lake: 
         ("postings", 39, 1, None),
     ]
     assert all(one.bytes_after < one.bytes_before and one.log_after == 0 for one in report.tables)
-    assert told(lake, tmp_path / "index-2") == before
+    assert reported(lake, tmp_path / "index-2") == before
     assert not list(tmp_path.rglob(MAINTAIN))
 
 

@@ -67,7 +67,7 @@ class Others:
         self.found.append([staged(tmp_path, number)])
         self.found.add(run(number))
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """What each table's readers say."""
         runs = self.found.runs()
         return {
@@ -192,17 +192,17 @@ def only(report: Report, table: str) -> Any:
 
 
 def test_readers_and_verify_say_the_same_of_few_files_as_of_many(spark: SparkSession, others: Others) -> None:
-    before = others.told()
+    before = others.reported()
     report = maintain([], job(spark), others.tables())
     assert [(one.stream, one.table, one.files_before, one.files_after, one.problem) for one in report.tables] == [
         ("", name, COMMITS, 1, None) for name in FOLDERS
     ]
     assert [log_length(one.path) for one in report.tables] == [0] * len(FOLDERS)
-    assert others.told() == before
+    assert others.reported() == before
 
 
 def test_writers_go_on_from_where_they_were(spark: SparkSession, others: Others, tmp_path: Path) -> None:
-    """Appenders that are open all the while, and those that are opened anew."""
+    """Appenders that are open all the while, and those that are opened again."""
     maintain([], job(spark), others.tables())
     for number in range(COMMITS, 2 * COMMITS):
         others.commit(number, tmp_path)

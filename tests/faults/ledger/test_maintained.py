@@ -29,8 +29,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def report(data_dir: Path) -> dict[str, Any]:
     """The last round's."""
-    told: dict[str, Any] = json.loads(Layout(data_dir).maintained.read_text("utf-8"))
-    return told
+    reported: dict[str, Any] = json.loads(Layout(data_dir).maintained.read_text("utf-8"))
+    return reported
 
 
 def journal(data_dir: Path) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Place:
         assert said.returncode == 0, said.stdout + said.stderr
         return f"standardwebhooks:{event_id}:{event_type}"
 
-    def told(self, *words: str) -> dict[str, Any]:
+    def reported(self, *words: str) -> dict[str, Any]:
         said = self.payhook("ledger", "reprocess", *words, "--json")
         found: dict[str, Any] = json.loads(said.stdout)
         return found
@@ -101,13 +101,13 @@ def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) 
         later = place.send("msg_5", CAPTURED, 100, "cap_2", "pay_1")
         stack.wait_until_decided([paid, refund, other, gone, later], DECIDED_S)
         assert decisions(stack, refund) == [("ignored", False)]
-        assert place.told("--dry-run")["counts"] == {"ignored again": 3}
+        assert place.reported("--dry-run")["counts"] == {"ignored again": 3}
         redacted = place.payhook("ledger", "redact", gone, "--reason", "erasure 17")
         assert redacted.returncode == 0, redacted.stdout + redacted.stderr
         place.down()
 
         stack = place.up(known((CAPTURED, "capture"), (REFUNDED, "refund")))
-        dry = place.told("--dry-run")
+        dry = place.reported("--dry-run")
         assert dry["counts"] == {"books": 1, "ignored again": 1, "no body": 1}
         assert dry["sent"] is False
         first = place.payhook("ledger", "reprocess", "--type", REFUNDED, "--reason", "refunds are known since today")

@@ -26,11 +26,11 @@ def test_spark_maintains_verifies_and_streams_a_lake_on_an_object_store(store_fo
         command, cwd=CHECKOUT, env=dict(os.environ), capture_output=True, text=True, timeout=END_S, check=False
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["problems"] == []
-    assert set(told["tables"]) == {"journal", "bodies", "postings"}
-    assert told["committed_meanwhile"] > 0
-    made = 12 + told["committed_meanwhile"]
-    assert all(after < made for _, after in told["tables"].values()), told["tables"]
-    assert told["same_rows"] and told["verified"]
-    assert told["streamed"] == told["last_seq"]
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["problems"] == []
+    assert set(reported["tables"]) == {"journal", "bodies", "postings"}
+    assert reported["committed_meanwhile"] > 0
+    made = 12 + reported["committed_meanwhile"]
+    assert all(after < made for _, after in reported["tables"].values()), reported["tables"]
+    assert reported["same_rows"] and reported["verified"]
+    assert reported["streamed"] == reported["last_seq"]

@@ -52,7 +52,7 @@ def stack(storage: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(autouse=True)
-def told(storage: dict[str, str], no_settings_from_outside: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def reported(storage: dict[str, str], no_settings_from_outside: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands are told of it as the stack was."""
     for name, value in storage.items():
         monkeypatch.setenv(name, value)
@@ -95,8 +95,8 @@ def test_finance_asks_and_is_answered(stack: Stack, decided: list[Webhook]) -> N
 def test_postings_are_made_anew_beside_the_processor_which_goes_on(stack: Stack, decided: list[Webhook]) -> None:
     before = said(stack, "ledger", "balances", "--json")
     lines = 2 * len(decided)
-    told = said(stack, "ledger", "rebuild-postings")
-    assert f"{lines} lines of the journal" in told and f"there were {lines}" in told
+    reported = said(stack, "ledger", "rebuild-postings")
+    assert f"{lines} lines of the journal" in reported and f"there were {lines}" in reported
     assert json.loads(said(stack, "ledger", "balances", "--json")) == json.loads(before)
     more = stack.captures(2, "after-the-rebuild")
     stack.post(*more)

@@ -131,9 +131,9 @@ def test_an_order_is_taken_once_also_across_a_kill(
         assert browser.get("/").status_code == 303
         assert replay(port, token, "k-5", item_seq=2).status_code == 403
         acts = json.loads(payhook(tmp_path, "dlq", "audit", "--json"))
-        told = [(one["actor"], one["channel"], one["action"], one["outcome"]) for one in reversed(acts)]
+        reported = [(one["actor"], one["channel"], one["action"], one["outcome"]) for one in reversed(acts)]
         me = this_account()
-        assert told == [
+        assert reported == [
             (me, "cli", "user_add", "done"),
             (me, "cli", "token_make", "done"),
             ("ada", "page", "sign_in", "done"),

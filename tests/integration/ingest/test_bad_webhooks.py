@@ -30,9 +30,9 @@ REPLAYED = ["stripe", "standardwebhooks"]
 
 
 def error(answer: httpx2.Response) -> tuple[int, str]:
-    told = answer.json()
-    assert set(told) == {"error"} and set(told["error"]) == {"code", "message"}
-    return answer.status_code, told["error"]["code"]
+    reported = answer.json()
+    assert set(reported) == {"error"} and set(reported["error"]) == {"code", "message"}
+    return answer.status_code, reported["error"]["code"]
 
 
 def signed_at(receiver: ReceiverUnderTest, at: datetime, provider: str = "stripe") -> Signed:
@@ -243,6 +243,6 @@ def test_test_traffic_is_refused_where_none_is_taken(receiver: ReceiverUnderTest
     assert error(receiver.post(signed)) == (422, "mode_mismatch")
 
 
-def test_gocardless_is_told_of_a_wrong_signature_by_the_status_that_it_knows(receiver: ReceiverUnderTest) -> None:
+def test_gocardless_is_reported_of_a_wrong_signature_by_the_status_that_it_knows(receiver: ReceiverUnderTest) -> None:
     headers = {**JSON, "Webhook-Signature": "00" * 32}
     assert error(receiver.post((b'{"events": []}', headers), "gocardless")) == (498, "signature_mismatch")

@@ -148,7 +148,7 @@ def test_no_length_is_too_long_to_be_read(receiver: ReceiverUnderTest, length: b
 
 
 @pytest.mark.parametrize("sent", [b"", b"x" * 100_000], ids=["patient", "impatient"])
-def test_who_asks_before_sending_too_much_is_told_so_instead_of_being_asked_for_it(
+def test_who_asks_before_sending_too_much_is_reported_so_instead_of_being_asked_for_it(
     receiver: ReceiverUnderTest, sent: bytes
 ) -> None:
     with receiver.wire() as wire:
@@ -157,7 +157,7 @@ def test_who_asks_before_sending_too_much_is_told_so_instead_of_being_asked_for_
         assert wire.is_closed()
 
 
-def test_who_asks_before_sending_is_told_to_go_on(receiver: ReceiverUnderTest, servers: Servers) -> None:
+def test_who_asks_before_sending_is_reported_to_go_on(receiver: ReceiverUnderTest, servers: Servers) -> None:
     whole = webhook(receiver, "1", b"Expect: 100-continue")
     first, _, body = whole.partition(b"\r\n\r\n")
     with servers.publishing(1), receiver.wire() as wire:
@@ -326,7 +326,7 @@ def test_a_body_that_nobody_reads_is_not_waited_for(receiver: ReceiverUnderTest)
         assert wire.is_closed()
 
 
-def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leaving(servers: Servers) -> None:
+def test_one_connection_too_many_is_reported_to_come_again_and_room_is_made_by_leaving(servers: Servers) -> None:
     with receiver_on(servers, replace(PATIENT, connections_max=3)) as receiver, contextlib.ExitStack() as held:
         assert wait_for(lambda: connections(receiver) == 0, 60), "what asked whether it is ready has gone"
         wires = [held.enter_context(receiver.wire()) for _ in range(3)]
@@ -343,8 +343,8 @@ def test_one_connection_too_many_is_told_to_come_again_and_room_is_made_by_leavi
         held.close()
         assert wait_for(lambda: connections(receiver) == 0, 60)
         assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
-        told = httpx2.get(f"{receiver.metrics_url}/metrics").text
-        assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in told
+        reported = httpx2.get(f"{receiver.metrics_url}/metrics").text
+        assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in reported
 
 
 def connections(receiver: ReceiverUnderTest) -> int:

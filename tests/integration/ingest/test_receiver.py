@@ -171,7 +171,7 @@ def test_while_kafka_hangs_nothing_is_promised_and_nothing_is_confirmed(
         assert answer.json()["error"]["code"] == "not_published"
         assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
     assert after(receiver, signed, (503, False)) == (200, False), (
-        "a released claim is taken anew, never a duplicate of nothing"
+        "a released claim is taken again, never a duplicate of nothing"
     )
     assert receiver.published(1)
 
@@ -215,9 +215,9 @@ def test_a_forged_signature_is_refused_and_reaches_no_topic(receiver: ReceiverUn
 
 def test_its_metrics_are_on_a_loopback_port_of_their_own(receiver: ReceiverUnderTest) -> None:
     receiver.post(receiver.stripe("1"))
-    told = httpx2.get(f"{receiver.metrics_url}/metrics").text
-    assert 'payhook_ingest_answers_total{provider="stripe",status="200"}' in told
-    assert 'payhook_redis_claim_seconds_bucket{le="0.01"}' in told
+    reported = httpx2.get(f"{receiver.metrics_url}/metrics").text
+    assert 'payhook_ingest_answers_total{provider="stripe",status="200"}' in reported
+    assert 'payhook_redis_claim_seconds_bucket{le="0.01"}' in reported
     assert httpx2.get(f"{receiver.url}/metrics").status_code == 404
     assert urlparse(receiver.metrics_url).hostname == LOOPBACK
 

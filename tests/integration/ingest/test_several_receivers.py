@@ -71,9 +71,9 @@ def test_of_sixty_copies_over_two_receivers_of_which_one_has_three_workers_one_i
     with receiver_on(servers) as other:
         signed = workers.stripe("storm")
         with servers.publishing(1) as published:
-            told = storm([(workers if number % 2 else other, signed) for number in range(60)])
-            assert set(told) <= {(200, False), (200, True), (409, False)}
-            assert told.count((200, False)) == 1
+            reported = storm([(workers if number % 2 else other, signed) for number in range(60)])
+            assert set(reported) <= {(200, False), (200, True), (409, False)}
+            assert reported.count((200, False)) == 1
         assert [headers["dedupe"] for *_, headers in published] == ["claimed"]
 
 
@@ -128,12 +128,12 @@ def statuses_of_an_end(servers: Servers, name: str) -> list[int]:
 
     with several_workers(servers, 3) as receiver, ThreadPoolExecutor(12) as pool:
         with servers.paused(servers.kafka):
-            told = [pool.submit(receiver.post, receiver.stripe(f"{name}-{number}")) for number in range(12)]
+            reported = [pool.submit(receiver.post, receiver.stripe(f"{name}-{number}")) for number in range(12)]
             assert wait_for(lambda: claims_made() == 12, BACK_S)
             receiver.process.ask_to_end()
             time.sleep(0.4)
             assert receiver.process.exit_code is None
-        statuses = [one.result().status_code for one in told]
+        statuses = [one.result().status_code for one in reported]
         assert wait_for(lambda: receiver.process.exit_code is not None, BACK_S)
         assert receiver.process.exit_code == 0
         assert not answers_ok(f"{receiver.url}/healthz")

@@ -33,9 +33,9 @@ class Answer:
     @property
     def code(self) -> str:
         """The error's word; every error has one."""
-        told: dict[str, Any] = json.loads(self.body)
-        assert set(told) == {"error"} and set(told["error"]) == {"code", "message"}, told
-        return str(told["error"]["code"])
+        reported: dict[str, Any] = json.loads(self.body)
+        assert set(reported) == {"error"} and set(reported["error"]) == {"code", "message"}, reported
+        return str(reported["error"]["code"])
 
     @property
     def says_that_it_closes(self) -> bool:

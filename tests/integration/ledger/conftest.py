@@ -137,7 +137,7 @@ class World:
     state: JournalState
 
     def rewrite(self, *, forge: bool = True) -> None:
-        """Writes the journal anew from ``rows`` and ``state``.
+        """Writes the journal again from ``rows`` and ``state``.
 
         ``forge``: hashes and chain are made to fit, as a bug (or a careful forger) would.
         """
@@ -159,7 +159,7 @@ class World:
         write_deltalake(table, to_arrow(self.rows), mode="append", commit_properties=properties)
 
     def rewrite_postings(self, change: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Appends the lines that ``change`` leaves to a table made anew, with the same mark."""
+        """Appends the lines that ``change`` leaves to a table made again, with the same mark."""
         path = str(self.lake.postings)
         table = DeltaTable(path)
         mark, schema = PostingsWriter.open(path).mark, table.to_pyarrow_dataset().schema
@@ -174,8 +174,8 @@ class World:
         numbers = sorted({row.batch_seq for row in self.rows})[:batches]
         for number in numbers:
             rows = [row for row in self.rows if row.batch_seq <= number]
-            told = Anchor("ledger", 1, rows[-1].seq, forged(rows), AT)
-            self.kafka.anchors.append((keys or KEYS).encode(told))
+            reported = Anchor("ledger", 1, rows[-1].seq, forged(rows), AT)
+            self.kafka.anchors.append((keys or KEYS).encode(reported))
 
     def remember_anchored(self, seq: int) -> None:
         """The journal's last commit notes that this row's anchor was acknowledged."""

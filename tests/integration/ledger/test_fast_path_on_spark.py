@@ -32,14 +32,14 @@ def passes(spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch) -
     return made
 
 
-def told(fast_path: FastPath) -> dict[str, Any]:
+def reported(fast_path: FastPath) -> dict[str, Any]:
     names = ("doubts", "rows", "runs", "events", "facts", "purged", "dead_rows", "taken_back", "reversed_items")
     return {name: getattr(fast_path, name) for name in names} | {"open": sorted(fast_path.open)}
 
 
 def test_what_the_workers_clear_is_what_one_process_clears(passes: list[FastPath]) -> None:
     here, on_spark = passes
-    assert told(on_spark) == told(here)
+    assert reported(on_spark) == reported(here)
     assert (on_spark.doubts, on_spark.rows) == (frozenset(), 14)
 
 
@@ -47,5 +47,5 @@ def test_what_one_process_doubts_the_workers_doubt(world: World, request: pytest
     world.rows[6].mode = "test"
     world.rewrite()
     here, on_spark = request.getfixturevalue("passes")
-    assert told(on_spark) == told(here)
+    assert reported(on_spark) == reported(here)
     assert Doubt.MODE in on_spark.doubts

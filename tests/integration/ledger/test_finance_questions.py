@@ -37,24 +37,24 @@ Answer = list[tuple[Any, ...]]
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> SmallLedger:
     """Three months of two providers, three merchants and three currencies, with all that the questions ask for."""
-    told = SmallLedger(tmp_path_factory.mktemp("finance") / "data")
+    reported = SmallLedger(tmp_path_factory.mktemp("finance") / "data")
     chance = Random(2026)
     moments = sorted(
         datetime(2026, 1, 5, tzinfo=UTC) + timedelta(minutes=chance.randrange(120_000)) for _ in range(400)
     )
     for number, at in enumerate([*moments, MONTH_END - timedelta(microseconds=1), MONTH_END, VALENTINE]):
-        _tell_one(told, chance, at)
+        _tell_one(reported, chance, at)
         if number % 40 == 0:
-            told.commit()
-    _tell_exceptions(told, chance)
-    told.commit()
-    return told
+            reported.commit()
+    _tell_exceptions(reported, chance)
+    reported.commit()
+    return reported
 
 
-def _tell_one(told: SmallLedger, chance: Random, at: datetime) -> None:
+def _tell_one(reported: SmallLedger, chance: Random, at: datetime) -> None:
     movement = chance.choice([Movement.CAPTURE] * 4 + [*Movement, None])
     payout = movement in (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
-    told.tell(
+    reported.tell(
         movement,
         chance.randint(-900 if payout else 1, 5_000) or 1,
         chance.choice(("EUR", "JPY", "KWD")),
@@ -65,23 +65,23 @@ def _tell_one(told: SmallLedger, chance: Random, at: datetime) -> None:
     )
 
 
-def _tell_exceptions(told: SmallLedger, chance: Random) -> None:
-    booked = [row for row in told.rows if row.postings is not None]
+def _tell_exceptions(reported: SmallLedger, chance: Random) -> None:
+    booked = [row for row in reported.rows if row.postings is not None]
     for row in chance.sample(booked, 12):
-        told.again(row)
+        reported.again(row)
     for row in chance.sample(booked, 7):
-        told.again(row, Decision.DUPLICATE_FACT, event_key=f"{row.event_key}:again")
-    told.again(next(row for row in told.rows if row.postings is None))
+        reported.again(row, Decision.DUPLICATE_FACT, event_key=f"{row.event_key}:again")
+    reported.again(next(row for row in reported.rows if row.postings is None))
     late = chance.choice(booked)
-    waited = told.again(late, Decision.RETRY, event_key="stripe:evt_late:capture", fact_key=None, cause_seq=None)
-    command = told.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended, 'at last'")
-    told.later(waited, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason=command.reason)
+    waited = reported.again(late, Decision.RETRY, event_key="stripe:evt_late:capture", fact_key=None, cause_seq=None)
+    command = reported.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended, 'at last'")
+    reported.later(waited, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason=command.reason)
     assert waited.received_at is not None
     hour_on = waited.received_at + ONE_HOUR
-    told.later(waited, Decision.APPLIED, postings=late.postings, decided_at=hour_on + timedelta(microseconds=1))
-    told.tell(Movement.CAPTURE, received_at=hour_on, decided_at=hour_on + ONE_HOUR, payment="pi_1")
+    reported.later(waited, Decision.APPLIED, postings=late.postings, decided_at=hour_on + timedelta(microseconds=1))
+    reported.tell(Movement.CAPTURE, received_at=hour_on, decided_at=hour_on + ONE_HOUR, payment="pi_1")
     reversal = {"cause_seq": command.seq, "actor": "bob", "reason": "booked for the wrong merchant"}
-    told.later(late, Decision.REVERSED, postings=late.postings, **reversal)
+    reported.later(late, Decision.REVERSED, postings=late.postings, **reversal)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Postings that are gone, wrong or in use are made anew from the journal, line for line what the writer books."""
+"""Postings that are gone, wrong or in use are made again from the journal, line for line what the writer books."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
     assert (gone.status, kept.status) == ("redacted", "kept")
 
 
-def test_a_second_order_is_told_of_the_first_and_writes_nothing_down(lake: Lake) -> None:
+def test_a_second_order_is_reported_of_the_first_and_writes_nothing_down(lake: Lake) -> None:
     first = redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
     again = redact(lake.tables, acts(lake), replace(order(4), actor="bob"), CLOCK, ALONE_MAX)
     assert (again.done, again.left) == ((), ())

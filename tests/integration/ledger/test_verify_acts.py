@@ -56,7 +56,7 @@ def anchor(world: World, number: int, chain: str, keys: AnchorKeys = KEYS) -> No
 
 
 def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) -> None:
-    """Writes the record anew; ``forge``: with numbers and a chain that fit."""
+    """Writes the record again; ``forge``: with numbers and a chain that fit."""
     rows = DeltaTable(str(path)).to_pyarrow_dataset().to_table().sort_by("number").to_pylist()
     change(rows)
     if forge:

@@ -59,7 +59,7 @@ def test_rows_of_a_partition_without_a_mark_are_named(report: Verify, world: Wor
 
 
 def test_decided_offsets_that_kafka_never_had_are_named(report: Verify, world: World) -> None:
-    """The topic was made anew under a journal that remembers the old one."""
+    """The topic was made again under a journal that remembers the old one."""
     world.kafka.held[EVENTS][0] = (0, 3)
     assert "never had" in problems(only(report(), "offsets_accounted"))
 

@@ -26,8 +26,8 @@ KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
 
 
 def receipt(key: str | None, at: datetime, status: int = 200) -> bytes:
-    told = {"provider": "stripe", "outcome": "claimed", "status": status, "at": to_rfc3339(at)}
-    return orjson.dumps(told if key is None else {**told, "event_key": key})
+    reported = {"provider": "stripe", "outcome": "claimed", "status": status, "at": to_rfc3339(at)}
+    return orjson.dumps(reported if key is None else {**reported, "event_key": key})
 
 
 Look = Callable[..., Finding]

@@ -122,5 +122,5 @@ def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: boo
             index._store.write(batch)
 
     world.index(follow)
-    told = [str(offender["problem"]) for offender in look(IndexEqualsJournal()).offenders]
-    assert told == (["the index doesn't know that an ignored event was taken up again"] if forgets else [])
+    reported = [str(offender["problem"]) for offender in look(IndexEqualsJournal()).offenders]
+    assert reported == (["the index doesn't know that an ignored event was taken up again"] if forgets else [])

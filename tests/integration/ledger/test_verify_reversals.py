@@ -98,5 +98,5 @@ def test_an_index_that_forgot_a_reversal_is_found(look: Look, world: World, forg
 
     world.index(follow)
     found = look(IndexEqualsJournal())
-    told = [str(offender["problem"]) for offender in found.offenders]
-    assert told == (["the index doesn't know that a booking was reversed"] if forgets else [])
+    reported = [str(offender["problem"]) for offender in found.offenders]
+    assert reported == (["the index doesn't know that a booking was reversed"] if forgets else [])

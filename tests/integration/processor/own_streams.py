@@ -185,13 +185,13 @@ class OwnStreams:
         thread = Thread(target=lambda: ended.append(application.run()))
         thread.start()
 
-        def wait_for(what: Callable[[], Any], told: str) -> Any:
+        def wait_for(what: Callable[[], Any], reported: str) -> Any:
             until = time.monotonic() + WAIT_S_MAX
             while time.monotonic() < until and not ended:
                 if found := what():
                     return found
                 time.sleep(0.1)
-            raise AssertionError(f"not within {WAIT_S_MAX:g} s: {told}; ended: {ended}")
+            raise AssertionError(f"not within {WAIT_S_MAX:g} s: {reported}; ended: {ended}")
 
         try:
             yield wait_for

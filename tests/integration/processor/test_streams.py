@@ -72,11 +72,13 @@ def test_a_stream_of_ones_own_decides_and_another_one_reads_what_it_applied(stre
         streams.post(*names(5, since=13))
         wait_for(lambda: len(streams.applied("retell")) == 18, "what it missed, and what came then")
     # Other tests' orders may be on the broker's control topic: each stream decides them.
-    told = [row for row in streams.rows("retell") if row.first and row.topic != topics_of("live").control]
+    reported = [row for row in streams.rows("retell") if row.first and row.topic != topics_of("live").control]
     sources = {row.seq: row.event_key or "" for row in streams.rows("greet") if row.decision == "applied"}
-    assert [row.offset for row in told] == sorted(sources), "each once, in seq order"
-    assert [row.event_key for row in told] == [join_key("retell", "retell", sources[row.offset]) for row in told]
-    assert {row.topic for row in told} == {"journal.greet/retell"}
+    assert [row.offset for row in reported] == sorted(sources), "each once, in seq order"
+    assert [row.event_key for row in reported] == [
+        join_key("retell", "retell", sources[row.offset]) for row in reported
+    ]
+    assert {row.topic for row in reported} == {"journal.greet/retell"}
     assert dead_letter(streams) == (None, None, "LookupError")
 
 
@@ -136,7 +138,7 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     wait_for(lambda: any((row.item_seq, row.decision) == entry for row in streams.rows("greet")), "the reversing entry")
 
 
-def test_one_streams_failure_is_told_and_leaves_the_other_alone(streams: OwnStreams) -> None:
+def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: OwnStreams) -> None:
     with streams.running("greet", "broken") as wait_for:
         wait_for(lambda: says(streams, "broken").get("restarts", 0) >= 1, "a second start of the broken one")
         streams.post(*names(5))

@@ -86,7 +86,7 @@ def test_an_older_index_follows_the_journal_and_nothing_is_decided_twice(
     with caplog.at_level(logging.WARNING):
         post(stored, *AGAIN)
         stored.decide_all()
-    assert "made anew" not in caplog.text, "it read only what it had missed"
+    assert "made again" not in caplog.text, "it read only what it had missed"
     stored.check()
     assert stored.decisions() == DECIDED_AGAIN
 

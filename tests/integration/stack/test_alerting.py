@@ -44,13 +44,13 @@ def firing(metrics_port: int) -> list[str]:
     """Whom the process's own metrics say it fires for; nobody before they are served."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as page:
-            told = page.read().decode()
+            reported = page.read().decode()
     except urllib.error.URLError:
         return []
-    return sorted(re.findall(r'^payhook_alert_firing{rule="not_ready",subject="(.+)"} 1.0$', told, re.MULTILINE))
+    return sorted(re.findall(r'^payhook_alert_firing{rule="not_ready",subject="(.+)"} 1.0$', reported, re.MULTILINE))
 
 
-def look_on(config: Path, told: Callable[[], int], metrics_port: int) -> None:
+def look_on(config: Path, reported: Callable[[], int], metrics_port: int) -> None:
     """One life of the process: it tells all there is, looks on for a while, and ends when it is told to."""
     data = config.parent / "data"
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(data), "PAYHOOK_CONFIG": str(config)}
@@ -58,7 +58,7 @@ def look_on(config: Path, told: Callable[[], int], metrics_port: int) -> None:
     with (config.parent / "log").open("ab") as said:
         process = subprocess.Popen([sys.executable, "-c", SOON], cwd=CHECKOUT, env=env, stderr=said)
     try:
-        wait_for(lambda: told() >= 3 and firing(metrics_port) == WHAT_IS_DOWN)
+        wait_for(lambda: reported() >= 3 and firing(metrics_port) == WHAT_IS_DOWN)
         first = state.stat().st_mtime
         wait_for(lambda: state.stat().st_mtime > first + 2)
         assert firing(metrics_port) == WHAT_IS_DOWN
@@ -81,9 +81,9 @@ def test_it_tells_of_a_stack_that_is_down_and_tells_nothing_twice(tmp_path: Path
         )
         for _ in range(2):
             look_on(config, lambda: len(server.requests), metrics_port)
-            told = [json.loads(request.body) for request in server.requests]
-            assert {(one["rule"], one["kind"]) for one in told} == {("not_ready", "firing")}
-            assert sorted(one["subject"] for one in told) == WHAT_IS_DOWN
+            reported = [json.loads(request.body) for request in server.requests]
+            assert {(one["rule"], one["kind"]) for one in reported} == {("not_ready", "firing")}
+            assert sorted(one["subject"] for one in reported) == WHAT_IS_DOWN
         assert all(SECRET in request.line for request in server.requests)
         said = (tmp_path / "log").read_text()
         assert "firing: " in said and SECRET not in said, "no log holds what lets others post"

@@ -66,7 +66,7 @@ def test_a_redis_keeps_its_keys_over_a_restart(tmp_path: Path) -> None:
         assert not psutil.pid_exists(server.pid)
 
 
-def test_a_server_that_ends_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_ends_at_its_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
     broken = Server("broken", ("sh", "-c", "echo the disk is full; exit 3"), tmp_path / "log", answers=lambda: False)
     with (
         pytest.raises(ServerNotUp, match=r"(?s)broken ended with code 3 at its start; .*the disk is full"),

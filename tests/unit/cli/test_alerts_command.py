@@ -63,12 +63,12 @@ def test_all_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = run(config)
     assert answer.exit_code == 0, answer.output
     assert "dlq_depth" in answer.output and "isn't running" not in answer.output
-    told = json.loads(run(config, "--json").output)
-    assert (told["looks"], told["firing"]) == (True, [])
-    assert told["values"]["dlq_depth"] == {"ledger": 3} and told["thresholds"]["dlq_depth"] == 100
+    reported = json.loads(run(config, "--json").output)
+    assert (reported["looks"], reported["firing"]) == (True, [])
+    assert reported["values"]["dlq_depth"] == {"ledger": 3} and reported["thresholds"]["dlq_depth"] == 100
 
 
-def test_what_fires_is_shown_with_who_was_told_and_who_was_not(
+def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(
     config: Path, server: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look(config, monkeypatch, Dead(101, datetime.now(UTC) - timedelta(hours=49)))
@@ -76,9 +76,9 @@ def test_what_fires_is_shown_with_who_was_told_and_who_was_not(
     assert answer.exit_code == 1
     assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
     assert "/bin/false ended with 1" in answer.output and "secret" not in answer.output
-    told = json.loads(run(config, "--json").output)
-    assert [one["rule"] for one in told["firing"]] == ["dlq_age", "dlq_depth", "dlq_escalation"]
-    assert (told["receivers"]["team"]["waiting"], told["receivers"]["boss"]["waiting"]) == (0, 1)
+    reported = json.loads(run(config, "--json").output)
+    assert [one["rule"] for one in reported["firing"]] == ["dlq_age", "dlq_depth", "dlq_escalation"]
+    assert (reported["receivers"]["team"]["waiting"], reported["receivers"]["boss"]["waiting"]) == (0, 1)
     assert len(server.requests) == 3
 
 

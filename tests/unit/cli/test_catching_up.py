@@ -33,8 +33,8 @@ def test_a_backlog_shows_when_it_will_be_gone_and_what_was_said_at_first():
 
 
 def test_a_backlog_of_which_nothing_is_known_yet_says_so():
-    told = {**BEHIND, "drain_per_s": None, "recover_s": None, "forecast": None}
-    assert dict(catching_up(told))["backlog"].endswith("isn't known yet")
+    reported = {**BEHIND, "drain_per_s": None, "recover_s": None, "forecast": None}
+    assert dict(catching_up(reported))["backlog"].endswith("isn't known yet")
 
 
 def test_a_backlog_that_grows_says_so():
@@ -47,8 +47,8 @@ def test_what_the_load_asks_for_is_shown_when_it_is_more_than_there_is():
 
 
 def test_a_driver_that_is_too_slow_is_named():
-    told = {**BEHIND, "driver_bound": True, "recommended_executors": 3}
-    assert dict(catching_up(told))["capacity"] == (
+    reported = {**BEHIND, "driver_bound": True, "recommended_executors": 3}
+    assert dict(catching_up(reported))["capacity"] == (
         "the driver is what is slow: split the stream, executors beyond 3 won't help"
     )
 

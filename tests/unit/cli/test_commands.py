@@ -231,7 +231,7 @@ class TestTestTraffic:
         assert "test seq" in test.output
 
     @pytest.mark.parametrize(
-        ("stream", "told"),
+        ("stream", "reported"),
         [
             ({"ready": True, "state": "running", "restarts": 0}, "running"),
             ({"ready": True, "state": "off", "why": "nobody is told"}, r"off \(nobody is told\)"),
@@ -246,14 +246,16 @@ class TestTestTraffic:
     def test_status_has_a_line_for_each_stream(
         self,
         stream: dict[str, object],
-        told: str,
+        reported: str,
         receiver: type[Receiver],
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         said = {"ready": True, "processor": {}, "streams": {"greet": stream}}
         monkeypatch.setattr("cli.stack_commands._ask", lambda _: said)
-        assert re.search(rf"stream greet +{told} *$", payhook("status", "--data", str(tmp_path)).output, re.MULTILINE)
+        assert re.search(
+            rf"stream greet +{reported} *$", payhook("status", "--data", str(tmp_path)).output, re.MULTILINE
+        )
 
     def test_status_says_where_no_test_traffic_is_taken(
         self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,7 @@ def problem(line: str) -> str | None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_commands_that_a_page_names_are_there(page: Path) -> None:
-    assert [told for line in typed(page.read_text("utf-8")) if (told := problem(line))] == []
+    assert [reported for line in typed(page.read_text("utf-8")) if (reported := problem(line))] == []
 
 
 def test_targets_that_a_page_names_are_there() -> None:

@@ -40,9 +40,13 @@ def test_a_week_is_printed_with_its_causes_and_providers_bugs(folder: Path) -> N
 
 
 def test_json_has_all_of_it(folder: Path) -> None:
-    told = json.loads(run(folder, "--week", "2026-W05", "--json").output)
-    assert (told["week"], told["died"], told["causes"][0]["error_class"]) == ("2026-W05", 1, "MerchantUnknown")
-    assert told["bugs"][0]["cases"] == 1 and told["resolution"]["median"] is None
+    reported = json.loads(run(folder, "--week", "2026-W05", "--json").output)
+    assert (reported["week"], reported["died"], reported["causes"][0]["error_class"]) == (
+        "2026-W05",
+        1,
+        "MerchantUnknown",
+    )
+    assert reported["bugs"][0]["cases"] == 1 and reported["resolution"]["median"] is None
 
 
 def test_it_goes_to_a_file(folder: Path) -> None:
@@ -59,6 +63,6 @@ def test_the_last_whole_week_is_reported_unless_one_is_named(folder: Path) -> No
     assert answer.exit_code == 0 and "as far as" not in answer.output
 
 
-def test_what_is_no_week_is_told_in_one_sentence(folder: Path) -> None:
+def test_what_is_no_week_is_reported_in_one_sentence(folder: Path) -> None:
     answer = run(folder, "--week", "W5")
     assert answer.exit_code == 1 and answer.output == "payhook: 'W5' is no week: write 2026-W47\n"

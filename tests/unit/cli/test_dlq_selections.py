@@ -34,8 +34,8 @@ def payhook(bench: SelectionBench, *arguments: str) -> Result:
 
 def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: SelectionBench) -> None:
     bench.dead(5)
-    told = payhook(bench, "select", "--class", "ZeroDivisionError", "--note", "mended")
-    assert told.output.startswith("frozen as s1: 5 items")
+    reported = payhook(bench, "select", "--class", "ZeroDivisionError", "--note", "mended")
+    assert reported.output.startswith("frozen as s1: 5 items")
     dry = payhook(bench, "replay", "s1", "--dry-run")
     assert "        5  in place" in dry.output
     assert "nothing was sent" in dry.output
@@ -60,13 +60,13 @@ def test_a_second_replay_of_a_selection_says_so(bench: SelectionBench) -> None:
     again = payhook(bench, "replay", "s1", "--no-wait", "--rate", "5")
     assert "was begun before" in again.output
     other = payhook(bench, "replay", "s1", "--no-wait")
-    assert (other.exit_code, "what is left is selected anew" in other.output) == (1, True)
+    assert (other.exit_code, "what is left is selected again" in other.output) == (1, True)
 
 
 def test_single_items_are_frozen_for_what_needs_a_selection(bench: SelectionBench) -> None:
     bench.dead(3)
-    told = payhook(bench, "resolve", "1", "3", "--reason", "booked by hand", "--no-wait")
-    assert "2 of 2 items are dead: frozen as s1" in told.output
+    reported = payhook(bench, "resolve", "1", "3", "--reason", "booked by hand", "--no-wait")
+    assert "2 of 2 items are dead: frozen as s1" in reported.output
     bench.round(4)
     assert bench.states(1) == ["resolved", "resolved"]
 
@@ -74,17 +74,17 @@ def test_single_items_are_frozen_for_what_needs_a_selection(bench: SelectionBenc
 def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: SelectionBench) -> None:
     bench.dead(101)
     payhook(bench, "select")
-    told = payhook(bench, "purge", "s1", "--reason", "test payments")
-    assert "it is 101 items, and above 100 a day a second person approves" in told.output
-    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in told.output
+    reported = payhook(bench, "purge", "s1", "--reason", "test payments")
+    assert "it is 101 items, and above 100 a day a second person approves" in reported.output
+    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in reported.output
     assert "s1" in payhook(bench, "proposals").output
     assert "cancelled" in payhook(bench, "cancel", "s1").output
 
 
 def test_a_replay_that_is_proposed_tells_how_it_is_approved(bench: SelectionBench) -> None:
     bench.dead(2)
-    told = payhook(bench, "replay", "1", "2", "--propose", "--no-wait")
-    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in told.output
+    reported = payhook(bench, "replay", "1", "2", "--propose", "--no-wait")
+    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in reported.output
     bench.round(4)
     bench.selections.approve(1, "bob", "looked")
     bench.round(4)
@@ -100,7 +100,7 @@ def test_pause_and_resume(bench: SelectionBench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("replay", "s1", "s2"), "'s1' is neither an item's ID nor the one selection"),
         (("replay", "x"), "'x' is neither"),
@@ -112,7 +112,7 @@ def test_pause_and_resume(bench: SelectionBench) -> None:
         (("replay", "7"), "there is no item 7"),
     ],
 )
-def test_what_is_wrong_is_said(bench: SelectionBench, arguments: tuple[str, ...], told: str) -> None:
+def test_what_is_wrong_is_said(bench: SelectionBench, arguments: tuple[str, ...], reported: str) -> None:
     answer = payhook(bench, *arguments)
     assert answer.exit_code != 0
-    assert told in answer.output
+    assert reported in answer.output

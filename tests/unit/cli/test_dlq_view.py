@@ -39,7 +39,7 @@ def payhook(items: DeadItems, *words: str, columns: int = 80) -> Result:
     return said
 
 
-def told(items: DeadItems, *words: str) -> Any:
+def reported(items: DeadItems, *words: str) -> Any:
     return json.loads(payhook(items, *words, "--json").output)
 
 
@@ -71,7 +71,7 @@ def test_a_list_shows_id_age_event_and_error(items: DeadItems) -> None:
 
 def test_options_narrow_a_list(items: DeadItems) -> None:
     def found(*words: str) -> list[int]:
-        return [item["item_seq"] for item in told(items, "list", *words)["items"]]
+        return [item["item_seq"] for item in reported(items, "list", *words)["items"]]
 
     assert found() == [1, 2]
     assert found("--state", "all") == [1, 2, 3, 4]
@@ -82,21 +82,21 @@ def test_options_narrow_a_list(items: DeadItems) -> None:
     assert found("--since", "2026-01-31T12:02:00Z") == [2]
     assert found("--until", "2026-01-30") == []
     assert found("--sort", "newest") == [2, 1]
-    [group] = [one for one in told(items, "groups") if one["error_class"] == "MerchantUnknown"]
+    [group] = [one for one in reported(items, "groups") if one["error_class"] == "MerchantUnknown"]
     assert found("--fingerprint", group["fingerprint"]) == [2]
 
 
 def test_a_list_goes_on_where_a_page_ended(items: DeadItems) -> None:
-    first = told(items, "list", "--limit", "1")
+    first = reported(items, "list", "--limit", "1")
     assert (first["total"], [item["item_seq"] for item in first["items"]]) == (2, [1])
-    second = told(items, "list", "--limit", "1", "--after", first["next"])
+    second = reported(items, "list", "--limit", "1", "--after", first["next"])
     assert (second["next"], [item["item_seq"] for item in second["items"]]) == (None, [2])
     assert f"--after {first['next']}" in payhook(items, "list", "--limit", "1").output
 
 
 def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
     """Others' tools read them: they are added to, never renamed."""
-    item = told(items, "list")["items"][1]
+    item = reported(items, "list")["items"][1]
     expected = "item_seq seen_seq seen_hash state decision attempts times_died replays kind error_class error_code"
     expected += " message fingerprint mark provider account tenant event_type event_key entity_key topic partition"
     expected += " offset received_at since first_dead_at last_decided_at due_at closed_at cause_seq actor reason"
@@ -107,9 +107,9 @@ def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
 
 def test_json_of_the_statistics_and_of_a_group_has_these_fields(items: DeadItems) -> None:
     expected = "at seq open waiting oldest over_24h over_48h next_over_24h by_kind by_class by_provider by_type hours"
-    assert list(told(items, "stats")) == [*expected.split(), "inflow_per_h", "outflow_per_h", "time_to_clear_s"]
+    assert list(reported(items, "stats")) == [*expected.split(), "inflow_per_h", "outflow_per_h", "time_to_clear_s"]
     expected = "fingerprint error_class error_code shape place kinds providers count oldest newest sample"
-    assert list(told(items, "groups")[0]) == expected.split()
+    assert list(reported(items, "groups")[0]) == expected.split()
 
 
 def test_statistics_name_depth_and_age(items: DeadItems) -> None:

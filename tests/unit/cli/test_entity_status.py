@@ -66,8 +66,8 @@ def test_a_dead_head_is_named_with_what_to_do(data: Path) -> None:
 
 
 def test_json_has_every_field(data: Path) -> None:
-    told = json.loads(status(data, "--entity", ENTITY, "--json").output)
-    assert {name: told[name] for name in ("stream", "entity_key", "seq", "total", "head", "previous_dead")} == {
+    reported = json.loads(status(data, "--entity", ENTITY, "--json").output)
+    assert {name: reported[name] for name in ("stream", "entity_key", "seq", "total", "head", "previous_dead")} == {
         "stream": "ledger",
         "entity_key": ENTITY,
         "seq": 3,
@@ -75,7 +75,7 @@ def test_json_has_every_field(data: Path) -> None:
         "head": 1,
         "previous_dead": False,
     }
-    head, follower = told["items"]
+    head, follower = reported["items"]
     assert (head["state"], head["place"], head["attempt"], head["event_type"]) == (
         "retry",
         "head",

@@ -76,9 +76,13 @@ def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatc
         "  credit    merchant:m-1:disputes  1,234.50 EUR",
         f"  document  {'ab' * 32}",
     ]
-    (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
-    assert (told["command_id"], told["state"], told["entity"]) == (first.split()[0], "waits", "stripe:acct_1:pi_0")
-    assert [(line["side"], line["amount_minor"], line["decimals"]) for line in told["lines"]] == [
+    (reported,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (reported["command_id"], reported["state"], reported["entity"]) == (
+        first.split()[0],
+        "waits",
+        "stripe:acct_1:pi_0",
+    )
+    assert [(line["side"], line["amount_minor"], line["decimals"]) for line in reported["lines"]] == [
         ("debit", 123_450, 2),
         ("credit", 123_450, 2),
     ]
@@ -97,5 +101,5 @@ def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, m
     command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
     said = CliRunner().invoke(main, command)
     assert "  proposes  reprocessing of items 1" in said.output.splitlines(), said.output
-    (told,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
-    assert (told["action"], told["items"], told["entity"]) == ("propose_reprocess", [1], None)
+    (reported,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
+    assert (reported["action"], reported["items"], reported["entity"]) == ("propose_reprocess", [1], None)

@@ -32,20 +32,20 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SmallLedger:
     """Three currencies, a very long merchant, a copy, and an event that died and was replayed."""
-    told = SmallLedger(tmp_path / "data")
-    first = told.tell(Movement.CAPTURE, 123_456, payment="pi_1")
-    told.tell(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
-    told.tell(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
-    told.again(first)
-    refund = told.tell(Movement.REFUND, 5_000, payment="pi_1")
+    reported = SmallLedger(tmp_path / "data")
+    first = reported.tell(Movement.CAPTURE, 123_456, payment="pi_1")
+    reported.tell(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
+    reported.tell(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
+    reported.again(first)
+    refund = reported.tell(Movement.REFUND, 5_000, payment="pi_1")
     booked, refund.postings, refund.decision = refund.postings, None, Decision.DEAD
     refund.error_class, refund.error_message = "MerchantUnknown", "no merchant [bold]for[/] acct_1"
-    told.commit()
-    command = told.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
-    told.later(refund, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason="mended")
-    told.later(refund, Decision.APPLIED, postings=booked, error_class=None, error_message=None, out_of_order=True)
-    told.commit()
-    return told
+    reported.commit()
+    command = reported.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
+    reported.later(refund, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason="mended")
+    reported.later(refund, Decision.APPLIED, postings=booked, error_class=None, error_message=None, out_of_order=True)
+    reported.commit()
+    return reported
 
 
 def payhook(ledger: SmallLedger, *words: str, columns: int = 140) -> Result:
@@ -76,8 +76,8 @@ def test_long_names_fold_and_nothing_is_cut(words: list[str], columns: int, ledg
 
 
 def test_the_json_of_balances_is_in_minor_units_with_decimals(ledger: SmallLedger) -> None:
-    told = json.loads(payhook(ledger, "balances", "--json", "--currency", "KWD").output)
-    assert [(one["debit_minor"], one["credit_minor"], one["balance_minor"], one["decimals"]) for one in told] == [
+    reported = json.loads(payhook(ledger, "balances", "--json", "--currency", "KWD").output)
+    assert [(one["debit_minor"], one["credit_minor"], one["balance_minor"], one["decimals"]) for one in reported] == [
         (0, 1_234_567, -1_234_567, 3),
         (1_234_567, 0, 1_234_567, 3),
     ]
@@ -132,7 +132,7 @@ def test_a_ledger_out_of_balance_is_exit_1_and_says_so(ledger: SmallLedger) -> N
     assert "debits and credits differ in EUR: run payhook verify" in said.output
 
 
-def test_an_events_story_is_told_whole(ledger: SmallLedger) -> None:
+def test_an_events_story_is_reported_whole(ledger: SmallLedger) -> None:
     said = payhook(ledger, "event", "stripe:evt_5:refund")
     assert said.exit_code == 0
     for text in (
@@ -161,33 +161,33 @@ def test_a_story_tells_what_was_answered(ledger: SmallLedger) -> None:
     assert said.index("answered") < said.index("received")
     for words in (r"12:00:02\.000000Z +200 +claimed", r"12:00:09\.000000Z +200 +duplicate +0/0, line 1"):
         assert re.search(words, said), said
-    told = json.loads(payhook(ledger, "event", key, "--json").output)[key]
-    assert [one["outcome"] for one in told["receipts"]] == ["claimed", "duplicate"]
+    reported = json.loads(payhook(ledger, "event", key, "--json").output)[key]
+    assert [one["outcome"] for one in reported["receipts"]] == ["claimed", "duplicate"]
     waits = payhook(ledger, "event", "stripe:new:x")
     assert waits.exit_code == 1
     assert "stripe:new:x: answered, and not decided yet" in waits.output
     assert json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["receipts"] == []
 
 
-def test_a_commit_that_the_log_forgot_is_told_as_such(ledger: SmallLedger) -> None:
+def test_a_commit_that_the_log_forgot_is_reported_as_such(ledger: SmallLedger) -> None:
     DeltaTable(ledger.journal).create_checkpoint()
     for entry in (Path(ledger.journal) / "_delta_log").glob("*.json"):
         entry.unlink()
     said = payhook(ledger, "event", "seq:1")
     assert said.exit_code == 0
     assert "log cleaned up" in said.output
-    told = json.loads(payhook(ledger, "event", "seq:1", "--json").output)
-    assert told["seq:1"]["rows"][0]["commit"] is None
+    reported = json.loads(payhook(ledger, "event", "seq:1", "--json").output)
+    assert reported["seq:1"]["rows"][0]["commit"] is None
 
 
 def test_the_json_of_a_story_has_rows_postings_and_deliveries(ledger: SmallLedger) -> None:
     key = "stripe:evt_1:capture"
-    told = json.loads(payhook(ledger, "event", key, "--json").output)[key]
-    assert [row["decision"] for row in told["rows"]] == ["applied", "duplicate"]
-    assert told["rows"][1]["cause"] == {"seq": 1, "decision": "applied", "event_key": key, "actor": None}
-    assert told["rows"][0]["commit"]["version"] == DeltaTable(ledger.journal).version() - 1
-    assert [(line["amount_minor"], line["decimals"]) for line in told["postings"]] == [(123_456, 2)] * 2
-    assert [delivery["body_kept"] for delivery in told["deliveries"]] == [True, True]
+    reported = json.loads(payhook(ledger, "event", key, "--json").output)[key]
+    assert [row["decision"] for row in reported["rows"]] == ["applied", "duplicate"]
+    assert reported["rows"][1]["cause"] == {"seq": 1, "decision": "applied", "event_key": key, "actor": None}
+    assert reported["rows"][0]["commit"]["version"] == DeltaTable(ledger.journal).version() - 1
+    assert [(line["amount_minor"], line["decimals"]) for line in reported["postings"]] == [(123_456, 2)] * 2
+    assert [delivery["body_kept"] for delivery in reported["deliveries"]] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -202,20 +202,20 @@ def test_an_unknown_key_is_exit_1_with_what_to_try(words: list[str], as_json: bo
     assert not as_json or json.loads(said.stdout)
 
 
-def test_one_unknown_key_among_others_is_exit_1_and_the_others_are_told(ledger: SmallLedger) -> None:
+def test_one_unknown_key_among_others_is_exit_1_and_the_others_are_reported(ledger: SmallLedger) -> None:
     said = payhook(ledger, "event", "seq:1", "nobody:1:x")
     assert said.exit_code == 1
     assert "row 1: applied" in said.output
 
 
-def test_an_entity_is_told_in_kafkas_order_with_running_balances(ledger: SmallLedger) -> None:
+def test_an_entity_is_reported_in_kafkas_order_with_running_balances(ledger: SmallLedger) -> None:
     said = payhook(ledger, "entity", "stripe:acct:pi_1")
     assert said.exit_code == 0
     assert re.findall(r"^ +(\d) +2026-", said.output, re.MULTILINE) == ["1", "4", "5", "7", "8"]
     assert re.search(r"credit +50\.00 EUR +1,184\.56 EUR", said.output)
-    told = json.loads(payhook(ledger, "entity", "stripe:acct:pi_1", "--json").output)
-    assert (told["total"], [len(event["rows"]) for event in told["events"]]) == (3, [1, 1, 3])
-    assert told["events"][2]["lines"][1]["balance_minor"] == 118_456
+    reported = json.loads(payhook(ledger, "entity", "stripe:acct:pi_1", "--json").output)
+    assert (reported["total"], [len(event["rows"]) for event in reported["events"]]) == (3, [1, 1, 3])
+    assert reported["events"][2]["lines"][1]["balance_minor"] == 118_456
 
 
 def test_fewer_events_than_there_are_is_said(ledger: SmallLedger) -> None:
@@ -226,8 +226,8 @@ def test_fewer_events_than_there_are_is_said(ledger: SmallLedger) -> None:
 
 
 def test_search_finds_by_amount_in_the_currencys_decimals(ledger: SmallLedger) -> None:
-    told = json.loads(payhook(ledger, "search", "--amount", "1234.567", "--currency", "KWD", "--json").output)
-    assert [(one["seq"], one["amount_minor"], one["decimals"], one["merchant"]) for one in told] == [
+    reported = json.loads(payhook(ledger, "search", "--amount", "1234.567", "--currency", "KWD", "--json").output)
+    assert [(one["seq"], one["amount_minor"], one["decimals"], one["merchant"]) for one in reported] == [
         (3, 1_234_567, 3, LONG)
     ]
     said = payhook(ledger, "search", "--amount", "1.5", "--currency", "JPY")
@@ -297,6 +297,6 @@ def test_a_log_without_its_entries_is_one_sentence_and_exit_1(ledger: SmallLedge
 
 
 def test_rows_of_a_story_are_the_journals(ledger: SmallLedger) -> None:
-    told: dict[str, Any] = json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["rows"][0]
+    reported: dict[str, Any] = json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["rows"][0]
     names = set(JournalRow.__dataclass_fields__)
-    assert names <= told.keys()
+    assert names <= reported.keys()

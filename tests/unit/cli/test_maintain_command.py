@@ -57,10 +57,10 @@ def test_a_table_is_shown_with_its_files_before_and_after(folder: Path) -> None:
 
 
 def test_the_report_is_json_where_asked(folder: Path) -> None:
-    told = json.loads(payhook(folder, "ledger", "maintain", "--json").output)
-    assert told["ok"] and [one["table"] for one in told["tables"]] == ["journal", "bodies"]
-    assert (told["tables"][0]["files_before"], told["tables"][0]["files_after"]) == (1, 1)
-    assert json.loads((folder / "run" / "maintained.json").read_text("utf-8")) == told
+    reported = json.loads(payhook(folder, "ledger", "maintain", "--json").output)
+    assert reported["ok"] and [one["table"] for one in reported["tables"]] == ["journal", "bodies"]
+    assert (reported["tables"][0]["files_before"], reported["tables"][0]["files_after"]) == (1, 1)
+    assert json.loads((folder / "run" / "maintained.json").read_text("utf-8")) == reported
 
 
 def test_a_second_one_says_that_the_first_is_at_it(folder: Path) -> None:
@@ -78,14 +78,14 @@ def test_a_table_that_cannot_be_maintained_is_named_and_the_exit_is_1(folder: Pa
     assert "journal of ledger: " in answer.output and "not all was done" in answer.output
 
 
-def test_a_redacted_body_is_told_of_in_its_events_story(folder: Path) -> None:
+def test_a_redacted_body_is_reported_of_in_its_events_story(folder: Path) -> None:
     assert "redacted" not in payhook(folder, "ledger", "event", KEY).output
     answer = payhook(folder, "ledger", "redact", KEY, "--reason", "request 17")
     assert answer.exit_code == 0 and sha("body 0") in answer.output
     shown = payhook(folder, "ledger", "event", KEY).output
     assert f"body {sha('body 0')}: redacted by {this_account()} at " in shown and ": request 17" in shown
-    (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
-    assert (told["status"], told["actor"], told["reason"]) == ("redacted", this_account(), "request 17")
+    (reported,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
+    assert (reported["status"], reported["actor"], reported["reason"]) == ("redacted", this_account(), "request 17")
 
 
 def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> 
     said = payhook(folder, "ledger", "redact", KEY, "--reason", "request 18").output
     assert f"body {sha('body 0')} (row 1) had been removed before, ordered by {this_account()} at " in said
     assert said.rstrip().endswith(": request 17") and "is removed;" not in said
-    (told,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
-    assert told["actor"] == this_account()
+    (reported,) = json.loads(payhook(folder, "ledger", "event", KEY, "--json").output)[KEY]["bodies"]
+    assert reported["actor"] == this_account()
 
 
 def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:

@@ -60,7 +60,7 @@ def listed() -> dict[str, str]:
     return {name: one[name] for name in ("name", "state", "since", "why")}
 
 
-def test_nobody_is_told_before_there_is_a_file(data: Path) -> None:
+def test_nobody_is_reported_before_there_is_a_file(data: Path) -> None:
     said = payhook("subscribers")
     assert (said.exit_code, said.stdout) == (0, f"there are no subscribers: {data}/subscribers.toml isn't there\n")
 
@@ -68,7 +68,7 @@ def test_nobody_is_told_before_there_is_a_file(data: Path) -> None:
 def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
     said = payhook("subscribers")
     assert said.exit_code == 0
-    for word in ("shop", "told", "live", "charge.*", "http"):
+    for word in ("shop", "active", "live", "charge.*", "http"):
         assert word in said.stdout
     disable(shop)
     said = payhook("subscribers")
@@ -78,7 +78,7 @@ def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
     assert listed() == wanted
 
 
-def test_a_subscriber_that_cant_be_told_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_that_cant_be_reported_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.secrets.write_text("")
     assert listed()["state"] == "unusable"
     assert "line 1 is empty" in listed()["why"]
@@ -98,7 +98,7 @@ def test_a_subscriber_whose_header_cant_be_made_isnt_told(shop: Shop) -> None:
     assert "printable ASCII" in listed()["why"]
     assert payhook("subscribers").exit_code == 1
     (shop.secrets.parent / "notify.shop.token").write_text("Bearer a\n")
-    assert listed()["state"] == "told"
+    assert listed()["state"] == "active"
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "[::1]", "169.254.169.254"])
@@ -120,7 +120,7 @@ def test_enable_ends_what_a_410_began(shop: Shop) -> None:
     disable(shop)
     assert payhook("enable", "shop").stdout == "shop gets events again\n"
     assert not shop.disabled.exists()
-    assert listed()["state"] == "told"
+    assert listed()["state"] == "active"
     assert payhook("enable", "shop").stdout == "shop wasn't disabled\n"
     said = payhook("enable", "shp")
     assert (said.exit_code, said.stderr) == (1, "payhook: no subscriber 'shp'; known are: shop\n")

@@ -22,7 +22,7 @@ def reconcile(folder: Path, *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--repair"], "--repair asks for --reason"),
         (["--repair", "--reason", " "], "printable characters is wanted"),
@@ -31,13 +31,13 @@ def reconcile(folder: Path, *words: str) -> tuple[int, str]:
         (["--from", "2026-02-01", "--to", "2026-01-01"], "it must be after --from"),
     ],
 )
-def test_options_that_make_no_sense_together_are_refused(tmp_path: Path, words: list[str], told: str) -> None:
+def test_options_that_make_no_sense_together_are_refused(tmp_path: Path, words: list[str], reported: str) -> None:
     code, said = reconcile(tmp_path, *words)
     assert code == 2
-    assert told in said
+    assert reported in said
 
 
-def test_a_wrong_file_is_told_of_in_one_sentence_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_wrong_file_is_reported_of_in_one_sentence_and_nothing_is_written(tmp_path: Path) -> None:
     code, said = reconcile(tmp_path)
     assert code == 1
     assert said.startswith("payhook: report.csv isn't Stripe's itemised balance report: the columns")

@@ -29,12 +29,12 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> IgnoredEvents:
-    told = IgnoredEvents(tmp_path / "data")
-    told.applied(told.ignored("evt_1"))
-    told.ignored("evt_2", "customer.updated")
-    told.reopened(told.ignored("evt_3", payment="pi_3"), Decision.APPLIED)
-    told.write()
-    return told
+    reported = IgnoredEvents(tmp_path / "data")
+    reported.applied(reported.ignored("evt_1"))
+    reported.ignored("evt_2", "customer.updated")
+    reported.reopened(reported.ignored("evt_3", payment="pi_3"), Decision.APPLIED)
+    reported.write()
+    return reported
 
 
 def payhook(ledger: IgnoredEvents, *words: str) -> Result:
@@ -59,14 +59,14 @@ def test_a_dry_run_says_of_each_event_what_would_happen_or_why_not(ledger: Ignor
 
 
 def test_the_json_of_a_dry_run_has_amounts_in_minor_units(ledger: IgnoredEvents) -> None:
-    told = json.loads(payhook(ledger, "--dry-run", "--json", "--type", "refund.created").output)
-    assert (told["ignored"], told["counts"], told["sent"]) == (1, {"books": 1}, False)
-    [event] = told["events"]
+    reported = json.loads(payhook(ledger, "--dry-run", "--json", "--type", "refund.created").output)
+    assert (reported["ignored"], reported["counts"], reported["sent"]) == (1, {"books": 1}, False)
+    [event] = reported["events"]
     assert event["behind_later_events"] is True
     assert {(line["amount_minor"], line["decimals"]) for line in event["postings"]} == {(700, 2)}
 
 
-def test_an_event_that_was_reprocessed_is_told_as_such_and_is_exit_1(ledger: IgnoredEvents) -> None:
+def test_an_event_that_was_reprocessed_is_reported_as_such_and_is_exit_1(ledger: IgnoredEvents) -> None:
     said = payhook(ledger, "--event-key", "stripe:evt_3:refund.created", "--reason", "once more")
     assert said.exit_code == 1
     assert "it was reprocessed before, and that has no second effect" in said.output

@@ -30,8 +30,8 @@ def test_a_place_that_loses_commits_is_refused(tmp_path: Path, monkeypatch: pyte
     assert code == 1 and "1 names went to two writers" in said and "Don't keep a lake there" in said
     code, said = payhook("storage", "--json", "--data", str(tmp_path))
     assert code == 1
-    told = json.loads(said)
-    assert told == {"lake": f"{tmp_path}/lake", "ok": False, "won": [2, 1], "twice": 1, "nobody": 0}
+    reported = json.loads(said)
+    assert reported == {"lake": f"{tmp_path}/lake", "ok": False, "won": [2, 1], "twice": 1, "nobody": 0}
 
 
 def test_a_place_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_change_is_on_record_with_who_what_before_and_after() -> None:
         (("token", "ada", "--name", "A B"), "token_make", "can't be a name"),
     ],
 )
-def test_what_is_refused_is_told_and_on_record(words: tuple[str, ...], action: str, problem: str) -> None:
+def test_what_is_refused_is_reported_and_on_record(words: tuple[str, ...], action: str, problem: str) -> None:
     add()
     answer = payhook("users", *words)
     assert answer.exit_code == 1
@@ -128,8 +128,8 @@ def test_a_token_is_shown_once_and_revoked(users: Users) -> None:
     assert users.by_token(token_sha256(secret)) is not None
     listed = payhook("users", "list")
     assert "ci" in listed.stdout and secret not in listed.stdout
-    told = json.loads(payhook("users", "list", "--json").stdout)
-    assert [(one["name"], one["roles"], [token["name"] for token in one["tokens"]]) for one in told] == [
+    reported = json.loads(payhook("users", "list", "--json").stdout)
+    assert [(one["name"], one["roles"], [token["name"] for token in one["tokens"]]) for one in reported] == [
         ("ada", ["admin"], ["ci"])
     ]
     assert payhook("users", "revoke", "ada", "--name", "ci").exit_code == 0

@@ -111,8 +111,8 @@ def test_a_stream_that_cannot_be_verified_leaves_the_others_their_report(
     said = payhook()
     assert said.exit_code == 2
     assert "ok  balanced" in said.output and "payhook: ledger: can't verify: there is no journal" in said.output
-    told = json.loads(CliRunner().invoke(main, ["verify", "--json"]).stdout)
-    assert (told["ok"], len(told["streams"])) == (False, 1)
+    reported = json.loads(CliRunner().invoke(main, ["verify", "--json"]).stdout)
+    assert (reported["ok"], len(reported["streams"])) == (False, 1)
     answers["notify"] = report_of(BROKEN)
     assert payhook().exit_code == 1
 
@@ -135,9 +135,9 @@ def test_a_pipe_gets_one_line_an_invariant(asked: list[dict[str, Any]]) -> None:
 def test_json_has_every_key_of_every_invariant(asked: list[dict[str, Any]]) -> None:
     whole = json.loads(payhook("--json").output)
     assert whole.keys() == {"ok", "streams"}
-    [told] = whole["streams"]
-    assert told.keys() == {"ok", "stream", "version", "seq", "since", "at", "seconds", "invariants"}
-    assert told["invariants"] == [
+    [reported] = whole["streams"]
+    assert reported.keys() == {"ok", "stream", "version", "seq", "since", "at", "seconds", "invariants"}
+    assert reported["invariants"] == [
         {
             "name": "balanced",
             "ok": True,
@@ -157,7 +157,7 @@ def shown(report: Report, *, terminal: bool) -> str:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_offenders_and_what_was_not_looked_at_are_told(terminal: bool) -> None:
+def test_offenders_and_what_was_not_looked_at_are_reported(terminal: bool) -> None:
     said = shown(report_of(HOLDS, BROKEN, since=9), terminal=terminal)
     assert "rows 9 to 14" in said
     assert "NO" in said

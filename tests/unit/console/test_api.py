@@ -22,19 +22,24 @@ def api(tmp_path: Path) -> ApiBench:
 
 def test_a_replay_is_ordered_and_what_became_of_it_can_be_asked(api: ApiBench) -> None:
     answer = api.replay()
-    told = answer.json()
+    reported = answer.json()
     assert answer.status_code == 202
-    assert told["control"] == {"topic": "payments.control", "partition": 0, "offset": 0}
-    assert (told["action"], told["mode"], told["items"], told["decided"]) == ("replay", "live", [1], None)
-    assert re.fullmatch("[0-9a-f]{32}", told["command_id"])
+    assert reported["control"] == {"topic": "payments.control", "partition": 0, "offset": 0}
+    assert (reported["action"], reported["mode"], reported["items"], reported["decided"]) == (
+        "replay",
+        "live",
+        [1],
+        None,
+    )
+    assert re.fullmatch("[0-9a-f]{32}", reported["command_id"])
     [command] = api.kafka.sent
-    assert (command.command_id, command.targets) == (told["command_id"], (api.engine.target(1, 1),))
+    assert (command.command_id, command.targets) == (reported["command_id"], (api.engine.target(1, 1),))
     assert (command.stream, command.actor, command.reason) == ("ledger", BOB, "mended")
     assert problem(api.request("GET", answer.headers["location"])) == "command-unknown"
     assert api.decided() == ["dead", "replayed", "applied"]
     row = api.request("GET", answer.headers["location"]).json()
     assert (row["decision"], row["reason"], row["actor"]) == ("replayed", "1 of 1 accepted", BOB)
-    assert row["control"] == told["control"]
+    assert row["control"] == reported["control"]
 
 
 def test_a_repeated_order_is_answered_from_memory_and_sends_nothing(api: ApiBench) -> None:
@@ -258,18 +263,18 @@ def test_a_bug_is_a_problem_too_and_the_order_can_be_given_again(
 
 
 def test_the_description_names_each_order_its_key_and_its_refusals(api: ApiBench) -> None:
-    told = api.request("GET", "/openapi.json").json()
-    assert told["servers"] == [{"url": "/api"}]
-    order = told["paths"]["/dlq/replay"]["post"]
+    reported = api.request("GET", "/openapi.json").json()
+    assert reported["servers"] == [{"url": "/api"}]
+    order = reported["paths"]["/dlq/replay"]["post"]
     [key] = [one for one in order["parameters"] if one["name"] == "Idempotency-Key"]
     assert (key["in"], key["required"]) == ("header", True)
     assert {"202", "400", "401", "403", "404", "409", "413", "415", "422", "503"} == set(order["responses"])
-    posts = [path for path, methods in told["paths"].items() if "post" in methods]
+    posts = [path for path, methods in reported["paths"].items() if "post" in methods]
     assert {"/dlq/replay", "/dlq/selections", "/dlq/selections/{number}/replay"} <= set(posts)
     for path in posts:
-        assert "Idempotency-Key" in {one["name"] for one in told["paths"][path]["post"]["parameters"]}, path
+        assert "Idempotency-Key" in {one["name"] for one in reported["paths"][path]["post"]["parameters"]}, path
     refs = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', api.request("GET", "/openapi.json").text))
-    assert refs <= told["components"]["schemas"].keys() and "ProblemTold" in refs and "OrderAsked" in refs
+    assert refs <= reported["components"]["schemas"].keys() and "ProblemView" in refs and "OrderAsked" in refs
 
 
 def test_every_order_given_refused_or_lost_is_on_record(api: ApiBench) -> None:
@@ -279,8 +284,8 @@ def test_every_order_given_refused_or_lost_is_on_record(api: ApiBench) -> None:
     api.replay("k3")
     api.request("POST", "/api/dlq/replay", EVE, headers={"content-type": "application/json"})
     acts = api.listener.acts.read(10)
-    told = [(one.actor, one.action, one.outcome, one.what) for one in reversed(acts)]
-    assert told == [
+    reported = [(one.actor, one.action, one.outcome, one.what) for one in reversed(acts)]
+    assert reported == [
         (BOB, "replay", "done", "ledger items 1"),
         (BOB, "replay", "refused", "ledger items 99"),
         (BOB, "replay", "failed", "ledger items 1"),

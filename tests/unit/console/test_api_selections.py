@@ -70,8 +70,8 @@ def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
     started = api.post("/selections/1/replay", {"reason": "mended", "per_s": 100})
     assert (started.status_code, started.json()["again"], started.json()["actor"]) == (202, False, BOB)
     api.bench.round(6)
-    told = api.get("/selections/1").json()
-    assert (told["states"], told["finished"], told["share"]) == ({"applied": 5}, True, 1.0)
+    reported = api.get("/selections/1").json()
+    assert (reported["states"], reported["finished"], reported["share"]) == ({"applied": 5}, True, 1.0)
     page = api.get("/selections/1/items", states="applied", after=2).json()
     assert [one["item_seq"] for one in page["items"]] == [4, 5]
     read = (BOB, "read_payload", "done", "ledger item 1")
@@ -87,9 +87,9 @@ def test_single_items_are_frozen_as_they_were_listed(api: Api) -> None:
         listed[0],
         of_before,
     ]
-    told = api.get("/selections/1/dry-run").json()["items"]
-    assert [one["verdict"] for one in told] == ["in_place", "moved"]
-    assert "the journal was restored since" in told[1]["why"]
+    reported = api.get("/selections/1/dry-run").json()["items"]
+    assert [one["verdict"] for one in reported] == ["in_place", "moved"]
+    assert "the journal was restored since" in reported[1]["why"]
     for wrong in ({"filter": {"items": [1]}}, {"items": [{"item_seq": 1}]}, {"items": [listed[0], listed[0]]}):
         assert api.post("/selections", wrong).status_code == 422
 
@@ -146,7 +146,7 @@ def test_what_is_not_there_or_not_valid_is_a_problem(api: Api, path: str, status
     assert (answer.status_code, problem(answer)) == (status, name), answer.text
 
 
-def test_nothing_that_matches_is_told_and_nothing_is_frozen(api: Api) -> None:
+def test_nothing_that_matches_is_reported_and_nothing_is_frozen(api: Api) -> None:
     api.bench.dead(1)
     answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})
     assert (answer.status_code, problem(answer)) == (409, "nothing-matches")

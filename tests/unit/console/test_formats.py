@@ -23,7 +23,7 @@ from tests.dead_letters import HOSTILE
         (None, ""),
     ],
 )
-def test_a_span_is_told_by_its_two_greatest_units(time: timedelta | float | None, words: str) -> None:
+def test_a_span_is_reported_by_its_two_greatest_units(time: timedelta | float | None, words: str) -> None:
     assert formats.span(time) == words
 
 

@@ -132,7 +132,9 @@ def test_histograms_keep_their_buckets(listener: Listener) -> None:
     assert samples(text)[("h_bucket", (("le", "0.01"),))] == 1.0
 
 
-def test_test_traffic_is_told_apart_and_live_traffic_is_ready_without_it(listener: Listener, tmp_path: Path) -> None:
+def test_test_traffic_is_reported_apart_and_live_traffic_is_ready_without_it(
+    listener: Listener, tmp_path: Path
+) -> None:
     listener.test_status_file = tmp_path / "processor-ledger-test.json"
     said = listener.get("/status").json()
     assert (said["ready"], said["test"]) == (True, {"ready": False, "processor": {"ready": False}, "lag": {}})

@@ -47,8 +47,8 @@ def test_whoever_is_not_signed_in_is_sent_to_sign_in_and_back(browser: Browser) 
 
 
 def test_the_sessions_cookie_is_for_this_listener_alone_and_for_no_script(browser: Browser) -> None:
-    told = browser.sign_in().headers.get_list("set-cookie")
-    [cookie] = [one for one in told if one.startswith("payhook_session=") and "Max-Age=0" not in one]
+    reported = browser.sign_in().headers.get_list("set-cookie")
+    [cookie] = [one for one in reported if one.startswith("payhook_session=") and "Max-Age=0" not in one]
     attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
     assert attributes == {"httponly", "path=/", "samesite=strict"}
 
@@ -60,8 +60,8 @@ def test_over_https_cookies_are_secure_and_bound_to_the_host(tmp_path: Path, clo
     assert visitor.startswith("__Host-payhook_visitor=")
     token = csrf_of(page)
     answer = browser.post("/login", {"name": ADA, "password": PASSWORD}, token, origin=ORIGIN)
-    told = answer.headers.get_list("set-cookie")
-    [cookie] = [one for one in told if one.startswith("__Host-payhook_session=")]
+    reported = answer.headers.get_list("set-cookie")
+    [cookie] = [one for one in reported if one.startswith("__Host-payhook_session=")]
     assert {part.strip().lower() for part in cookie.split(";")[1:]} == {
         "httponly",
         "path=/",
@@ -124,7 +124,7 @@ def test_a_wrong_password_says_so_and_names_neither(browser: Browser) -> None:
     assert (unknown.status_code, unknown.text) == (401, answer.text)
 
 
-def test_too_many_wrong_tries_are_told_to_wait(browser: Browser) -> None:
+def test_too_many_wrong_tries_are_reported_to_wait(browser: Browser) -> None:
     for _ in range(USER_TRIES):
         browser.sign_in(password="wrong horse battery")
     answer = browser.sign_in()
@@ -144,12 +144,12 @@ def test_a_file_of_users_that_cannot_be_read_lets_nobody_in_and_does_not_say_whe
     (tmp_path / "console" / "users.json").write_text("{")
     answer = browser.get("/")
     assert (answer.status_code, str(tmp_path) in answer.text) == (503, False)
-    told = listener.request("GET", "/api/dlq/replay", ADA)
-    assert (told.status_code, told.headers["content-type"]) == (503, "application/problem+json")
+    reported = listener.request("GET", "/api/dlq/replay", ADA)
+    assert (reported.status_code, reported.headers["content-type"]) == (503, "application/problem+json")
     assert Browser(listener).get("/login").status_code == 503
 
 
-def test_whoever_is_without_a_role_is_told_so(browser: Browser) -> None:
+def test_whoever_is_without_a_role_is_reported_so(browser: Browser) -> None:
     browser.sign_in(IDA)
     assert "You have no role yet" in browser.get("/").text
 

@@ -43,7 +43,7 @@ def test_ticks_hold_whatever_lies_between(one: float, other: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         (0, "0"),
         (7.0, "7"),
@@ -57,8 +57,8 @@ def test_ticks_hold_whatever_lies_between(one: float, other: float) -> None:
         (0.25, "0.25"),
     ],
 )
-def test_values_are_told_shortly(value: float, told: str) -> None:
-    assert short(value) == told
+def test_values_are_reported_shortly(value: float, reported: str) -> None:
+    assert short(value) == reported
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_values_are_told_shortly(value: float, told: str) -> None:
         (timedelta(days=1, hours=20), ["1 Feb 00:00", "1 Feb 12:00", "2 Feb 00:00"]),
     ],
 )
-def test_moments_are_told_as_shortly_as_tells_them_apart(span: timedelta, labels: list[str]) -> None:
-    told = time_labels(time_ticks(T0, T0 + span))
-    assert told == labels
+def test_moments_are_reported_as_shortly_as_tells_them_apart(span: timedelta, labels: list[str]) -> None:
+    reported = time_labels(time_ticks(T0, T0 + span))
+    assert reported == labels
 
 
 @given(st.integers(0, 10**10))

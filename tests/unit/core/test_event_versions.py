@@ -49,8 +49,8 @@ def read(record: dict[str, Any]) -> ReceivedEvent:
 def test_a_stored_record_is_read_as_it_was_meant(name: str) -> None:
     record = stored(name)
     received = read(record)
-    told = {field: getattr(received.event, field) for field in record["expected"]}
-    assert told == record["expected"]
+    reported = {field: getattr(received.event, field) for field in record["expected"]}
+    assert reported == record["expected"]
     assert received.headers == dict(record["headers"]), "the audit keeps them as they were received"
 
 
@@ -70,7 +70,7 @@ def test_a_record_of_a_newer_minor_version_is_read_and_what_is_new_is_kept_for_t
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "reported"),
     [
         ("2", "upgrade the processor first"),
         ("2.0", "header schema 2.0 is newer than 1.1"),
@@ -83,10 +83,10 @@ def test_a_record_of_a_newer_minor_version_is_read_and_what_is_new_is_kept_for_t
         ("99999999999999999999", "is wrong"),
     ],
 )
-def test_a_version_that_cannot_be_read_is_refused_and_says_what_to_do(version: str, told: str) -> None:
+def test_a_version_that_cannot_be_read_is_refused_and_says_what_to_do(version: str, reported: str) -> None:
     record = stored("1.1-live")
     headers = [(name, version if name == VERSION_HEADER else text) for name, text in record["headers"]]
-    with pytest.raises(Unparseable, match=told):
+    with pytest.raises(Unparseable, match=reported):
         read({**record, "headers": headers})
 
 

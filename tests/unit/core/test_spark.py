@@ -21,7 +21,7 @@ def test_a_local_master_has_the_jars_as_its_own(tmp_path: Path) -> None:
     assert jars_conf(jars, "local[2]") == {"spark.driver.extraClassPath": f"{jars[0]}:{jars[1]}"}
 
 
-def test_where_an_archive_lies_beside_them_the_jvm_is_told(tmp_path: Path) -> None:
+def test_where_an_archive_lies_beside_them_the_jvm_is_reported(tmp_path: Path) -> None:
     (tmp_path / ARCHIVE).touch()
     conf = jars_conf([tmp_path / "a.jar"], "local[*]")
     assert f'"-XX:SharedArchiveFile={tmp_path / ARCHIVE}"' in conf["spark.driver.defaultJavaOptions"]

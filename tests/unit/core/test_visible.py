@@ -12,7 +12,7 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text, kept_text, visible, visib
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("evt_1", "evt_1"),
         ("", ""),
@@ -24,8 +24,8 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text, kept_text, visible, visib
         ("Müller 支付 <b>", "Müller 支付 <b>"),
     ],
 )
-def test_what_cannot_be_seen_is_told_by_its_number(text: str, told: str) -> None:
-    assert visible(text) == told
+def test_what_cannot_be_seen_is_reported_by_its_number(text: str, reported: str) -> None:
+    assert visible(text) == reported
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:

@@ -35,7 +35,7 @@ def test_a_panel_asks_for_series_that_are_exposed(panel: dict[str, Any]) -> None
     assert panel["targets"] and panel["description"]
     for target in panel["targets"]:
         asked = list(selectors(target["expr"]))
-        assert asked and [told for one in asked if (told := unknown(one))] == []
+        assert asked and [reported for one in asked if (reported := unknown(one))] == []
         assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
@@ -63,7 +63,7 @@ def test_it_can_be_imported_anywhere() -> None:
     assert BOARD["schemaVersion"] >= 36
     variables = {variable["name"]: variable for variable in BOARD["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus"
-    assert [told for one in selectors(variables["stream"]["definition"]) if (told := unknown(one))] == []
+    assert [reported for one in selectors(variables["stream"]["definition"]) if (reported := unknown(one))] == []
 
 
 def test_every_recorded_rule_is_used() -> None:

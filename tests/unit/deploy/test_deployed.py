@@ -19,9 +19,9 @@ def test_the_containers_prometheus_differs_in_addresses_alone() -> None:
         for name in ("prometheus.yml", "compose.yml")
     )
     for config in (here, there):
-        (scraped,), (told,) = config.pop("scrape_configs"), config.pop("alerting")["alertmanagers"]
+        (scraped,), (reported,) = config.pop("scrape_configs"), config.pop("alerting")["alertmanagers"]
         assert scraped["job_name"] == "payhook", "rules ask for up of this job"
-        assert len(scraped["static_configs"]) == len(told["static_configs"]) == 1
+        assert len(scraped["static_configs"]) == len(reported["static_configs"]) == 1
     assert here == there
 
 
@@ -30,10 +30,10 @@ def test_every_metrics_page_is_where_the_listener_and_the_alerts_look() -> None:
     assert urls == json.loads(SERVICES["alerts"]["environment"]["PAYHOOK_CONSOLE__METRICS_URLS"])
     assert set(urls) == {"ingest", "processor", "alerts"}
     for name, url in urls.items():
-        parts, told = urlsplit(url), SERVICES[name]["environment"]
+        parts, reported = urlsplit(url), SERVICES[name]["environment"]
         assert (parts.hostname, parts.path) == (name, "/metrics")
-        assert told[f"PAYHOOK_{name.upper()}__METRICS_PORT"] == str(parts.port)
-        assert told[f"PAYHOOK_{name.upper()}__METRICS_HOST"] == "0.0.0.0"
+        assert reported[f"PAYHOOK_{name.upper()}__METRICS_PORT"] == str(parts.port)
+        assert reported[f"PAYHOOK_{name.upper()}__METRICS_HOST"] == "0.0.0.0"
 
 
 def test_monitoring_is_started_only_where_it_is_asked_for_and_reached_from_here_alone() -> None:

@@ -55,11 +55,11 @@ def unknown(selector: Selector) -> str | None:
 def test_a_rule_asks_for_series_that_are_exposed(rule: Any) -> None:
     asked = list(selectors(rule["expr"]))
     assert asked, "it asks for nothing"
-    assert [told for one in asked if (told := unknown(one))] == []
+    assert [reported for one in asked if (reported := unknown(one))] == []
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "reported"),
     [
         ("rate(payhook_nothing_total[5m])", "nothing exposes payhook_nothing_total"),
         ('payhook_dlq_depth{queue="a"}', "payhook_dlq_depth has no label queue"),
@@ -68,8 +68,8 @@ def test_a_rule_asks_for_series_that_are_exposed(rule: Any) -> None:
         ('sum(payhook_sli_events_total{outcome=~"lat|fail"})', "no payhook_sli_events_total has outcome=~lat|fail"),
     ],
 )
-def test_what_nobody_exposes_would_be_found(expression: str, told: str) -> None:
-    assert [unknown(one) for one in selectors(expression)] == [told]
+def test_what_nobody_exposes_would_be_found(expression: str, reported: str) -> None:
+    assert [unknown(one) for one in selectors(expression)] == [reported]
 
 
 def test_a_selector_is_read_with_its_matchers() -> None:

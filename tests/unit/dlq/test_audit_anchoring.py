@@ -56,9 +56,9 @@ def test_what_another_process_recorded_is_anchored_too(
         anchors.look()
         clock.advance(EVERY_S)
     [(topic, key, value)] = kafka.written
-    told = KEYS.decode(value)
+    reported = KEYS.decode(value)
     assert (topic, key) == ("payments.anchors", STREAM.encode())
-    assert (told.stream, told.seq, told.chain) == (STREAM, 1, chain)
+    assert (reported.stream, reported.seq, reported.chain) == (STREAM, 1, chain)
 
 
 def test_the_last_head_is_anchored_when_the_listener_ends(

@@ -147,7 +147,7 @@ def test_an_append_that_was_not_written_is_tried_again(path: Path, monkeypatch: 
     assert len(rows(path)) == 1
 
 
-def test_a_disk_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_written_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     acts = AuditLog(path)
     acts.record(act("before"))
 
@@ -163,7 +163,7 @@ def test_a_disk_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.M
     assert offenders(path) == []
 
 
-def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
+def test_a_place_that_is_no_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
     with pytest.raises(AuditLogUnwritable):
         AuditLog(tmp_path / "lake" / "acts").record(act())
@@ -190,7 +190,7 @@ def test_the_table_itself_refuses_to_lose_a_row(path: Path, statement: str) -> N
             write_deltalake(str(path), AUDIT_SCHEMA.empty_table(), mode="overwrite")
 
 
-def test_a_last_row_that_is_gone_is_told_to_whoever_writes_next(path: Path) -> None:
+def test_a_last_row_that_is_gone_is_reported_to_whoever_writes_next(path: Path) -> None:
     """As a forger leaves it who takes the row out and leaves the log's count alone."""
     DeltaTable.create(str(path), AUDIT_SCHEMA)
     Appender.open(str(path)).append(None, AppTransaction(APP_ID, 1))

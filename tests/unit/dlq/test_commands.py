@@ -150,10 +150,10 @@ def proposed() -> Command:
 
 def test_an_approval_carries_the_proposal_whole() -> None:
     approval = approve(proposed(), "bob", "checked", AT)
-    told = decode(encode(approval))
-    assert told == approval
-    assert told.proposed.action == "propose_reversal"
-    assert (told.proposed.actor, told.proposed.targets) == ("ada", approval.targets)
+    reported = decode(encode(approval))
+    assert reported == approval
+    assert reported.proposed.action == "propose_reversal"
+    assert (reported.proposed.actor, reported.proposed.targets) == ("ada", approval.targets)
 
 
 def test_what_an_approval_approves_has_the_bytes_that_were_sent() -> None:
@@ -202,7 +202,7 @@ def test_what_a_command_does_not_say_is_not_in_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("older", [{"lineage": None}, {"targets": [[7, 9], [8, 8]]}])
-def test_a_command_of_older_code_is_told_to_look_again(older: dict[str, Any]) -> None:
+def test_a_command_of_older_code_is_reported_to_look_again(older: dict[str, Any]) -> None:
     tree: dict[str, Any] = {name: value for name, value in (json.loads(encode(command())) | older).items() if value}
     with pytest.raises(CommandInvalid, match="look again"):
         decode(json.dumps(tree).encode())
@@ -225,9 +225,9 @@ def test_a_target_is_read_back_from_its_word() -> None:
 )
 def test_a_replay_says_how(options: dict[str, Any]) -> None:
     given = replay("ledger", LINEAGE, [seen(7, 9), seen(8, 8)], "ada", "mended", AT, **options)
-    told = decode(encode(given))
-    assert told == given
-    assert {name: getattr(told, name) for name in options} == options
+    reported = decode(encode(given))
+    assert reported == given
+    assert {name: getattr(reported, name) for name in options} == options
 
 
 @pytest.mark.parametrize(

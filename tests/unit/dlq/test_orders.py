@@ -124,7 +124,7 @@ def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path
     ]
 
 
-def test_an_order_that_was_decided_is_told_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
+def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
     kafka = Kafka()
     given = desk(journal, kafka).give(order(Wanted(3), command_id="c1"))
     assert given.control == Sent(CONTROL, 0, 0)

@@ -199,22 +199,22 @@ class Watching:
     """Writes down what it is told of dead rows."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.reported: list[tuple[object, ...]] = []
 
     def taken(self, row: JournalRow) -> None:
-        self.told.append(("taken", row.seq))
+        self.reported.append(("taken", row.seq))
 
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
-        self.told.append(("published", row.seq, topic, partition, offset))
+        self.reported.append(("published", row.seq, topic, partition, offset))
 
     def refused(self, row: JournalRow, error: Exception) -> None:
-        self.told.append(("refused", row.seq, type(error)))
+        self.reported.append(("refused", row.seq, type(error)))
 
     def close(self, timeout_s: float) -> None:
-        self.told.append(("close", timeout_s))
+        self.reported.append(("close", timeout_s))
 
 
-def test_a_watcher_is_told_before_a_letter_goes_of_each_refusal_and_where_it_is() -> None:
+def test_a_watcher_is_reported_before_a_letter_goes_of_each_refusal_and_where_it_is() -> None:
     producer, watching = FakeProducer(), Watching()
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
     letters = DlqPublisher(lambda: producer, "dlq.ledger", 0, in_memory_max=SMALL, clock=clock, watcher=watching)
@@ -224,7 +224,7 @@ def test_a_watcher_is_told_before_a_letter_goes_of_each_refusal_and_where_it_is(
     letters.poll()
     producer.deliver()
     letters.close(3.0)
-    assert watching.told == [
+    assert watching.reported == [
         ("taken", 1),
         ("refused", 1, KafkaException),
         ("published", 1, "dlq.ledger", 2, 0),

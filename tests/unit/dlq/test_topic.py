@@ -82,7 +82,7 @@ def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: in
 
 
 @pytest.mark.parametrize(
-    ("broker", "topic", "told"),
+    ("broker", "topic", "reported"),
     [
         (Broker({}), "dlq.greet", "--create --topic dlq.greet --partitions 4 (or set dlq.create_topic of the stream"),
         (Broker({"dlq.greet": 3}), "dlq.greet", "--alter --topic dlq.greet --partitions 4"),
@@ -91,12 +91,12 @@ def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: in
     ],
     ids=["not there", "too few partitions", "no prefix", "not marked"],
 )
-def test_any_other_topic_is_refused_with_the_command_that_mends_it(broker: Broker, topic: str, told: str) -> None:
+def test_any_other_topic_is_refused_with_the_command_that_mends_it(broker: Broker, topic: str, reported: str) -> None:
     before = dict(broker.known)
     with pytest.raises(DlqTopicRefused) as raised:
         check(broker, topic)
-    assert told in str(raised.value)
-    assert told in raised.value.command
+    assert reported in str(raised.value)
+    assert reported in raised.value.command
     assert broker.known == before
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 

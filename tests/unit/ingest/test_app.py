@@ -105,7 +105,7 @@ def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(
     assert len(bench.publisher.records) == 1
 
 
-def test_a_copy_with_other_content_that_waited_is_told_a_conflict_by_its_own_content(bench: Bench) -> None:
+def test_a_copy_with_other_content_that_waited_is_reported_a_conflict_by_its_own_content(bench: Bench) -> None:
     async def both() -> list[httpx2.Response]:
         bench.publisher.gate = asyncio.Event()
         async with bench.client() as client:
@@ -121,7 +121,7 @@ def test_a_copy_with_other_content_that_waited_is_told_a_conflict_by_its_own_con
     assert bench.publisher.flags == ["claimed", "conflict"]
 
 
-def test_a_copy_that_waited_in_vain_is_told_to_come_again(bench: Bench) -> None:
+def test_a_copy_that_waited_in_vain_is_reported_to_come_again(bench: Bench) -> None:
     event_key = "stripe:evt_1:charge.succeeded"
     virtual_time.run(bench.claims.claim([ClaimKey.of(event_key, "ab" * 32)], b"o" * 16))
     answer = post(bench, bench.stripe())

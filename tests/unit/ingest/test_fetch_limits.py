@@ -184,7 +184,7 @@ def test_breakers_are_remembered_for_a_bounded_number_of_hosts(provider: Provide
     running(scene, clock, hosts_max=2)
 
 
-def test_nothing_of_credentials_or_queries_is_told_to_anybody(
+def test_nothing_of_credentials_or_queries_is_reported_to_anybody(
     provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -225,7 +225,7 @@ def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provi
     running(scene, clock)
 
 
-def test_what_an_adapter_wants_is_fetched_and_told(provider: Provider, clock: ManualClock) -> None:
+def test_what_an_adapter_wants_is_fetched_and_reported(provider: Provider, clock: ManualClock) -> None:
     """Mollie's classic delivery from its id to its events; the second key is the one that Mollie takes."""
     adapter = MollieClassicAdapter(ProvidersSettings(), provider.base)
     old, new = adapter.new_secret(), adapter.new_secret()

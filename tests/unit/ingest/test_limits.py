@@ -176,7 +176,7 @@ def test_time_never_fills_a_bucket_beyond_its_burst() -> None:
 
 
 @on_a_loop
-async def test_beyond_the_limit_a_request_is_told_to_come_again_and_nothing_of_it_is_taken(tmp_path: Path) -> None:
+async def test_beyond_the_limit_a_request_is_reported_to_come_again_and_nothing_of_it_is_taken(tmp_path: Path) -> None:
     bench = Bench(tmp_path, in_flight_max=2)
     bench.publisher.gate = asyncio.Event()
     async with bench.client() as client:
@@ -225,7 +225,7 @@ async def test_a_body_is_counted_as_it_arrives(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_provider_beyond_its_rate_is_told_when_to_come_again_and_others_are_not_affected(
+async def test_a_provider_beyond_its_rate_is_reported_when_to_come_again_and_others_are_not_affected(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path, rates_per_s={"stripe": 1.0})

@@ -60,7 +60,7 @@ def lines() -> Iterator[Lines]:
     root.setLevel(before)
 
 
-def told(bench: Bench, metrics: IngestMetrics, lines: Lines) -> str:
+def reported(bench: Bench, metrics: IngestMetrics, lines: Lines) -> str:
     """All that was written about requests, but for what ids say."""
     return (
         repr(bench.publisher.records)
@@ -83,9 +83,9 @@ def test_an_event_reaches_kafka_masked_without_a_codes_hash(bench: Bench, metric
     assert charge["card"] == {"number": "************1111", "cvc": "***"}
     assert sent["original_sha256"] == WITHHELD_SHA256
     assert "original_content_sha256" not in sent
-    assert hashlib.sha256(body).hexdigest() not in told(bench, metrics, lines)
+    assert hashlib.sha256(body).hexdigest() not in reported(bench, metrics, lines)
     assert sent["body_sha256"] == hashlib.sha256(value).hexdigest()
-    assert MIDDLE not in told(bench, metrics, lines)
+    assert MIDDLE not in reported(bench, metrics, lines)
 
 
 def test_a_redelivery_of_a_masked_event_is_its_duplicate(bench: Bench):
@@ -117,8 +117,8 @@ def test_poison_reaches_kafka_masked(bench: Bench, metrics: IngestMetrics, lines
     [(_, _, sent)] = bench.publisher.records
     assert sent["poison"]
     assert sent["original_sha256"] == MASKING_KEY.sha256(signed)
-    assert hashlib.sha256(signed).hexdigest() not in told(bench, metrics, lines)
-    assert MIDDLE not in answer.text + told(bench, metrics, lines)
+    assert hashlib.sha256(signed).hexdigest() not in reported(bench, metrics, lines)
+    assert MIDDLE not in answer.text + reported(bench, metrics, lines)
 
 
 def test_an_adapter_that_quotes_the_body_tells_nobody(
@@ -132,7 +132,7 @@ def test_an_adapter_that_quotes_the_body_tells_nobody(
     answer = asyncio.run(bench.post(body, headers))
     assert answer.status_code == 200
     assert "ValueError" in lines.text
-    assert MIDDLE not in answer.text + told(bench, metrics, lines)
+    assert MIDDLE not in answer.text + reported(bench, metrics, lines)
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_no_refusal_quotes_what_it_refuses(
     _, headers = bench.stripe()
     answer = asyncio.run(bench.post(f'{{"card": "{CARD}"}}'.encode(), headers | extra, path))
     assert answer.status_code == status
-    assert MIDDLE not in answer.text + str(answer.headers) + told(bench, metrics, lines)
+    assert MIDDLE not in answer.text + str(answer.headers) + reported(bench, metrics, lines)
     assert bench.publisher.records == []

@@ -114,7 +114,7 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
     assert len(ground.publisher.records) == 2
 
 
-def test_a_request_that_waited_asks_with_its_own_content_and_may_be_told_a_conflict() -> None:
+def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_conflict() -> None:
     ground = Ground()
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
 

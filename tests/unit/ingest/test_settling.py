@@ -43,7 +43,7 @@ def claims_behind(gate: Gate, lease_s: float = 30.0) -> RedisClaims:
     return RedisClaims(fakeredis.FakeAsyncRedis(), gate, lease_s, 1_000.0, settle_again_s=AGAIN_S)
 
 
-async def all_told(claims: RedisClaims, gate: Gate) -> None:
+async def all_reported(claims: RedisClaims, gate: Gate) -> None:
     """Returns when nothing is kept and nothing is under way: three looks without a try."""
     tries, quiet = -1, 0
     while quiet < 3:
@@ -62,7 +62,7 @@ async def tried(gate: Gate, times: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["down", "mute"])
-def test_what_redis_was_not_told_is_told_again_when_it_is_back(how: str) -> None:
+def test_what_redis_was_not_told_is_reported_again_when_it_is_back(how: str) -> None:
     async def history() -> None:
         gate = Gate()
         claims = claims_behind(gate)
@@ -71,7 +71,7 @@ def test_what_redis_was_not_told_is_told_again_when_it_is_back(how: str) -> None
         claims.settle([KEY], [MORE], ANN)
         await tried(gate, 4)
         setattr(gate, how, False)
-        await all_told(claims, gate)
+        await all_reported(claims, gate)
         assert await claims.claim([KEY, MORE], BOB) == [DUPLICATE, CLAIMED]
 
     virtual_time.run(history())
@@ -89,19 +89,19 @@ def test_told_late_it_leaves_alone_what_another_owner_took_over() -> None:
         await asyncio.sleep(0.01)
         assert await other.claim([KEY, MORE], BOB) == [RECLAIMED, RECLAIMED]
         gate.down = False
-        await all_told(claims, gate)
+        await all_reported(claims, gate)
         assert await other.claim([KEY, MORE], ANN) == [ClaimState.IN_FLIGHT] * 2
 
     asyncio.run(history())
 
 
-def test_after_the_lease_nothing_is_told_any_more() -> None:
+def test_after_the_lease_nothing_is_reported_any_more() -> None:
     async def history() -> None:
         gate = Gate()
         claims = claims_behind(gate, lease_s=3 * AGAIN_S)
         gate.down = True
         claims.settle([KEY], [], ANN)
-        await all_told(claims, gate)
+        await all_reported(claims, gate)
         assert gate.tries >= 2
         gate.down = False
         assert await claims.claim([KEY], BOB) == [CLAIMED]
@@ -109,7 +109,7 @@ def test_after_the_lease_nothing_is_told_any_more() -> None:
     virtual_time.run(history())
 
 
-def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_reported_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_claims, "SETTLEMENTS_AGAIN", 4)
     monkeypatch.setattr(redis_claims, "SETTLEMENTS_KEPT_MAX", 10)
     keys = [ClaimKey.of(f"key {n}", "11" * 32) for n in range(15)]
@@ -125,7 +125,7 @@ def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: p
         await asyncio.sleep(0)
         gate.down = False
         tries = gate.tries
-        await all_told(claims, gate)
+        await all_reported(claims, gate)
         assert gate.tries == tries + 3
         assert await claims.claim(keys, BOB) == [DUPLICATE] * 10 + [ClaimState.IN_FLIGHT] * 5
 
@@ -133,7 +133,7 @@ def test_many_are_told_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: p
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_at_the_end_what_waits_is_told_once_more_and_nobody_waits_for_longer(back: bool) -> None:
+def test_at_the_end_what_waits_is_reported_once_more_and_nobody_waits_for_longer(back: bool) -> None:
     async def history() -> None:
         gate = Gate()
         claims = RedisClaims(fakeredis.FakeAsyncRedis(), gate, 30.0, 1_000.0, settle_again_s=3_600.0)

@@ -89,9 +89,9 @@ def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, k
     anchoring.poll()
     ((topic, key, value),) = kafka.written
     assert (topic, key) == ("payments.anchors", b"ledger")
-    told = json.loads(value)
-    assert told.pop("mac")
-    assert told == {
+    reported = json.loads(value)
+    assert reported.pop("mac")
+    assert reported == {
         "stream": "ledger",
         "epoch": 3,
         "seq": 7,

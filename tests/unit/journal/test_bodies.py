@@ -65,7 +65,7 @@ def test_the_search_ends_with_the_newest_files_that_hold_what_is_wanted(
         store.fetch([sha("old")])
 
 
-def test_which_bodies_are_there_is_told_without_them(tmp_path: Path) -> None:
+def test_which_bodies_are_there_is_reported_without_them(tmp_path: Path) -> None:
     store = BodyStore(str(tmp_path / "bodies"))
     store.append([(sha("a"), b"a"), (sha("b"), b"b")])
     store.append([(sha("c"), b"c")])

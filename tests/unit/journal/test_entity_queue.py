@@ -37,8 +37,8 @@ def opened(root: Path) -> Index:
 def test_an_entitys_open_events_are_in_kafkas_order_with_their_places(tmp_path: Path) -> None:
     index = opened(tmp_path)
     queue = read_entity(tmp_path, "e1")
-    told = [(item.row.item_seq, queue.place(item), item.row.attempt, item.row.reason) for item in queue.items]
-    assert told == [
+    reported = [(item.row.item_seq, queue.place(item), item.row.attempt, item.row.reason) for item in queue.items]
+    assert reported == [
         (1, "beside", 0, None),
         (2, "head", 2, "Stuck: no answer"),
         (3, "waits", 0, "behind an earlier event"),

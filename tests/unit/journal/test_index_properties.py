@@ -159,10 +159,10 @@ def test_many_looked_up_at_once_are_what_each_is_by_itself(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(rows=histories(), ours=cuts, reopened_after=st.integers(0, 6))
-def test_a_queue_that_is_told_empty_without_a_look_is_empty_in_the_store(
+def test_a_queue_that_is_reported_empty_without_a_look_is_empty_in_the_store(
     rows: list[JournalRow], ours: list[int], reopened_after: int
 ) -> None:
-    """By the index that followed along and by one that was opened anew on the way."""
+    """By the index that followed along and by one that was opened again on the way."""
 
     def check(folder: Path) -> None:
         index = Index.open(folder, 1)
@@ -220,9 +220,9 @@ def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
     for number in range(6):
         key = f"stripe:evt_{number}:x"
         known = index.known_event(key)
-        told = None if known is None else (known.content8.hex(), known.content_version, known.purged)
+        reported = None if known is None else (known.content8.hex(), known.content_version, known.purged)
         wanted = events.get(key)
-        assert told == (None if wanted is None else (wanted[0][:16], *wanted[1:]))
+        assert reported == (None if wanted is None else (wanted[0][:16], *wanted[1:]))
         for text in range(4):
             sha256 = sha(f"content {text}")
             assert index.known_conflict(key, sha256) == ((key, sha256) in conflicts)

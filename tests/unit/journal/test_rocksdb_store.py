@@ -81,8 +81,8 @@ def test_a_paused_owner_keeps_its_folder_and_finds_it_whole_when_it_wakes(tmp_pa
         assert successor.get(b"k") is None
         assert names(tmp_path) == ["epoch-00000001", "epoch-00000002"]
         process.send_signal(signal.SIGCONT)
-        told, _ = process.communicate("go\n", timeout=30)
-    assert told == "from the other process\n"
+        reported, _ = process.communicate("go\n", timeout=30)
+    assert reported == "from the other process\n"
     assert successor.get(b"late") is None
     successor.close()
     RocksDbStore.take_over(tmp_path, 3)
@@ -110,7 +110,7 @@ def test_an_epoch_that_is_owned_already_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_later_epoch_is_taken_over_when_its_owner_is_dead(tmp_path: Path) -> None:
-    """The journal was made anew and counts its epochs from 1 again: a reader must not find the old folder newest."""
+    """The journal was made again and counts its epochs from 1 again: a reader must not find the old folder newest."""
     old = RocksDbStore.take_over(tmp_path, 9)
     put(old, k="old")
     old.close()
@@ -203,7 +203,7 @@ def filled(root: Path) -> None:
 def test_a_damaged_folder_ends_up_empty_or_whole_never_in_between(
     tmp_path: Path, files: str, damage: Callable[[Path], None]
 ) -> None:
-    """At the start where it shows at the start; else a read marks it, and the next start makes it anew."""
+    """At the start where it shows at the start; else a read marks it, and the next start makes it again."""
     filled(tmp_path)
     for path in tmp_path.rglob(files):
         damage(path)
@@ -242,7 +242,7 @@ def filters(folder: Path) -> str:
 
 def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache_as_a_new_one(tmp_path: Path) -> None:
     """RocksDB's own are no filters and 8 MiB: look-ups of new keys would read blocks, and those never stay."""
-    told = []
+    reported = []
     for epoch in (1, 2, 3):
         store = RocksDbStore.take_over(tmp_path, epoch)
         put(store, k="v")
@@ -250,16 +250,16 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
             store.begin_anew()
         folder = tmp_path / f"epoch-{epoch:08}"
         capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
-        told.append((capacity, filters(folder)))
+        reported.append((capacity, filters(folder)))
         store.close()
     reader = RocksDbStore.read_only(tmp_path)
     assert reader._db.property_int_value("rocksdb.block-cache-capacity") == BLOCK_CACHE_BYTES
     reader.close()
-    assert told == [(BLOCK_CACHE_BYTES, "bloomfilter")] * 3
+    assert reported == [(BLOCK_CACHE_BYTES, "bloomfilter")] * 3
 
 
 def test_the_filter_of_a_large_file_stays_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one piece it is more than a shard of the cache takes, and would be read anew for each key."""
+    """In one piece it is more than a shard of the cache takes, and would be read again for each key."""
     monkeypatch.setattr("journal.rocksdb_store.BLOCK_CACHE_BYTES", 16 << 20)
     chance, keys = Random(5), 600_000
     store = RocksDbStore.take_over(tmp_path, 1)

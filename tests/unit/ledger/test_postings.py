@@ -58,7 +58,7 @@ def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:
 
 
 def test_rows_that_come_again_are_skipped_by_the_mark(tmp_path: Path) -> None:
-    """A crash after the commit replays the same rows through a writer that was opened anew."""
+    """A crash after the commit replays the same rows through a writer that was opened again."""
     PostingsWriter.open(str(tmp_path / "p")).follow([row(1), row(2)])
     again = PostingsWriter.open(str(tmp_path / "p"))
     again.follow([row(1), row(2), row(3)])

@@ -76,7 +76,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def told(world: World) -> World:
+def reported(world: World) -> World:
     """One of each kind, among events that are in order."""
     world.tell("evt_1", "re_1", 500)
     world.tell("evt_2", "re_1", 500)
@@ -98,16 +98,16 @@ def seen(bugs: list[ProviderBug]) -> list[tuple[object, ...]]:
     ]
 
 
-def test_each_case_is_told_with_both_reports_and_what_is_in_order_is_not(told: World) -> None:
-    assert seen(told.bugs()) == [
+def test_each_case_is_reported_with_both_reports_and_what_is_in_order_is_not(reported: World) -> None:
+    assert seen(reported.bugs()) == [
         ("fact_repeated", (1, 500), (2, 500)),
         ("fact_conflict", (3, 700), (4, 799)),
         ("event_conflict", (3, 700), (5, 701)),
     ]
 
 
-def test_a_report_says_when_it_came_where_it_is_and_what_it_said(told: World) -> None:
-    bug = told.bugs()[1]
+def test_a_report_says_when_it_came_where_it_is_and_what_it_said(reported: World) -> None:
+    bug = reported.bugs()[1]
     assert (bug.provider, bug.fact_key, bug.seqs_apart) == ("stripe", "stripe:re_2:refund", 1)
     assert bug.first is not None
     assert bug.first.event_key == "stripe:evt_3:refund.created"
@@ -119,15 +119,15 @@ def test_a_report_says_when_it_came_where_it_is_and_what_it_said(told: World) ->
     assert {len(bug.again.content_sha256 or ""), len(bug.again.body_sha256 or "")} == {64}
 
 
-def test_it_is_narrowed_to_a_provider_and_to_what_came_since(told: World) -> None:
-    assert told.bugs(provider="adyen") == []
-    assert len(told.bugs(provider="stripe")) == 3
+def test_it_is_narrowed_to_a_provider_and_to_what_came_since(reported: World) -> None:
+    assert reported.bugs(provider="adyen") == []
+    assert len(reported.bugs(provider="stripe")) == 3
     since = NOW + timedelta(minutes=4)
-    assert [bug.kind for bug in told.bugs(since=since)] == ["fact_conflict", "event_conflict"]
-    assert [bug.kind for bug in told.bugs(since=since + timedelta(microseconds=1))] == ["event_conflict"]
+    assert [bug.kind for bug in reported.bugs(since=since)] == ["fact_conflict", "event_conflict"]
+    assert [bug.kind for bug in reported.bugs(since=since + timedelta(microseconds=1))] == ["event_conflict"]
 
 
-def test_a_replayed_conflict_is_told_once(world: World) -> None:
+def test_a_replayed_conflict_is_reported_once(world: World) -> None:
     world.tell("evt_1", "re_1", 500)
     world.tell("evt_2", "re_1", 501)
     world.engine.batch()
@@ -159,12 +159,12 @@ def test_the_engines_words_for_a_conflict_are_the_reports() -> None:
 
 
 @pytest.fixture
-def payhook(told: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    monkeypatch.chdir(told.data.parent)
+def payhook(reported: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(reported.data.parent)
     monkeypatch.setenv("COLUMNS", "220")
 
     def invoke(*words: str) -> Result:
-        said = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(told.data), *words])
+        said = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(reported.data), *words])
         assert said.exit_code == 0, said.output
         return said
 
@@ -181,10 +181,10 @@ def test_the_command_shows_each_case_by_provider_and_kind(payhook: Callable[...,
 
 
 def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -> None:
-    told = json.loads(payhook("--json", "--since", "2026-01-31").output)
-    assert told["since"] == "2026-01-31T00:00:00.000000Z"
-    assert told["counts"] == {"stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1}}
-    conflict = told["bugs"][1]
+    reported = json.loads(payhook("--json", "--since", "2026-01-31").output)
+    assert reported["since"] == "2026-01-31T00:00:00.000000Z"
+    assert reported["counts"] == {"stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1}}
+    conflict = reported["bugs"][1]
     assert sorted(conflict) == ["again", "fact_key", "first", "kind", "provider", "seqs_apart"]
     assert conflict["again"]["amount_minor"] == 799
     assert conflict["first"]["received_at"] == "2026-01-31T12:03:00.000000Z"
@@ -193,7 +193,7 @@ def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -
 
 
 def test_the_commands_csv_has_a_line_a_case_and_no_formula(
-    payhook: Callable[..., Result], told: World, tmp_path: Path
+    payhook: Callable[..., Result], reported: World, tmp_path: Path
 ) -> None:
     lines = list(csv.DictReader(io.StringIO(payhook("--csv").output)))
     assert [line["kind"] for line in lines] == ["fact_repeated", "fact_conflict", "event_conflict"]
@@ -201,15 +201,15 @@ def test_the_commands_csv_has_a_line_a_case_and_no_formula(
     assert lines[1]["again_received_at"] == datetime(2026, 1, 31, 12, 4, tzinfo=UTC).isoformat()
 
 
-def test_json_and_csv_at_once_are_refused(told: World) -> None:
-    said = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(told.data), "--json", "--csv"])
+def test_json_and_csv_at_once_are_refused(reported: World) -> None:
+    said = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(reported.data), "--json", "--csv"])
     assert said.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
-def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(told: World, text: str) -> None:
+def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(reported: World, text: str) -> None:
     from cli.provider_bugs import csv_of
 
-    (bug, *_) = told.bugs()
+    (bug, *_) = reported.bugs()
     lines = list(csv.DictReader(io.StringIO(csv_of([replace(bug, again=replace(bug.again, account=text))]))))
     assert lines[0]["again_account"] == "'" + text

@@ -20,8 +20,8 @@ AT = "2026-01-31T12:00:00.000000Z"
 
 
 def receipt(key: str, outcome: str = "claimed", status: int = 200) -> bytes:
-    told = {"provider": "stripe", "event_key": key, "outcome": outcome, "status": status, "at": AT}
-    return orjson.dumps({**told, "content_sha256": "ab" * 32})
+    reported = {"provider": "stripe", "event_key": key, "outcome": outcome, "status": status, "at": AT}
+    return orjson.dumps({**reported, "content_sha256": "ab" * 32})
 
 
 @dataclass

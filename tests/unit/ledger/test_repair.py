@@ -152,7 +152,7 @@ def test_only_so_many_are_under_way() -> None:
     assert producer.outstanding_max == OUTSTANDING_MAX
 
 
-def test_what_kafka_does_not_take_is_counted_and_told() -> None:
+def test_what_kafka_does_not_take_is_counted_and_reported() -> None:
     several = made(*(replace(MISSING, fact_key=f"stripe:re_{n}:refund") for n in range(3)))
     with pytest.raises(NotAcknowledged, match="acknowledged 2 events and not 1 \\(timed out\\)"):
         send(FakeProducer(refuses=1), several, "live", AT)

@@ -66,13 +66,13 @@ def test_a_journal_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
     assert what_else(tmp_path / "none", ["stripe:evt_1:x"])["stripe:evt_1:x"].startswith("unknown here")
 
 
-def test_what_would_be_booked_is_told_with_its_lines(ledger: IgnoredEvents) -> None:
+def test_what_would_be_booked_is_reported_with_its_lines(ledger: IgnoredEvents) -> None:
     row = ledger.ignored("evt_1")
     ledger.write()
-    [told] = forecast(ledger)
-    assert (told.verdict, told.late, told.row.seq) == (Verdict.BOOKS, False, row.seq)
-    assert [(line.side, line.money.amount_minor) for line in told.postings] == [("debit", 700), ("credit", 700)]
-    assert told.fact_key is not None and told.entity_key == row.entity_key
+    [reported] = forecast(ledger)
+    assert (reported.verdict, reported.late, reported.row.seq) == (Verdict.BOOKS, False, row.seq)
+    assert [(line.side, line.money.amount_minor) for line in reported.postings] == [("debit", 700), ("credit", 700)]
+    assert reported.fact_key is not None and reported.entity_key == row.entity_key
 
 
 def test_what_a_later_event_of_its_entity_was_applied_before_is_late(ledger: IgnoredEvents) -> None:
@@ -83,14 +83,14 @@ def test_what_a_later_event_of_its_entity_was_applied_before_is_late(ledger: Ign
     assert [one.late for one in forecast(ledger)] == [True, False]
 
 
-def test_what_the_handler_still_ignores_is_told_with_its_reason(ledger: IgnoredEvents) -> None:
+def test_what_the_handler_still_ignores_is_reported_with_its_reason(ledger: IgnoredEvents) -> None:
     ledger.ignored("evt_1", "customer.updated")
     ledger.ignored("evt_2", amount_minor=0)
     ledger.ignored("evt_3", provider="unheard-of")
     ledger.write()
-    told = forecast(ledger)
-    assert {one.verdict for one in told} == {Verdict.IGNORED}
-    assert [one.why for one in told] == [
+    reported = forecast(ledger)
+    assert {one.verdict for one in reported} == {Verdict.IGNORED}
+    assert [one.why for one in reported] == [
         "customer.updated moves no money",
         "an amount of zero moves no money",
         "no adapter for unheard-of",
@@ -121,35 +121,35 @@ def test_without_its_body_it_says_who_removed_it(ledger: IgnoredEvents) -> None:
     assert "dropped by retention" in second.why and second.row.seq == dropped.seq
 
 
-def test_what_the_handler_fails_on_is_told_with_its_error(ledger: IgnoredEvents) -> None:
+def test_what_the_handler_fails_on_is_reported_with_its_error(ledger: IgnoredEvents) -> None:
     ledger.ignored("evt_1", account="acct_unknown")
     ledger.write()
-    [told] = forecast(ledger)
-    assert told.verdict is Verdict.FAILS
-    assert told.why.startswith("MerchantUnknown: ")
+    [reported] = forecast(ledger)
+    assert reported.verdict is Verdict.FAILS
+    assert reported.why.startswith("MerchantUnknown: ")
 
 
 def test_what_its_adapter_knows_under_another_name_is_unreadable(ledger: IgnoredEvents) -> None:
     ledger.ignored("evt_1", event_key="stripe:evt_other:refund.created")
     ledger.write()
-    [told] = forecast(ledger)
-    assert told.verdict is Verdict.UNREADABLE
-    assert "reads it as stripe:evt_1:refund.created now" in told.why
+    [reported] = forecast(ledger)
+    assert reported.verdict is Verdict.UNREADABLE
+    assert "reads it as stripe:evt_1:refund.created now" in reported.why
 
 
 def _key(row: JournalRow) -> str:
     return row.event_key or ""
 
 
-def test_named_events_that_are_not_ignored_are_told_what_they_are(ledger: IgnoredEvents) -> None:
+def test_named_events_that_are_not_ignored_are_reported_what_they_are(ledger: IgnoredEvents) -> None:
     left = ledger.ignored("evt_1")
     done = ledger.reopened(ledger.ignored("evt_2", payment="pi_2"), Decision.APPLIED)
     is_open = ledger.later(ledger.ignored("evt_3", payment="pi_3"), Decision.REPLAYED)
     plain = ledger.applied(left)
     ledger.again(plain)
     ledger.write()
-    told = what_else(Path(ledger.journal), [_key(one) for one in (left, done, is_open, plain)] + ["stripe:no:x"])
-    assert told == {
+    reported = what_else(Path(ledger.journal), [_key(one) for one in (left, done, is_open, plain)] + ["stripe:no:x"])
+    assert reported == {
         _key(left): f"ignored in row {left.seq} by ledger-1, and the other options leave it out",
         _key(done): f"applied in row {done.seq} by ledger-2, after it had been ignored: it was reprocessed before, and "
         "that has no second effect",

@@ -170,12 +170,12 @@ def test_each_row_says_which_version_decided_it(tmp_path: Path) -> None:
     engine.version = "today"
     engine.start()
     engine.reprocess("ada", engine.ignored())
-    told = [
+    reported = [
         (row.decision.value, row.handler_version, row.fact_key) for row in engine.journal.rows if row.topic == EVENTS
     ]
-    assert told[0] == ("ignored", "older", None)
-    assert [one[:2] for one in told[1:]] == [("replayed", None), ("applied", "today")]
-    assert told[1][2] == told[2][2] is not None
+    assert reported[0] == ("ignored", "older", None)
+    assert [one[:2] for one in reported[1:]] == [("replayed", None), ("applied", "today")]
+    assert reported[1][2] == reported[2][2] is not None
     assert len(engine.booked()) == 2
     engine.index.close()
 

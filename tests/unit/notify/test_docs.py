@@ -62,10 +62,10 @@ def test_the_request_of_the_page_is_what_is_sent(place: Place, receiver: Receive
     place.handler()(item("shop"))
     (request,) = receiver.requests
     _, *lines = HTTP.strip().splitlines()
-    told = dict(line.split(": ", 1) for line in lines)
-    assert told.keys() <= request.headers.keys()
+    reported = dict(line.split(": ", 1) for line in lines)
+    assert reported.keys() <= request.headers.keys()
     for name in ("content-type", "user-agent", "webhook-id", "webhook-timestamp"):
-        assert told[name] == request.headers[name]
+        assert reported[name] == request.headers[name]
 
 
 @pytest.mark.parametrize("name", ["with_library.py", "by_hand.py"])
@@ -109,8 +109,8 @@ def test_a_reversal_takes_back_what_was_booked_whichever_comes_first(tmp_path: P
 
 
 def test_the_files_of_the_page_are_taken(tmp_path: Path) -> None:
-    told = parse(BLOCKS["subscribers.toml"], tmp_path / "subscribers.toml")
-    assert (told["shop"].wants("charge.captured"), told["bank"].timeout_s) == (True, 20.0)
+    reported = parse(BLOCKS["subscribers.toml"], tmp_path / "subscribers.toml")
+    assert (reported["shop"].wants("charge.captured"), reported["bank"].timeout_s) == (True, 20.0)
     settings = NotifySettings(**tomllib.loads(BLOCKS["payhook.toml"])["notify"])
     assert settings.allow["bank"].ports == (8443,)
 

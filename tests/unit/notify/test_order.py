@@ -48,7 +48,7 @@ def subscribed(place: Place, name: str, failing: Any = lambda _: None) -> Subscr
     return receiver
 
 
-def test_every_entity_is_told_in_order_though_every_third_request_fails(tmp_path: Path, place: Place) -> None:
+def test_every_entity_is_reported_in_order_though_every_third_request_fails(tmp_path: Path, place: Place) -> None:
     with subscribed(place, "shop", lambda number: UNWELL if number % 3 == 0 else None) as shop:
         engine = engine_of(tmp_path / "engine", place)
         for number in range(1, 13):

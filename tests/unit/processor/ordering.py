@@ -27,9 +27,9 @@ def given(engine: Engine, action: str, *targets: Target, actor: str = "ada", **o
 
 def command(engine: Engine, action: str, *targets: Target, actor: str = "ada", **options: Any) -> Command:
     """Sends it; nothing is decided yet."""
-    told = given(engine, action, *targets, actor=actor, **options)
-    engine.send(CONTROL, encode(told), [])
-    return told
+    reported = given(engine, action, *targets, actor=actor, **options)
+    engine.send(CONTROL, encode(reported), [])
+    return reported
 
 
 def order(engine: Engine, action: str, *keys: str, **options: Any) -> JournalRow:

@@ -70,7 +70,7 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stream", "key", "told"),
+    ("text", "stream", "key", "reported"),
     [
         ("[ledger]\nconcurency = 4", "ledger", "concurency", "did you mean concurrency"),
         ("[ledger]\nconcurrency = 0", "ledger", "concurrency", "greater than or equal to 1"),
@@ -97,9 +97,9 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_with_stream_key_and_what_to_do(
-    tmp_path: Path, text: str, stream: str, key: str, told: str
+    tmp_path: Path, text: str, stream: str, key: str, reported: str
 ) -> None:
-    with pytest.raises(StreamInvalid, match=told) as raised:
+    with pytest.raises(StreamInvalid, match=reported) as raised:
         load(tmp_path, text)
     assert (raised.value.stream, raised.value.key) == (stream, key)
     assert f"[{stream}] {key}".strip() in str(raised.value)

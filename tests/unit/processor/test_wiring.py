@@ -96,7 +96,7 @@ def test_it_travels_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "told"),
+    ("name", "own", "reported"),
     [
         ("nobody.there:build", {}, "no module nobody: install it, or put its folder on PYTHONPATH"),
         (f"{HERE}:missing", {}, "has no missing"),
@@ -106,7 +106,7 @@ def test_it_travels_by_name() -> None:
         (f"{HERE}:build_of_what_nobody_has", {}, "its parameter path has the type"),
     ],
 )
-def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[str, object], told: str) -> None:
-    with pytest.raises(SettingError, match=told) as raised:
+def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[str, object], reported: str) -> None:
+    with pytest.raises(SettingError, match=reported) as raised:
         bound("[s] handler", name, {Section: SECTION}, own)
     assert str(raised.value).startswith("setting [s] handler")

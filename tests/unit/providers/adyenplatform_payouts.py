@@ -8,7 +8,7 @@ from load.samples import adyenplatform as own
 from tests.unit.providers.shapes import NOW
 
 
-def payout(**told: Any) -> bytes:
+def payout(**reported: Any) -> bytes:
     return own.payout_event(
         **{
             "transfer": "3JWKA1",
@@ -17,6 +17,6 @@ def payout(**told: Any) -> bytes:
             "amount_minor": 22_700,
             "currency": "EUR",
             "created": NOW,
-            **told,
+            **reported,
         }
     )

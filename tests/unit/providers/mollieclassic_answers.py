@@ -19,8 +19,8 @@ ClassicRow = tuple[str, str, str | None, str | None, int | None, str | None, str
 """event_key, entity_key, fact_key, movement, amount_minor, currency, occurred_at."""
 
 
-def payment(**told: Any) -> dict[str, Any]:
-    return own.payment("tr_1", **{"amount_minor": 1_000, "currency": "EUR", "created": NOW, **told})
+def payment(**reported: Any) -> dict[str, Any]:
+    return own.payment("tr_1", **{"amount_minor": 1_000, "currency": "EUR", "created": NOW, **reported})
 
 
 def refund(reference: str = "re_1", status: str = "refunded", amount_minor: int = 400) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def events(adapter: Adapter, resource: dict[str, Any], mode: Mode = "live", **em
     """The events of a delivery, which is proven first."""
     request = delivery(own.fetched(resource, **embedded), resource["id"])
     assert adapter.verify(request, [KEY], NOW) == 0
-    told = adapter.events(request, mode)
-    for event in told:
+    reported = adapter.events(request, mode)
+    for event in reported:
         assert event.content_sha256 == adapter.content_sha256(event.body, event.content_version)
         assert request.fetched is not None
         assert event.body in request.fetched.body
-    return told
+    return reported
 
 
 def row(adapter: Adapter, event: Event) -> ClassicRow:
@@ -58,5 +58,5 @@ def row(adapter: Adapter, event: Event) -> ClassicRow:
     return event.event_key, event.entity_key, *moved, event.occurred_at.isoformat() if event.occurred_at else None
 
 
-def keys(told: list[Event]) -> list[str]:
-    return [event.event_key.removeprefix("mollieclassic:") for event in told]
+def keys(reported: list[Event]) -> list[str]:
+    return [event.event_key.removeprefix("mollieclassic:") for event in reported]

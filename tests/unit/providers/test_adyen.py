@@ -26,7 +26,7 @@ def refused(adapter: Adapter, of: bytes, now: datetime, secrets: list[str] | Non
     return caught.value.reason
 
 
-def test_the_index_of_the_key_that_signed_is_told_and_of_several_items_the_oldest(
+def test_the_index_of_the_key_that_signed_is_reported_and_of_several_items_the_oldest(
     adyen_adapter: Adapter, now: datetime
 ) -> None:
     keys = [KEY, OTHER_KEY]

@@ -68,7 +68,7 @@ def held(adapter: Adapter, *items: dict[str, Any]) -> int:
         ([AUTHORISED, EXPIRED], 0),
     ],
 )
-def test_what_was_cancelled_or_left_over_is_not_captured_in_whatever_order_it_is_told(
+def test_what_was_cancelled_or_left_over_is_not_captured_in_whatever_order_it_is_reported(
     mode: str, items: list[dict[str, Any]], clearing: int
 ) -> None:
     for order in permutations(items):
@@ -121,7 +121,7 @@ def test_a_payment_method_may_be_captured_in_another_way_than_its_account() -> N
 
 
 @pytest.mark.parametrize("of", [AUTHORISED, CAPTURED])
-def test_without_a_payment_method_that_decides_it_cannot_be_told(of: dict[str, Any]) -> None:
+def test_without_a_payment_method_that_decides_it_cannot_be_known(of: dict[str, Any]) -> None:
     unnamed = {name: value for name, value in of.items() if name != "paymentMethod"}
     with pytest.raises(MoneyInvalid, match="paymentMethod"):
         fact_of(adapter_of(**{"Main": "immediate", "Main/klarna": "manual"}), unnamed)

@@ -28,9 +28,9 @@ LOST = {"clearing": -10_000, "dispute_losses": 10_000}
 
 def notification(step: Step) -> bytes:
     code, status, amount = step
-    told: dict[str, Any] = {"additionalData": {"chargebackReasonCode": "13.1", "chargebackSchemeCode": "visa"}}
+    reported: dict[str, Any] = {"additionalData": {"chargebackReasonCode": "13.1", "chargebackSchemeCode": "visa"}}
     if status is not None:
-        told["additionalData"]["disputeStatus"] = status
+        reported["additionalData"]["disputeStatus"] = status
     return body(
         item(
             pspReference="DISPUTE1",
@@ -39,7 +39,7 @@ def notification(step: Step) -> bytes:
             amount={"value": amount, "currency": "EUR"},
             paymentMethod="visa",
             reason="Merchandise/Services Not Received",
-            **told,
+            **reported,
         )
     )
 

@@ -228,7 +228,7 @@ def test_the_first_versions_hash_is_what_it_was(adyen_adapter: Adapter, extra: A
 
 
 @pytest.mark.parametrize(
-    ("told", "event_key", "entity_key"),
+    ("reported", "event_key", "entity_key"),
     [
         (
             {"eventCode": "REPORT_AVAILABLE", "pspReference": "settlement_detail_report_batch_7.csv"},
@@ -243,9 +243,9 @@ def test_the_first_versions_hash_is_what_it_was(adyen_adapter: Adapter, extra: A
     ],
 )
 def test_what_is_about_no_payment_is_named_by_account_and_kind(
-    adyen_adapter: Adapter, told: dict[str, str], event_key: str, entity_key: str
+    adyen_adapter: Adapter, reported: dict[str, str], event_key: str, entity_key: str
 ) -> None:
-    first, other = item(**{"originalReference": ..., **told}), item(**{"originalReference": ..., **told})
+    first, other = item(**{"originalReference": ..., **reported}), item(**{"originalReference": ..., **reported})
     other["merchantAccountCode"] = "Other"
     made = adyen_adapter.events(Request(body(first, other), []), "live")
     assert (made[0].event_key, made[0].entity_key) == (event_key, entity_key)

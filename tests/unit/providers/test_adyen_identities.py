@@ -213,7 +213,7 @@ def delivered(samples: Path, name: str) -> bytes:
     return b'{"live":"false","notificationItems":[{"NotificationRequestItem":' + body.strip() + b"}]}"
 
 
-def told(adapter: Adapter, event: Event) -> Row:
+def reported(adapter: Adapter, event: Event) -> Row:
     fact = adapter.money(event.body, event.event_type)
     assert event.occurred_at is not None
     assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
@@ -227,7 +227,7 @@ def test_each_sample_is_named_and_books_as_written_down(
 ) -> None:
     request = Request(delivered(samples, name), [])
     events = adyen_adapter.events(request, "live" if name in LIVE else "test")
-    assert tuple(told(adyen_adapter, event) for event in events) == rows
+    assert tuple(reported(adyen_adapter, event) for event in events) == rows
     assert all(event.body in request.body for event in events)
 
 
@@ -240,7 +240,7 @@ def test_with_automatic_capture_an_authorisation_books_what_it_says(samples: Pat
         ProvidersSettings.model_validate({"adyen": {"capture": {"MagentoMerchantTest2": "immediate"}}})
     )["adyen"]
     (event,) = adapter.events(Request(delivered(samples, "java_authorisation-true"), []), "test")
-    assert told(adapter, event) == (
+    assert reported(adapter, event) == (
         "adyen:123456789:AUTHORISATION:true",
         "adyen:MagentoMerchantTest2:123456789",
         "adyen:123456789:capture",

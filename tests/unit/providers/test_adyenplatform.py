@@ -63,7 +63,7 @@ def test_the_signature_made_for_the_published_vector_is_the_published_one(
     assert sign(adapter, body, key, NOW).headers["HmacSignature"] == signature.decode()
 
 
-def test_the_old_key_proves_while_the_new_one_spreads_and_which_it_was_is_told(adapter: Adapter) -> None:
+def test_the_old_key_proves_while_the_new_one_spreads_and_which_it_was_is_reported(adapter: Adapter) -> None:
     assert adapter.verify(signed(adapter, payout(), KEY), [KEY, OLD], NOW) == 0
     assert adapter.verify(signed(adapter, payout(), OLD), [KEY, OLD], NOW) == 1
 

@@ -218,7 +218,7 @@ def test_another_content_type_than_a_forms_is_refused(content_type: str | None, 
     assert refusal(SIGNED.body, content_type=content_type) == reason
 
 
-def test_while_an_api_key_is_replaced_both_count_and_which_one_did_is_told(adapter: Adapter) -> None:
+def test_while_an_api_key_is_replaced_both_count_and_which_one_did_is_reported(adapter: Adapter) -> None:
     for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
         request = Request(sign(adapter, XML, secret, NOW).body, [])
         assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index

@@ -197,7 +197,7 @@ def test_the_newest_of_a_subscriptions_transactions_is_the_charge() -> None:
         transaction().replace(b"transaction>", b"thing>").replace(b"<thing>", b"<thing/><thing>"),
     ],
 )
-def test_what_cant_be_told_for_sure_books_nothing_and_loses_no_event(xml: bytes) -> None:
+def test_what_cant_be_reported_for_sure_books_nothing_and_loses_no_event(xml: bytes) -> None:
     with pytest.raises(MoneyInvalid):
         moved(only(xml))
 
@@ -216,7 +216,7 @@ def test_amounts_are_read_without_a_float(amount: str, currency: str, amount_min
     ("amount", "currency"),
     [("12.505", "EUR"), ("1.5", "JPY"), ("1e3", "EUR"), ("12,50", "EUR"), ("NaN", "EUR"), ("1", "EURO"), ("1", "")],
 )
-def test_an_amount_that_cant_be_told_books_nothing(amount: str, currency: str) -> None:
+def test_an_amount_that_cant_be_reported_books_nothing(amount: str, currency: str) -> None:
     with pytest.raises(MoneyInvalid):
         moved(only(transaction(amount=amount, currency=currency)))
 

@@ -68,8 +68,13 @@ def test_every_sample_is_named_and_books_as_written_down_by_hand(samples: Path) 
             booked: Moved | None = None
         else:
             booked = moved(event)
-        told = event.event_key, event.entity_key, *(booked[:4] if booked else NO_MONEY), event.occurred_at.isoformat()
-        assert told == expected, name
+        reported = (
+            event.event_key,
+            event.entity_key,
+            *(booked[:4] if booked else NO_MONEY),
+            event.occurred_at.isoformat(),
+        )
+        assert reported == expected, name
 
 
 MOVEMENTS = {

@@ -67,7 +67,7 @@ def test_what_the_documentation_describes_and_we_sign_is_the_same(body: bytes, k
 
 
 def payment(event_type: str, **more: Any) -> bytes:
-    told: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "event_id": "evt_1",
         "action": "act_1",
         "payment": "pay_1",
@@ -76,11 +76,11 @@ def payment(event_type: str, **more: Any) -> bytes:
         "created": NOW,
         **more,
     }
-    return samples_of.payment_event(event_type, **told)
+    return samples_of.payment_event(event_type, **expected)
 
 
 def dispute(event_type: str, **more: Any) -> bytes:
-    told: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "event_id": "evt_2",
         "dispute": "dsp_1",
         "payment": "pay_1",
@@ -89,7 +89,7 @@ def dispute(event_type: str, **more: Any) -> bytes:
         "created": NOW,
         **more,
     }
-    return samples_of.dispute_event(event_type, **told)
+    return samples_of.dispute_event(event_type, **expected)
 
 
 BODY = payment("payment_captured")
@@ -313,20 +313,20 @@ def test_a_debit_is_one_fact_whichever_event_reports_it() -> None:
 @pytest.mark.parametrize("losses", list(itertools.permutations(LOSSES, 2)))
 @pytest.mark.parametrize("at", [None, 0, 1, 2])
 def test_a_lost_dispute_ends_at_its_loss_with_nothing_withheld(losses: tuple[str, str], at: int | None) -> None:
-    told = list(losses)
+    expected = list(losses)
     if at is not None:
-        told.insert(at, "dispute_evidence_required")
-    sums = booked(*(dispute(event_type) for event_type in told))
+        expected.insert(at, "dispute_evidence_required")
+    sums = booked(*(dispute(event_type) for event_type in expected))
     assert (sums[Movement.DISPUTE_LOST], still_withheld(sums)) == (1_250, 0)
 
 
 @pytest.mark.parametrize("end", ["dispute_won", "dispute_canceled", "dispute_resolved"])
 @pytest.mark.parametrize("at", [None, 0, 1])
 def test_a_dispute_that_ends_well_withholds_nothing_whether_or_not_it_debited(end: str, at: int | None) -> None:
-    told = [end]
+    expected = [end]
     if at is not None:
-        told.insert(at, "dispute_evidence_required")
-    sums = booked(*(dispute(event_type) for event_type in ["dispute_received", *told, end]))
+        expected.insert(at, "dispute_evidence_required")
+    sums = booked(*(dispute(event_type) for event_type in ["dispute_received", *expected, end]))
     assert (sums[Movement.DISPUTE_LOST], still_withheld(sums)) == (0, 0)
 
 
@@ -375,7 +375,7 @@ def test_minor_units_are_iso_4217s_but_for_the_chilean_peso(
         (("data",), None, Unparseable),
     ],
 )
-def test_a_movement_that_is_not_told_whole_is_not_booked(
+def test_a_movement_that_is_not_reported_whole_is_not_booked(
     adapter: Adapter, path: tuple[str, ...], to: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):

@@ -87,7 +87,7 @@ def test_a_bad_signature_is_answered_with_the_status_that_gocardless_wants(adapt
     assert adapter.signature_status == 498
 
 
-def test_while_a_secret_rolls_both_sign_and_which_one_did_is_told(adapter: Adapter) -> None:
+def test_while_a_secret_rolls_both_sign_and_which_one_did_is_reported(adapter: Adapter) -> None:
     for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
         request = Request(BODY, [(HEADER, signed(BODY, secret))])
         assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
@@ -168,7 +168,7 @@ def test_all_events_of_a_payment_share_one_entity(resource_type: str, links: dic
     assert event_about(resource_type, "updated", **links).entity_key == f"gocardless::{entity}"
 
 
-def test_a_partners_merchants_are_told_apart(adapter: Adapter) -> None:
+def test_a_partners_merchants_are_reported_apart(adapter: Adapter) -> None:
     body = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW, organisation="OR1")
     assert (only(adapter, body).account, only(adapter, body).entity_key) == ("OR1", "gocardless:OR1:PM1")
     merchant = build_adapters(ProvidersSettings(entity="merchant"))["gocardless"]

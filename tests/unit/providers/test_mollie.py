@@ -36,16 +36,16 @@ def event(event_type: str, snapshot: dict[str, Any] | None, event_id: str = "whe
     return own.nextgen_event(event_type, event_id=event_id, entity=entity, created=NOW, snapshot=snapshot)
 
 
-def payment(**told: Any) -> dict[str, Any]:
-    return own.payment("tr_1", **{"amount_minor": 1_000, "currency": "EUR", "created": NOW, **told})
+def payment(**reported: Any) -> dict[str, Any]:
+    return own.payment("tr_1", **{"amount_minor": 1_000, "currency": "EUR", "created": NOW, **reported})
 
 
-def refund(**told: Any) -> dict[str, Any]:
-    return own.refund("re_1", **{"of": "tr_1", "amount_minor": 400, "currency": "EUR", "created": NOW, **told})
+def refund(**reported: Any) -> dict[str, Any]:
+    return own.refund("re_1", **{"of": "tr_1", "amount_minor": 400, "currency": "EUR", "created": NOW, **reported})
 
 
-def chargeback(**told: Any) -> dict[str, Any]:
-    return own.chargeback("chb_1", **{"of": "tr_1", "amount_minor": 700, "currency": "EUR", "created": NOW, **told})
+def chargeback(**reported: Any) -> dict[str, Any]:
+    return own.chargeback("chb_1", **{"of": "tr_1", "amount_minor": 700, "currency": "EUR", "created": NOW, **reported})
 
 
 def sent(signature: bytes, body: bytes = SMALL) -> Request:
@@ -75,7 +75,7 @@ def test_a_secret_altered_by_one_bit_proves_nothing(adapter: Adapter) -> None:
     assert refusal(adapter, sent(SMALL_SIGNED), *altered) == "mismatch"
 
 
-def test_the_old_secret_proves_while_the_new_one_spreads_and_which_it_was_is_told(adapter: Adapter) -> None:
+def test_the_old_secret_proves_while_the_new_one_spreads_and_which_it_was_is_reported(adapter: Adapter) -> None:
     for signing, index in ((SECRET, 0), (OLD, 1)):
         signature = sign(adapter, SMALL, signing, NOW).headers["X-Mollie-Signature"].encode()
         assert adapter.verify(sent(signature), [SECRET, OLD], NOW) == index
@@ -179,7 +179,7 @@ OWN: dict[str, tuple[Callable[[], dict[str, Any]], Row]] = {
 }
 
 
-@pytest.mark.parametrize(("event_type", "made", "expected"), [(name, *told) for name, told in OWN.items()])
+@pytest.mark.parametrize(("event_type", "made", "expected"), [(name, *reported) for name, reported in OWN.items()])
 def test_our_own_samples_are_named_and_book(
     adapter: Adapter, event_type: str, made: Callable[[], dict[str, Any]], expected: Row
 ) -> None:
@@ -187,13 +187,13 @@ def test_our_own_samples_are_named_and_book(
 
 
 def test_a_payment_its_refund_and_its_chargeback_are_one_entity_and_three_events(adapter: Adapter) -> None:
-    told = [
+    reported = [
         only(adapter, event("payment.paid", payment(), "whe_1")),
         only(adapter, event("refund.refunded", refund(), "whe_2")),
         only(adapter, event("chargeback.received", chargeback(), "whe_3")),
     ]
-    assert {one.entity_key for one in told} == {"mollie::tr_1"}
-    assert len({one.event_key for one in told}) == 3
+    assert {one.entity_key for one in reported} == {"mollie::tr_1"}
+    assert len({one.event_key for one in reported}) == 3
 
 
 def test_links_may_change_between_deliveries_and_amounts_may_not(adapter: Adapter) -> None:
@@ -312,8 +312,8 @@ def of_captures() -> Adapter:
 
 def test_captures_made_by_hand_book_each_and_their_payment_does_not(of_captures: Adapter) -> None:
     captures = [("cpt_1", 600), ("cpt_2", 400)]
-    told = [moved(of_captures, event("capture.succeeded", capture(*one))) for one in captures]
-    assert told == [
+    reported = [moved(of_captures, event("capture.succeeded", capture(*one))) for one in captures]
+    assert reported == [
         ("mollie:cpt_1:capture", "capture", 600, "EUR", "tr_1"),
         ("mollie:cpt_2:capture", "capture", 400, "EUR", "tr_1"),
     ]

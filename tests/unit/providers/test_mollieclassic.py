@@ -82,7 +82,7 @@ def test_nothing_is_fetched_for_what_is_not_exactly_a_payments_or_an_orders_id(
     assert refusal(adapter, Request(body, [], fetched=Fetched(200, own.fetched(payment()), 0)), KEY) == "malformed"
 
 
-def test_what_mollie_answers_to_our_key_proves_and_which_key_it_was_is_told(adapter: Adapter) -> None:
+def test_what_mollie_answers_to_our_key_proves_and_which_key_it_was_is_reported(adapter: Adapter) -> None:
     for bearer in (0, 1):
         assert adapter.verify(delivery(own.fetched(payment()), bearer=bearer), [KEY, OLD], NOW) == bearer
 

@@ -54,14 +54,14 @@ def test_the_public_sample_is_named_by_what_mollie_answers(samples: Path, adapte
 
 
 def test_a_payment_with_all_that_can_happen_to_it(adapter: Adapter) -> None:
-    told = events(
+    reported = events(
         adapter,
         payment(),
         refunds=[refund("re_1"), refund("re_2", "failed", 300), refund("re_3", "pending"), refund("re_4", "canceled")],
         chargebacks=[chargeback(LATER)],
     )
     entity = "mollieclassic::tr_1"
-    assert [row(adapter, event) for event in told] == [
+    assert [row(adapter, event) for event in reported] == [
         ("mollieclassic:tr_1:payment.paid", entity, "mollieclassic:tr_1:capture", "capture", 1_000, "EUR", TIME),
         ("mollieclassic:re_1:refund.sent", entity, "mollieclassic:re_1:refund", "refund", 400, "EUR", None),
         ("mollieclassic:re_2:refund.sent", entity, "mollieclassic:re_2:refund", "refund", 300, "EUR", None),
@@ -99,10 +99,10 @@ def test_a_payment_with_all_that_can_happen_to_it(adapter: Adapter) -> None:
 
 def test_each_event_holds_the_exact_bytes_of_what_it_tells_of(adapter: Adapter) -> None:
     spaced = json.dumps(json.loads(own.fetched(payment(), refunds=[refund("re_1"), refund("re_2")])), indent=3).encode()
-    told = adapter.events(delivery(spaced), "live")
-    assert [json.loads(event.body)["id"] for event in told] == ["tr_1", "re_1", "re_2"]
-    assert told[0].body == spaced
-    assert all(event.body in spaced for event in told)
+    reported = adapter.events(delivery(spaced), "live")
+    assert [json.loads(event.body)["id"] for event in reported] == ["tr_1", "re_1", "re_2"]
+    assert reported[0].body == spaced
+    assert all(event.body in spaced for event in reported)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_same_stage_with_another_amount_is_a_conflict(adapter: Adapter) -> N
     assert first.content_sha256 != other.content_sha256
 
 
-def test_a_refund_told_on_its_way_and_when_it_arrived_and_after_it_failed_is_sent_once(adapter: Adapter) -> None:
+def test_a_refund_reported_on_its_way_and_when_it_arrived_and_after_it_failed_is_sent_once(adapter: Adapter) -> None:
     """Whichever of its states we happened to see."""
     seen = [
         next(event for event in events(adapter, payment(), refunds=[refund(status=status)])[1:])
@@ -172,8 +172,8 @@ def test_an_order_tells_of_its_payments_and_refunds_as_the_payments_do(adapter: 
 def test_the_mode_that_mollie_answers_routes_all_of_a_payments_events(
     adapter: Adapter, mode: Mode, endpoint: Mode
 ) -> None:
-    told = events(adapter, payment(mode=mode), endpoint, refunds=[refund()])
-    assert {event.mode for event in told} == {mode}
+    reported = events(adapter, payment(mode=mode), endpoint, refunds=[refund()])
+    assert {event.mode for event in reported} == {mode}
 
 
 def test_where_no_mode_is_answered_the_endpoint_decides(adapter: Adapter) -> None:
@@ -201,13 +201,13 @@ def test_order_may_be_kept_for_all_of_mollie() -> None:
     ],
 )
 def test_a_resource_that_cannot_be_read_costs_only_itself(adapter: Adapter, broken: Any) -> None:
-    told = events(adapter, payment(), refunds=[refund("re_1"), broken, refund("re_2")])
-    assert [event.event_type for event in told] == ["payment.paid", "refund.sent", POISON_TYPE, "refund.sent"]
-    assert json.loads(told[2].body) == broken
+    reported = events(adapter, payment(), refunds=[refund("re_1"), broken, refund("re_2")])
+    assert [event.event_type for event in reported] == ["payment.paid", "refund.sent", POISON_TYPE, "refund.sent"]
+    assert json.loads(reported[2].body) == broken
 
 
 @pytest.mark.parametrize("changed", [{"_embedded": {"refunds": {}}}, {"_embedded": 7}, {"mode": "beta"}])
-def test_an_answer_whose_parts_cannot_be_told_apart_is_kept_whole_for_a_person(
+def test_an_answer_whose_parts_cannot_be_reported_apart_is_kept_whole_for_a_person(
     adapter: Adapter, changed: dict[str, Any]
 ) -> None:
     answer = json.dumps(payment() | changed).encode()
@@ -216,7 +216,7 @@ def test_an_answer_whose_parts_cannot_be_told_apart_is_kept_whole_for_a_person(
 
 
 @pytest.mark.parametrize("embedded", [None, {}, {"refunds": None}, {"refunds": []}])
-def test_a_payment_with_nothing_embedded_is_told_alone(adapter: Adapter, embedded: Any) -> None:
+def test_a_payment_with_nothing_embedded_is_reported_alone(adapter: Adapter, embedded: Any) -> None:
     answer = json.dumps(payment() | {"_embedded": embedded}).encode()
     assert keys(adapter.events(delivery(answer), "live")) == ["tr_1:payment.paid"]
 

@@ -25,12 +25,12 @@ def test_a_payment_books_what_was_captured_of_it_where_that_is_said(adapter: Ada
 
 
 def test_with_manual_capture_the_captures_book_and_the_payment_does_not(adapter: Adapter) -> None:
-    told = events(
+    reported = events(
         adapter,
         payment(manual=True, captured_minor=500),
         captures=[capture("cpt_1"), capture("cpt_2"), capture("cpt_3", "pending"), capture("cpt_4", "failed")],
     )
-    assert [(row(adapter, event)[0], row(adapter, event)[2]) for event in told] == [
+    assert [(row(adapter, event)[0], row(adapter, event)[2]) for event in reported] == [
         ("mollieclassic:tr_1:payment.paid", None),
         ("mollieclassic:cpt_1:capture.succeeded", "mollieclassic:cpt_1:capture"),
         ("mollieclassic:cpt_2:capture.succeeded", "mollieclassic:cpt_2:capture"),
@@ -40,8 +40,8 @@ def test_with_manual_capture_the_captures_book_and_the_payment_does_not(adapter:
 
 
 def test_two_partial_refunds_of_a_payment_are_two_facts(adapter: Adapter) -> None:
-    told = events(adapter, payment(), refunds=[refund("re_1"), refund("re_2")])[1:]
-    assert [event.fact_key for event in told] == ["mollieclassic:re_1:refund", "mollieclassic:re_2:refund"]
+    reported = events(adapter, payment(), refunds=[refund("re_1"), refund("re_2")])[1:]
+    assert [event.fact_key for event in reported] == ["mollieclassic:re_1:refund", "mollieclassic:re_2:refund"]
 
 
 def test_a_failed_refund_names_the_refund_that_it_gives_back(adapter: Adapter) -> None:
@@ -72,7 +72,7 @@ def test_a_stage_that_the_body_does_not_show_books_nothing(adapter: Adapter, sta
     ],
 )
 def test_an_amount_that_cannot_be_trusted_loses_no_event_and_books_nothing(adapter: Adapter, amount: Any) -> None:
-    told = events(adapter, payment(), refunds=[refund() | {"amount": amount}])[1]
-    assert (told.event_key, told.fact_key) == ("mollieclassic:re_1:refund.sent", None)
+    reported = events(adapter, payment(), refunds=[refund() | {"amount": amount}])[1]
+    assert (reported.event_key, reported.fact_key) == ("mollieclassic:re_1:refund.sent", None)
     with pytest.raises((MoneyInvalid, Unparseable)):
-        adapter.money(told.body, told.event_type)
+        adapter.money(reported.body, reported.event_type)

@@ -95,13 +95,13 @@ def test_what_an_event_is_about_is_no_event_by_itself(samples: Path, adapter: Ad
 
 
 def transaction(event_type: str = "transaction.completed", **more: Any) -> bytes:
-    told: dict[str, Any] = {"amount_minor": 1_250, "currency": "EUR", "delivery": 1, **more}
-    return samples_of.transaction_event(event_type, event_id="evt_1", transaction="txn_1", occurred_at=NOW, **told)
+    reported: dict[str, Any] = {"amount_minor": 1_250, "currency": "EUR", "delivery": 1, **more}
+    return samples_of.transaction_event(event_type, event_id="evt_1", transaction="txn_1", occurred_at=NOW, **reported)
 
 
 def adjustment(event_type: str = "adjustment.updated", **more: Any) -> bytes:
-    told: dict[str, Any] = {"adjustment": "adj_1", "amount_minor": 400, "currency": "EUR", **more}
-    return samples_of.adjustment_event(event_type, event_id="evt_2", transaction="txn_1", occurred_at=NOW, **told)
+    reported: dict[str, Any] = {"adjustment": "adj_1", "amount_minor": 400, "currency": "EUR", **more}
+    return samples_of.adjustment_event(event_type, event_id="evt_2", transaction="txn_1", occurred_at=NOW, **reported)
 
 
 def payout(event_type: str = "payout.paid") -> bytes:
@@ -176,8 +176,8 @@ def test_reports_of_something_else_move_nothing(adapter: Adapter, body: bytes) -
 
 def of_a_sale(**payout_totals: str) -> bytes:
     """120.00 with 20.00 of tax, of which Paddle keeps 6.50."""
-    told = {"total": "12000", "grand_total": "12000", "tax": "2000", "fee": "650", "earnings": "9350"}
-    totals = {**told, "subtotal": "10000", "currency_code": "EUR"}
+    reported = {"total": "12000", "grand_total": "12000", "tax": "2000", "fee": "650", "earnings": "9350"}
+    totals = {**reported, "subtotal": "10000", "currency_code": "EUR"}
     body = changed(transaction(), "data", "details", "totals", to=totals)
     return changed(body, "data", "details", "payout_totals", to={**totals, **payout_totals} if payout_totals else None)
 
@@ -234,7 +234,7 @@ def test_two_partial_refunds_of_one_transaction_are_two_facts_of_one_entity(adap
         (changed(payout(), "data", "currency_code", to="EURO"), "three letters"),
     ],
 )
-def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
+def test_what_can_not_be_reported_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
     with pytest.raises(MoneyInvalid, match=problem):
         money(adapter, body)
 
@@ -267,7 +267,7 @@ def test_an_amount_is_a_text_of_digits_and_nothing_like_it(
 
 
 @pytest.mark.parametrize("path", [("data",), ("data", "details"), ("data", "details", "totals"), ("data", "id")])
-def test_a_movement_that_is_not_told_whole_is_not_booked(adapter: Adapter, path: tuple[str, ...]) -> None:
+def test_a_movement_that_is_not_reported_whole_is_not_booked(adapter: Adapter, path: tuple[str, ...]) -> None:
     with pytest.raises(Unparseable):
         money(adapter, changed(changed(transaction(), "data", "details", "payout_totals", to=...), *path, to=None))
 

@@ -161,7 +161,7 @@ def test_a_delivery_is_taken_while_paypal_tries_and_a_day_more(time: str, reason
     assert refusal(delivery(BODY, WEBHOOK, time=time)) == reason
 
 
-def test_while_a_webhook_is_replaced_both_ids_count_and_which_one_did_is_told() -> None:
+def test_while_a_webhook_is_replaced_both_ids_count_and_which_one_did_is_reported() -> None:
     for webhook, index in ((WEBHOOK, 0), (OLD_WEBHOOK, 1)):
         assert ADAPTER.verify(delivery(BODY, webhook), [WEBHOOK, OLD_WEBHOOK], NOW) == index
     assert refusal(delivery(BODY, OLD_WEBHOOK)) == "mismatch"

@@ -162,7 +162,7 @@ def test_amounts_are_read_without_a_float_into_isos_minor_units(
         ("12.50", None),
     ],
 )
-def test_an_amount_that_cant_be_told_loses_no_event_and_books_nothing(
+def test_an_amount_that_cant_be_reported_loses_no_event_and_books_nothing(
     adapter: Adapter, value: object, currency: object
 ) -> None:
     body = changed(capture(), "resource", "amount", to={"value": value, "currency_code": currency})
@@ -297,9 +297,9 @@ def test_what_order_is_kept_for(adapter: Adapter, event_type: str, resource: dic
 
 
 def test_a_payments_capture_its_refunds_and_its_disputes_share_an_order(adapter: Adapter) -> None:
-    told = [capture(), refund(), refund("PAYMENT.CAPTURE.REVERSED")]
-    told += [dispute(f"CUSTOMER.DISPUTE.{what}") for what in ("CREATED", "UPDATED", "RESOLVED")]
-    assert {only(adapter, body).entity_key for body in told} == {"paypal::C1"}
+    reported = [capture(), refund(), refund("PAYMENT.CAPTURE.REVERSED")]
+    reported += [dispute(f"CUSTOMER.DISPUTE.{what}") for what in ("CREATED", "UPDATED", "RESOLVED")]
+    assert {only(adapter, body).entity_key for body in reported} == {"paypal::C1"}
 
 
 ONBOARDING = ["MERCHANT.ONBOARDING.COMPLETED", "MERCHANT.PARTNER-CONSENT.REVOKED"]
@@ -332,7 +332,7 @@ def v1_sale(**resource: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("told", "merchant"),
+    ("reported", "merchant"),
     [
         ([capture(), refund(), refund("PAYMENT.CAPTURE.REVERSED")], "M1"),
         ([v1_sale(), v1_refund()], ""),
@@ -340,10 +340,10 @@ def v1_sale(**resource: object) -> bytes:
         ([v1_sale(), v1_refund(payer={"merchant_id": "M1"})], ""),
     ],
 )
-def test_a_payment_has_one_merchant(adapter: Adapter, told: list[bytes], merchant: str) -> None:
-    facts = [money(adapter, body) for body in told]
+def test_a_payment_has_one_merchant(adapter: Adapter, reported: list[bytes], merchant: str) -> None:
+    facts = [money(adapter, body) for body in reported]
     assert {fact.account for fact in facts if fact} == {merchant}
-    assert {only(adapter, body).account for body in told} == {merchant}
+    assert {only(adapter, body).account for body in reported} == {merchant}
 
 
 @pytest.mark.parametrize(

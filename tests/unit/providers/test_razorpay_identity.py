@@ -27,7 +27,7 @@ def adapter(adapters: dict[str, Adapter]) -> Adapter:
 
 def only(adapter: Adapter, body: bytes, *ids: bytes) -> Event:
     """The event, sent with these in its unsigned id header."""
-    return only_of(adapter, body, *((b"x-razorpay-event-id", told) for told in ids))
+    return only_of(adapter, body, *((b"x-razorpay-event-id", reported) for reported in ids))
 
 
 IDENTITIES: dict[str, Row] = {
@@ -133,7 +133,7 @@ def test_a_signed_body_replayed_under_another_unsigned_id_is_the_same_event(adap
         )
 
 
-def test_the_id_header_is_told_where_it_can_be_one(adapter: Adapter) -> None:
+def test_the_id_header_is_reported_where_it_can_be_one(adapter: Adapter) -> None:
     assert only(adapter, BODY, b"Gb5kMCdcAZ8jJ8").event_id == "Gb5kMCdcAZ8jJ8"
     for ids in ((), (b"a", b"b"), (b"\xff",), (b"a b",), (b"a\r\nX: 1",), (b"x" * 200,)):
         assert only(adapter, BODY, *ids).event_id == "pay_SampleA1"

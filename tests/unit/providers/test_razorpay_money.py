@@ -187,7 +187,7 @@ def test_both_reports_of_a_refund_agree(adapter: Adapter) -> None:
         (changed(payment("payment.captured"), "payload", "payment", "entity", "currency", to=None), "currency"),
     ],
 )
-def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
+def test_what_can_not_be_reported_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
     with pytest.raises(MoneyInvalid, match=problem):
         money(adapter, body)
 

@@ -46,7 +46,7 @@ def test_every_provider_has_a_sample_file_and_every_sample_file_a_provider() -> 
     assert all(samples_of(name) for name in adapters)
 
 
-def test_a_provider_without_a_sample_file_is_told_what_to_add() -> None:
+def test_a_provider_without_a_sample_file_is_reported_what_to_add() -> None:
     with pytest.raises(NoSamples, match=r"add load/samples/nobody\.py"):
         samples_of("nobody")
 

@@ -170,7 +170,7 @@ def test_an_environment_that_disagrees_with_the_endpoint_is_refused(
 
 
 @pytest.mark.parametrize("values", [[], [b"Production"], [b"production"], [b"PRODUCTION", b"Production"]])
-def test_an_environment_that_agrees_or_is_not_told_leaves_the_mode_to_the_endpoint(
+def test_an_environment_that_agrees_or_is_not_reported_leaves_the_mode_to_the_endpoint(
     adapter: Adapter, values: list[bytes]
 ) -> None:
     assert only(adapter, BODY, *((ENVIRONMENT, value) for value in values)).mode == "live"

@@ -259,9 +259,9 @@ def test_a_payment_whose_card_can_not_be_read_is_none_by_gift_card(adapter: Adap
 def of_older_api(body: bytes) -> bytes:
     """A dispute as older versions of the API write it."""
     document = json.loads(body)
-    told = document["data"]["object"]["dispute"]
-    told["dispute_id"] = told.pop("id")
-    told["reported_date"] = told.pop("reported_at")
+    reported = document["data"]["object"]["dispute"]
+    reported["dispute_id"] = reported.pop("id")
+    reported["reported_date"] = reported.pop("reported_at")
     return json.dumps(document).encode()
 
 
@@ -319,7 +319,7 @@ def test_a_payment_that_is_reported_again_after_a_refund_is_the_same_fact(adapte
         (changed(payout("payout.paid"), "data", "object", "payout", "amount_money", "currency", to=["USD"]), "three"),
     ],
 )
-def test_what_can_not_be_told_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
+def test_what_can_not_be_reported_for_sure_is_not_booked(adapter: Adapter, body: bytes, problem: str) -> None:
     with pytest.raises(MoneyInvalid, match=problem):
         money(adapter, body)
 

@@ -48,7 +48,7 @@ def refused(adapter: Adapter, of: Request, now: datetime, secrets: list[str] | N
     return caught.value.reason
 
 
-def test_the_index_of_the_secret_that_signed_is_told(stripe_adapter: Adapter, now: datetime) -> None:
+def test_the_index_of_the_secret_that_signed_is_reported(stripe_adapter: Adapter, now: datetime) -> None:
     for index, secret in enumerate(["whsec_new", "whsec_old"]):
         made = request(header(now, secret=secret))
         assert stripe_adapter.verify(made, ["whsec_new", "whsec_old"], now) == index
@@ -289,7 +289,7 @@ def test_an_event_without_its_names_is_poison(stripe_adapter: Adapter, document:
         event(stripe_adapter, document)
 
 
-def test_ids_that_hold_the_separator_are_told_apart(stripe_adapter: Adapter) -> None:
+def test_ids_that_hold_the_separator_are_reported_apart(stripe_adapter: Adapter) -> None:
     one = event(stripe_adapter, {"id": "a:b", "type": "c"})
     other = event(stripe_adapter, {"id": "a", "type": "b:c"})
     assert one.event_key != other.event_key

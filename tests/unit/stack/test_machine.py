@@ -44,20 +44,20 @@ def test_java_home_is_honoured_before_path(tmp_path: Path) -> None:
 def test_another_java_is_refused_with_what_is_supported(tmp_path: Path, version: str) -> None:
     executable = java(tmp_path, version)
     feature = version.removeprefix("1.").split(".")[0]
-    told = f"is Java {feature}, which isn't supported: payhook needs Java 17 or 21 .*apt-get install openjdk-17"
-    with pytest.raises(JavaMissing, match=told):
+    reported = f"is Java {feature}, which isn't supported: payhook needs Java 17 or 21 .*apt-get install openjdk-17"
+    with pytest.raises(JavaMissing, match=reported):
         find_java({"PATH": str(executable.parent)})
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "reported"),
     [
         ({}, "no Java found: payhook needs Java 17 or 21"),
         ({"JAVA_HOME": "/no/such"}, "JAVA_HOME is /no/such, which has no bin/java: payhook needs"),
     ],
 )
-def test_no_java_is_one_sentence_with_how_to_get_it(env: dict[str, str], told: str) -> None:
-    with pytest.raises(JavaMissing, match=told):
+def test_no_java_is_one_sentence_with_how_to_get_it(env: dict[str, str], reported: str) -> None:
+    with pytest.raises(JavaMissing, match=reported):
         find_java(env)
 
 

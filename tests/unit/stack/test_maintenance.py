@@ -70,10 +70,10 @@ def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) 
 # one at a time
 
 
-def test_a_second_maintenance_is_told_who_is_at_it(tmp_path: Path) -> None:
+def test_a_second_maintenance_is_reported_who_is_at_it(tmp_path: Path) -> None:
     with sole_maintenance(tmp_path, NOW):
-        told = f"process {os.getpid()}, since 2026-01-31T12"
-        with pytest.raises(MaintenanceRunning, match=told), sole_maintenance(tmp_path, NOW):
+        reported = f"process {os.getpid()}, since 2026-01-31T12"
+        with pytest.raises(MaintenanceRunning, match=reported), sole_maintenance(tmp_path, NOW):
             raise AssertionError("two at once")
     with sole_maintenance(tmp_path, NOW):
         pass

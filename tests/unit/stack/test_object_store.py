@@ -22,7 +22,7 @@ MINE = StorageSettings(url=URL, endpoint="http://127.0.0.1:9000", allow_http=Tru
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"url": "gs://lake/x"}, "s3://bucket/folder"),
         ({"url": "s3://UPPER/x"}, "s3://bucket/folder"),
@@ -32,8 +32,8 @@ MINE = StorageSettings(url=URL, endpoint="http://127.0.0.1:9000", allow_http=Tru
         ({"endpoint": "https://minio:9000"}, "storage.url isn't"),
     ],
 )
-def test_what_names_no_store_is_refused(wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_what_names_no_store_is_refused(wrong: dict[str, str], reported: str) -> None:
+    with pytest.raises(ValidationError, match=reported):
         StorageSettings(**wrong)
 
 
@@ -110,7 +110,7 @@ def test_spark_without_jars_for_a_store_says_how_to_get_them(monkeypatch: pytest
         jars.spark_jars(LakeUrl(URL))
 
 
-def test_spark_is_told_of_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_is_reported_of_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
     env: dict[str, str] = {}
     equip(MINE, Path("none"), env)
     for name, value in env.items():

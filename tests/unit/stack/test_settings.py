@@ -57,7 +57,7 @@ def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypa
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "reported"),
     [
         (
             "PAYHOOK_TOPICS__EVENTS_PARTITIONS",
@@ -74,9 +74,9 @@ def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypa
         ("PAYHOOK_CONFIG", "missing.toml", r"missing\.toml: the file can't be read"),
     ],
 )
-def test_a_wrong_setting_is_named(variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_named(variable: str, value: str, reported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(SettingError, match=told):
+    with pytest.raises(SettingError, match=reported):
         load_settings()
 
 
@@ -99,7 +99,7 @@ def test_what_tests_and_load_tests_read_is_no_setting(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("told", "own", "embedded", "replicas"),
+    ("reported", "own", "embedded", "replicas"),
     [
         (None, "replicated", "single", 3),
         ("single", "single", "single", 1),
@@ -107,10 +107,10 @@ def test_what_tests_and_load_tests_read_is_no_setting(monkeypatch: pytest.Monkey
     ],
 )
 def test_one_broker_is_enough_only_where_that_is_set_or_it_is_the_embedded_one(
-    told: str | None, own: str, embedded: str, replicas: int, monkeypatch: pytest.MonkeyPatch
+    reported: str | None, own: str, embedded: str, replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if told is not None:
-        monkeypatch.setenv("PAYHOOK_KAFKA__DURABILITY", told)
+    if reported is not None:
+        monkeypatch.setenv("PAYHOOK_KAFKA__DURABILITY", reported)
     settings = load_settings()
     assert (settings.kafka.durability, settings.kafka.embedded_durability) == (own, embedded)
     assert settings.topics.replicas(settings.kafka.durability) == replicas

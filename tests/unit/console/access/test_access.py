@@ -42,7 +42,7 @@ def test_the_right_password_is_a_session_of_its_user(listener: Listener) -> None
     assert on_record(listener) == [(ADA, "sign_in", "done", "from 127.0.0.1")]
 
 
-def test_a_wrong_one_and_a_name_that_is_not_there_are_refused_alike_and_told_apart_on_record(
+def test_a_wrong_one_and_a_name_that_is_not_there_are_refused_alike_and_reported_apart_on_record(
     listener: Listener,
 ) -> None:
     for name in (ADA, "my-secret-passphrase"):

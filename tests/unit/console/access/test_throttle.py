@@ -118,7 +118,7 @@ def test_memory_is_bounded_and_a_name_cannot_be_pushed_out(clock: ManualClock, m
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "reported"),
     [
         ("192.0.2.7", "192.0.2.7"),
         ("::ffff:192.0.2.7", "192.0.2.7"),
@@ -128,5 +128,5 @@ def test_memory_is_bounded_and_a_name_cannot_be_pushed_out(clock: ManualClock, m
         ("no address", ""),
     ],
 )
-def test_an_address_counts_as_what_one_holder_has(address: str, told: str) -> None:
-    assert site(address) == told
+def test_an_address_counts_as_what_one_holder_has(address: str, reported: str) -> None:
+    assert site(address) == reported

@@ -24,13 +24,13 @@ class Record:
     """What would be put on record; refuses as told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str | None, str | None]] = []
+        self.reported: list[tuple[str, str | None, str | None]] = []
         self.full = False
 
     def __call__(self, name: str, before: str | None, after: str | None) -> None:
         if self.full:
             raise OSError(28, "No space left on device")
-        self.told.append((name, before, after))
+        self.reported.append((name, before, after))
 
 
 @pytest.fixture
@@ -58,18 +58,18 @@ def test_the_file_is_its_owners_alone_and_holds_no_secret(users: Users, file: Pa
     token = accounts.make_token(users, "ada", "ci", AT, record)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    text = file.read_text() + json.dumps(record.told)
+    text = file.read_text() + json.dumps(record.reported)
     assert PASSWORD not in text and token not in text
     assert json.loads(file.read_text())["users"]["ada"]["password"].startswith("$argon2id$v=19$")
 
 
-def test_a_change_is_told_with_before_and_after_and_without_hashes(users: Users, record: Record) -> None:
+def test_a_change_is_reported_with_before_and_after_and_without_hashes(users: Users, record: Record) -> None:
     accounts.set_roles(users, "ada", frozenset({Role.VIEWER, Role.FINANCE}), record)
     accounts.make_token(users, "ada", "ci", AT, record)
     accounts.remove_user(users, "ada", record)
     roles = ['{"roles": ["admin"], "tokens": []}', '{"roles": ["finance", "viewer"], "tokens": []}']
     tokens = '{"roles": ["finance", "viewer"], "tokens": ["ci until 2026-05-01"]}'
-    assert record.told == [
+    assert record.reported == [
         ("ada", None, roles[0]),
         ("ada", roles[0], roles[1]),
         ("ada", roles[1], tokens),

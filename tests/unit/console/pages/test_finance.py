@@ -26,8 +26,8 @@ def text(page: str) -> str:
 
 def test_balances_have_their_currencys_decimals_and_say_that_they_agree(desk: Desk) -> None:
     page = text(desk.browser("fay").get("/ledger").text)
-    for told in ("1,230.00 EUR", "-123,450 JPY", "123.450 KWD", "EUR: debits = credits = 1,239.00 EUR"):
-        assert told in page
+    for reported in ("1,230.00 EUR", "-123,450 JPY", "123.450 KWD", "EUR: debits = credits = 1,239.00 EUR"):
+        assert reported in page
 
 
 def test_balances_as_of_a_row_and_a_moment(desk: Desk) -> None:
@@ -49,10 +49,10 @@ def test_balances_of_one_merchant_and_currency_are_plotted(desk: Desk) -> None:
 
 def test_an_events_story_is_a_timeline_with_its_booking(desk: Desk) -> None:
     page = desk.browser("fay").get(EVENT)
-    told = text(page.text)
+    reported = text(page.text)
     for words in ("received", "in Kafka payments.events, partition 0, offset 0", "applied", "1,234.50 EUR"):
-        assert words in told
-    assert re.search(r"commit version \d+ \(batch 1, epoch 1\)", told)
+        assert words in reported
+    assert re.search(r"commit version \d+ \(batch 1, epoch 1\)", reported)
     assert 'href="/ledger/entities/stripe:acct_1:pi_0"' in page.text
 
 
@@ -60,17 +60,17 @@ def test_a_story_tells_what_was_answered(own_desk: Desk) -> None:
     key = "stripe:evt_paid0:charge.captured"
     answered(own_desk.data, receipt(key, 2), receipt(key, 9, "<b>duplicate"))
     page = own_desk.browser("fay").get(EVENT)
-    told = text(page.text)
-    assert told.index("Answered") < told.index("in Kafka")
-    assert "claimed 200 0/0, line 0" in told
+    reported = text(page.text)
+    assert reported.index("Answered") < reported.index("in Kafka")
+    assert "claimed 200 0/0, line 0" in reported
     assert "&lt;b&gt;duplicate" in page.text
 
 
 def test_an_entitys_events_are_in_order_with_the_balance_after_each(desk: Desk) -> None:
-    told = text(desk.browser("fay").get("/ledger/entities/stripe:acct_1:pi_0").text)
-    assert told.index("evt_paid0") < told.index("evt_back")
-    assert "provider:stripe:clearing debit 1,234.50 EUR 1,234.50 EUR" in told
-    assert "provider:stripe:clearing credit 4.50 EUR 1,230.00 EUR" in told
+    reported = text(desk.browser("fay").get("/ledger/entities/stripe:acct_1:pi_0").text)
+    assert reported.index("evt_paid0") < reported.index("evt_back")
+    assert "provider:stripe:clearing debit 1,234.50 EUR 1,234.50 EUR" in reported
+    assert "provider:stripe:clearing credit 4.50 EUR 1,230.00 EUR" in reported
 
 
 @pytest.mark.parametrize("path", ["/ledger/events/stripe:none:x", "/ledger/entities/none", "/ledger/reconciliations/x"])
@@ -130,6 +130,6 @@ def test_reconciliations_and_what_differs(own_desk: Desk) -> None:
     reconcile(own_desk.letters)
     assert "jan.csv" in browser.get("/ledger/reconciliations").text
     page = browser.get("/ledger/reconciliations/r1")
-    told = text(page.text)
-    assert "Report and ledger differ." in told and "-1,234 JPY" in told and "1 × payout" in told
+    reported = text(page.text)
+    assert "Report and ledger differ." in reported and "-1,234 JPY" in reported and "1 × payout" in reported
     assert "stripe:&lt;b&gt;f" in page.text

@@ -103,12 +103,12 @@ def test_an_item_page_has_the_whole_context(desk: Desk) -> None:
     rows = desk.letters.journal.rows
     stuck = next(row.item_seq for row in rows if row.first and "evt_stuck" in (row.event_key or ""))
     page = desk.browser("eve").get(f"/dlq/items/{stuck}").text
-    told = text(page)
+    reported = text(page)
     for words in (
         *("UnknownMerchant", "no merchant for acct_1", "Stack", "payments.events, partition 0, offset", "Headers"),
         *("Because of this one (1)", "evt_behind", "Earlier ones like it", "try 6", "Events of the same entity"),
     ):
-        assert words in told, words
+        assert words in reported, words
     assert "&#34;id&#34;: &#34;evt_stuck&#34;" in page
     no_text = next(row.item_seq for row in rows if row.first and "evt_bytes" in (row.event_key or ""))
     page = desk.browser("eve").get(f"/dlq/items/{no_text}").text
@@ -131,8 +131,8 @@ def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_de
     assert forms.post("/dlq/selections/1/pause") == (303, where)
     assert forms.post("/dlq/selections/1/resume") == (303, where)
     assert forms.post("/dlq/selections/1/cancel") == (303, where)
-    status, told = forms.post("/dlq/selections/1/resume")
-    assert status == 409 and "cancelled" in told
+    status, reported = forms.post("/dlq/selections/1/resume")
+    assert status == 409 and "cancelled" in reported
     done = [(act.actor, act.action, act.outcome.value) for act in own_desk.listener.acts.read(20)]
     assert ("bob", "resume", "refused") in done and ("bob", "replay", "done") in done
     assert "mended" in browser.get("/dlq/audit").text
@@ -144,8 +144,8 @@ def test_what_is_frozen_is_what_the_page_showed(own_desk: Desk) -> None:
     shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
     of_before = f"{shown.rpartition('.')[0]}.{'0' * 16}"
     assert Forms(browser).post("/dlq/selections", what="marked", item=of_before)[0] == 303
-    told = text(browser.get("/dlq/selections/1/dry-run").text)
-    assert "0 of 1 items would run" in told and "the journal was restored since" in told
+    reported = text(browser.get("/dlq/selections/1/dry-run").text)
+    assert "0 of 1 items would run" in reported and "the journal was restored since" in reported
     assert marks(browser.get(f"/dlq/items/{shown.partition('.')[0]}").text) == [shown]
 
 
@@ -153,8 +153,8 @@ def test_nothing_marked_selects_nothing(desk: Desk) -> None:
     forms = Forms(desk.browser("bob"))
     assert forms.post("/dlq/selections", what="marked")[0] == 422
     assert forms.post("/dlq/selections", what="marked", item="x")[0] == 422
-    status, told = forms.post("/dlq/selections", what="all", provider="nobody")
-    assert status == 409 and "nothing" in told
+    status, reported = forms.post("/dlq/selections", what="all", provider="nobody")
+    assert status == 409 and "nothing" in reported
 
 
 def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
@@ -163,8 +163,8 @@ def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
     assert ada.post("/dlq/selections/1/purge", reason="test payments") == (303, "/dlq/selections/1")
     page = text(own_desk.browser("ada").get("/dlq/selections/1").text)
     assert "This waits for a second person" in page and "an administrator who isn't you approves it" in page
-    status, told = ada.post("/dlq/selections/1/approve", reason="it is mine")
-    assert status == 409 and "another person approves it" in told
+    status, reported = ada.post("/dlq/selections/1/approve", reason="it is mine")
+    assert status == 409 and "another person approves it" in reported
     assert "Waits for a second person" in own_desk.browser("eve").get("/dlq/selections").text
     assert "refused" in [act.outcome.value for act in own_desk.listener.acts.read(3)]
 
@@ -175,8 +175,8 @@ def test_who_gave_the_proposer_their_password_does_not_approve(own_desk: Desk) -
     assert bob.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
     users = own_desk.listener.users
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None, by="ada")
-    status, told = ada.post("/dlq/selections/1/approve", reason="fine")
-    assert status == 409 and "one of them gave the other a password" in told
+    status, reported = ada.post("/dlq/selections/1/approve", reason="fine")
+    assert status == 409 and "one of them gave the other a password" in reported
     assert own_desk.listener.acts.read(1)[0].outcome.value == "refused"
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None)
     assert ada.post("/dlq/selections/1/approve", reason="fine") == (303, "/dlq/selections/1")
@@ -190,8 +190,8 @@ def test_a_proposal_keeps_the_hands_that_were_behind_it(own_desk: Desk) -> None:
     assert zoe.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
     assert zoe.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
     accounts.remove_user(users, "zoe", lambda *_: None)
-    status, told = ada.post("/dlq/selections/1/approve", reason="fine")
-    assert status == 409 and "one of them gave the other a password" in told
+    status, reported = ada.post("/dlq/selections/1/approve", reason="fine")
+    assert status == 409 and "one of them gave the other a password" in reported
     accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None)
     assert ada.post("/dlq/selections/1/approve", reason="fine")[0] == 409
 
@@ -218,12 +218,12 @@ def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_de
     letters.batch()
     letters.advance(60)
     page = browser.get("/dlq/report").text
-    told = text(page)
-    assert "stripe one movement of money under several event ids 1 stripe:evt_told_again:charge.captured" in told
-    assert "Send stripe the evidence of 1 case of one movement of money under several event ids" in told
-    assert "payhook ledger provider-bugs --provider stripe --csv" in told
+    reported = text(page)
+    assert "stripe one movement of money under several event ids 1 stripe:evt_told_again:charge.captured" in reported
+    assert "Send stripe the evidence of 1 case of one movement of money under several event ids" in reported
+    assert "payhook ledger provider-bugs --provider stripe --csv" in reported
     assert '/ledger/events/stripe:evt_told_again:charge.captured"' in page
-    assert "the week after" not in told
+    assert "the week after" not in reported
     before = text(browser.get("/dlq/report?week=2025-W50").text)
-    assert "No provider told anything twice" in before and "the week after" in before
+    assert "No provider reported anything twice" in before and "the week after" in before
     assert "there is nothing to do" in before

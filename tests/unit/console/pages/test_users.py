@@ -90,7 +90,7 @@ def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: Off
         ({"name": "zoe", "password": NEW, "again": NEW, "role": "admin"}, 409, "made on the machine alone"),
     ],
 )
-def test_who_cannot_be_added_is_told_why_and_nobody_sees_the_password_again(
+def test_who_cannot_be_added_is_reported_why_and_nobody_sees_the_password_again(
     office: Office, fields: dict[str, str], status: int, problem: str
 ) -> None:
     before = office.users.all().keys()
@@ -149,8 +149,8 @@ def test_administrators_are_made_and_changed_on_the_machine_alone(
 ) -> None:
     accounts.add_user(office.users, "amy", frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
     before = office.users.all()
-    status, told = office.post(path, fields)
-    assert (status, "on the machine alone" in told) == (409, True)
+    status, reported = office.post(path, fields)
+    assert (status, "on the machine alone" in reported) == (409, True)
     assert office.users.all() == before
     assert office.acts()[0][3] == "refused"
 
@@ -158,8 +158,8 @@ def test_administrators_are_made_and_changed_on_the_machine_alone(
 def test_nobody_but_administrators_changes_users(office: Office) -> None:
     bob = office.browser(BOB)
     for path in ("/users", "/users/eve/roles", "/users/bob/password", "/users/eve/revoke", "/users/eve/remove"):
-        status, told = office.post(path, {"role": "finance"}, bob)
-        assert (status, "bob isn't a admin" in told or "You may not do this" in told) == (403, True)
+        status, reported = office.post(path, {"role": "finance"}, bob)
+        assert (status, "bob isn't a admin" in reported or "You may not do this" in reported) == (403, True)
     assert office.acts()[0] == ("bob", "order", "POST /users/eve/remove", "refused")
 
 
@@ -209,8 +209,8 @@ def test_everybody_changes_their_own_password_who_knows_it(office: Office) -> No
     ida = office.browser(IDA)
     assert ida.get("/password").status_code == 200, "without any role, too"
     wrong = {"current": "not this one", "password": NEW, "again": NEW}
-    status, told = office.post("/password", wrong, ida)
-    assert (status, "the password you have now is another one" in told) == (401, True)
+    status, reported = office.post("/password", wrong, ida)
+    assert (status, "the password you have now is another one" in reported) == (401, True)
     assert office.acts()[0] == ("ida", "own_password", "ida", "refused")
     twice = {"current": PASSWORD, "password": NEW, "again": f"{NEW} "}
     assert office.post("/password", twice, ida)[0] == 422

@@ -91,14 +91,14 @@ def test_a_condition_that_ends_before_its_time_was_never_an_alert(looks: Looks) 
 
 
 def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: Looks) -> None:
-    told = [kind for _ in range(20) for value in (101, 99, 85) for kind in looks.kinds(value)]
-    assert told == [Kind.FIRING]
-    told = [kind for _ in range(20) for value in (70, 70, 70, 90) for kind in looks.kinds(value)]
-    assert told == [], "it has never been low for long enough"
+    reported = [kind for _ in range(20) for value in (101, 99, 85) for kind in looks.kinds(value)]
+    assert reported == [Kind.FIRING]
+    reported = [kind for _ in range(20) for value in (70, 70, 70, 90) for kind in looks.kinds(value)]
+    assert reported == [], "it has never been low for long enough"
     assert looks.kinds(80) == [] and looks.kinds(80, after_s=120) == [Kind.RECOVERED]
 
 
-def test_what_is_not_known_neither_fires_nor_recovers_but_is_told_again(looks: Looks) -> None:
+def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(looks: Looks) -> None:
     assert looks.kinds(None) == []
     assert looks.kinds(101) == [Kind.FIRING]
     assert looks.kinds(None, after_s=1_000) == []
@@ -118,10 +118,10 @@ def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_an
     (again,) = looks.look(140, after_s=4_000)
     looks.look(0)
     (over,) = looks.look(0, after_s=180)
-    (anew,) = looks.look(200)
+    (later,) = looks.look(200)
     assert first.alert == again.alert == over.alert == "dlq_depth/ledger/2026-01-31T12:00:15.000000Z"
-    assert [one.number for one in (first, again, over, anew)] == [1, 2, 3, 1]
-    assert anew.alert != first.alert
+    assert [one.number for one in (first, again, over, later)] == [1, 2, 3, 1]
+    assert later.alert != first.alert
     assert (first.text, first.severity) == ("132 dead events of ledger wait for a person", Severity.WARNING)
     assert over.text == "over after 70 min; it was: 140 dead events of ledger wait for a person"
     assert first.runbook == "docs/runbook.md#alert-dlq_depth"
@@ -151,9 +151,9 @@ def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
 @given(st.lists(st.tuples(st.sampled_from([None, 0.0, 85.0, 101.0, 500.0]), st.integers(1, 5_000)), max_size=60))
 def test_whatever_comes_firing_and_over_take_turns(values: list[tuple[float | None, int]]) -> None:
     looks = Looks()
-    told = [kind for value, after_s in values for kind in looks.kinds(value, after_s=after_s)]
-    turns = [kind for kind in told if kind is not Kind.REPEAT]
+    reported = [kind for value, after_s in values for kind in looks.kinds(value, after_s=after_s)]
+    turns = [kind for kind in reported if kind is not Kind.REPEAT]
     assert turns == [Kind.FIRING, Kind.RECOVERED] * (len(turns) // 2) + [Kind.FIRING] * (len(turns) % 2)
     firing = bool(turns) and turns[-1] is Kind.FIRING
     assert firing == any(alert.state is State.FIRING for alert in looks.engine.alerts)
-    assert told[:1] in ([], [Kind.FIRING])
+    assert reported[:1] in ([], [Kind.FIRING])

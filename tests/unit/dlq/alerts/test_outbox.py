@@ -44,7 +44,7 @@ def test_after_a_refusal_the_receiver_is_left_alone_for_longer_each_time_up_to_a
     assert (queue.due(now), queue.failures, queue.problem) == ([], 0, None)
 
 
-def test_a_word_that_came_while_an_older_one_was_told_stays() -> None:
+def test_a_word_that_came_while_an_older_one_was_reported_stays() -> None:
     queue = Outbox({"all": False}).queues["all"]
     queue.add(FIRST)
     (telling,) = queue.due(0.0)

@@ -154,15 +154,15 @@ def test_claims_are_no_share_where_they_are_few() -> None:
 def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: int) -> list[tuple[int, Kind]]:
     """What is told of Redis over so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
-    readings, told, quick = Readings(), [], 0
+    readings, reported, quick = Readings(), [], 0
     engine = Engine(rules(settings), repeat_s=settings.repeat_s)
     for look in range(looks):
         at_s = look * settings.every_s
         now = NOW + timedelta(seconds=at_s)
         quick += 0 if look in slow_looks else claims_a_look
         found = readings.of(Seen(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
-        told += [(look, notice.kind) for notice in engine.look(found, now) if notice.rule == "redis_slow"]
-    return told
+        reported += [(look, notice.kind) for notice in engine.look(found, now) if notice.rule == "redis_slow"]
+    return reported
 
 
 @pytest.mark.parametrize("slow_looks", [{100}, set(range(100, 118))], ids=["15 s", "270 s"])

@@ -95,15 +95,15 @@ def test_a_webhook_that_is_down_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"networks": ()}, "networks can allow it"),
         ({"ports": ()}, "port .* isn't allowed"),
         ({"url": "http://169.254.169.254/latest", "networks": ("169.254.0.0/16",)}, "hands out credentials"),
     ],
 )
-def test_nothing_goes_to_an_address_that_is_not_allowed(server: Receiver, changes: Any, told: str) -> None:
-    with pytest.raises(NotDelivered, match=told) as refused:
+def test_nothing_goes_to_an_address_that_is_not_allowed(server: Receiver, changes: Any, reported: str) -> None:
+    with pytest.raises(NotDelivered, match=reported) as refused:
         webhook(server, **changes)
     assert server.requests == [] and "secret" not in str(refused.value)
 
@@ -114,7 +114,7 @@ def test_a_command_gets_the_notice_on_its_input_and_its_arguments_as_they_are(tm
     assert (tmp_path / "args").read_text() == "first|$(second)|", "there is no shell"
 
 
-def test_a_command_that_reads_nothing_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_command_that_reads_nothing_is_reported_all_the_same(tmp_path: Path) -> None:
     deliver(command=script(tmp_path, "exit 0"))
 
 
@@ -142,7 +142,7 @@ def test_a_command_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({}, "either url or command"),
         ({"url": "https://a", "command": ("/b",)}, "either url or command"),
@@ -155,8 +155,8 @@ def test_a_command_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
         ({"url": "https://a", "ports": (0,)}, "isn't a port"),
     ],
 )
-def test_a_receiver_that_can_be_none_is_refused_at_the_start(settings: Any, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_a_receiver_that_can_be_none_is_refused_at_the_start(settings: Any, reported: str) -> None:
+    with pytest.raises(ValidationError, match=reported):
         ReceiverSettings(**settings)
 
 

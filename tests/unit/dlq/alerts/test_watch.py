@@ -54,7 +54,7 @@ class Stack:
         self.clock.advance(after_s)
         self.watch.step()
 
-    def told_boss(self) -> list[Mapping[str, Any]]:
+    def boss_reported(self) -> list[Mapping[str, Any]]:
         return [json.loads(line) for line in self.got.read_text().splitlines()] if self.got.exists() else []
 
 
@@ -72,11 +72,11 @@ def stack(tmp_path: Path, server: Receiver) -> Iterator[Stack]:
 
 
 def kinds(server: Receiver) -> list[tuple[str, str]]:
-    told = [json.loads(request.body) for request in server.requests]
-    return [(one["rule"], one["kind"]) for one in told]
+    reported = [json.loads(request.body) for request in server.requests]
+    return [(one["rule"], one["kind"]) for one in reported]
 
 
-def test_an_overflow_is_told_once_repeated_and_over_once(stack: Stack, server: Receiver) -> None:
+def test_an_overflow_is_reported_once_repeated_and_over_once(stack: Stack, server: Receiver) -> None:
     stack.dead = Dead(101, AT)
     for _ in range(5):
         stack.step()
@@ -87,10 +87,10 @@ def test_an_overflow_is_told_once_repeated_and_over_once(stack: Stack, server: R
     stack.step(120)
     stack.step(120)
     assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "repeat"), ("dlq_depth", "recovered")]
-    assert stack.told_boss() == []
+    assert stack.boss_reported() == []
 
 
-def test_an_event_that_nobody_closes_is_told_after_a_day_and_escalates_after_two(
+def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after_two(
     stack: Stack, server: Receiver
 ) -> None:
     stack.dead = Dead(1, AT)
@@ -100,9 +100,9 @@ def test_an_event_that_nobody_closes_is_told_after_a_day_and_escalates_after_two
     assert kinds(server) == [("dlq_age", "firing")]
     stack.step(24 * 3_600)
     assert kinds(server)[1:] == [("dlq_age", "repeat"), ("dlq_escalation", "firing")]
-    (told,) = stack.told_boss()
-    assert (told["rule"], told["severity"]) == ("dlq_escalation", "critical")
-    assert told["text"] == "a dead event of ledger has not been closed for 48.0 h"
+    (reported,) = stack.boss_reported()
+    assert (reported["rule"], reported["severity"]) == ("dlq_escalation", "critical")
+    assert reported["text"] == "a dead event of ledger has not been closed for 48.0 h"
 
 
 def test_a_restart_neither_repeats_nor_forgets(stack: Stack, server: Receiver) -> None:
@@ -124,7 +124,7 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
     server.replies(status(503))
     stack.dead = Dead(101, AT - timedelta(hours=50))
     stack.step()
-    assert [told["rule"] for told in stack.told_boss()] == ["dlq_escalation"]
+    assert [reported["rule"] for reported in stack.boss_reported()] == ["dlq_escalation"]
     tries = len(server.requests)
     assert tries == 1, "the first refusal is the last one of this look"
     stack.step(1)
@@ -140,11 +140,11 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
         ("dlq_depth", "firing"),
         ("dlq_escalation", "firing"),
     ]
-    assert len(stack.told_boss()) == 1
+    assert len(stack.boss_reported()) == 1
     assert json.loads(stack.file.read_text())["waiting"] == {"hook": [], "boss": []}
 
 
-def test_what_was_over_before_a_receiver_came_back_is_told_as_over(stack: Stack, server: Receiver) -> None:
+def test_what_was_over_before_a_receiver_came_back_is_reported_as_over(stack: Stack, server: Receiver) -> None:
     server.replies(status(500))
     stack.dead = Dead(101, AT)
     stack.step()
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(stack: Stack,
     assert kinds(server) == [("dlq_depth", "firing")] * 2
 
 
-def test_people_are_told_also_where_nothing_can_be_remembered(stack: Stack, server: Receiver) -> None:
+def test_people_are_reported_also_where_nothing_can_be_remembered(stack: Stack, server: Receiver) -> None:
     stack.file.parent.mkdir()
     stack.file.mkdir()
     stack.dead = Dead(101, AT)

@@ -129,7 +129,7 @@ def test_one_of_an_earlier_lineage_is_made_again(items: DeadItems, ahead: Callab
     assert seqs(items.followed().page(Filter()).items) == [1, 2, 3]
 
 
-def test_whoever_reads_a_damaged_one_is_told_and_the_next_one_follows(items: DeadItems) -> None:
+def test_whoever_reads_a_damaged_one_is_reported_and_the_next_one_follows(items: DeadItems) -> None:
     board = items.board()
     no_sqlite(items)
     with pytest.raises(DeadLetterIndexUnreadable, match="not a database"):

@@ -1,4 +1,4 @@
-"""Whatever happens to items, and whenever the board stops, is deleted or begins anew: it says what the rows say."""
+"""Whatever happens to items, and whenever the board stops, is deleted or starts again: it says what the rows say."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) ->
     assert items.keys() == wanted.keys()
     for seq, one in wanted.items():
         item = items[seq]
-        told = (
+        reported = (
             item.seen_seq,
             item.seen_hash,
             item.state,
@@ -172,7 +172,15 @@ def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) ->
             item.error_class,
             item.provider,
         )
-        assert told == (one.seen_seq, one.seen_hash, one.state, one.decision, one.died, one.error_class, one.provider)
+        assert reported == (
+            one.seen_seq,
+            one.seen_hash,
+            one.state,
+            one.decision,
+            one.died,
+            one.error_class,
+            one.provider,
+        )
         assert (item.since, item.closed_at) == (one.since, one.closed_at)
     by_age = sorted(wanted, key=lambda seq: (wanted[seq].since, seq))
     assert [item.item_seq for item in listed(board, ALL)] == by_age

@@ -124,15 +124,15 @@ def test_different_causes_are_different_groups(one: tuple[str, ...], other: tupl
 
 
 def test_other_masks_are_another_layout_of_the_boards_file() -> None:
-    """The file keeps fingerprints. Whoever changes one of them counts `LAYOUT` up, so that every file is made anew,
+    """The file keeps fingerprints. Whoever changes one of them counts `LAYOUT` up, so that every file is made again,
     and mends this: else what died before and after the change would stand in two groups.
     """
     rules = {name: one.pattern for name, one in vars(fingerprint).items() if isinstance(one, re.Pattern)}
     sizes = [fingerprint.SHAPE_CHARS_MAX, fingerprint.READ_CHARS_MAX, fingerprint.WORD_CHARS_MAX]
     made = [cause_of("Wrong", None, message(7), None).fingerprint for message in SAME.values()]
     made += [cause_of(*one).fingerprint for one in DIFFERENT]
-    told = json.dumps([rules, sizes, sorted(fingerprint.CODE_NAMING), made], sort_keys=True)
-    assert (LAYOUT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (4, "b4981e4c881ee587")
+    reported = json.dumps([rules, sizes, sorted(fingerprint.CODE_NAMING), made], sort_keys=True)
+    assert (LAYOUT, hashlib.sha256(reported.encode()).hexdigest()[:16]) == (4, "b4981e4c881ee587")
 
 
 def test_a_key_error_of_data_is_one_cause() -> None:

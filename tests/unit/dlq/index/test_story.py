@@ -62,7 +62,7 @@ def test_events_around_it_are_bounded(items: DeadItems, monkeypatch: pytest.Monk
     assert [one.item_seq for one in (*story.before, *story.after)] == [2, 3, 5, 6]
 
 
-def test_what_waits_or_died_because_of_it_is_told(items: DeadItems) -> None:
+def test_what_waits_or_died_because_of_it_is_reported(items: DeadItems) -> None:
     head = items.dead(payment="pi_1")
     items.parked("pi_1")
     items.dead(payment="pi_1", error_class="HeadDead", cause_seq=head.seq)
@@ -73,7 +73,7 @@ def test_what_waits_or_died_because_of_it_is_told(items: DeadItems) -> None:
     assert (story.held_total, seqs(story.held)) == (2, [2, 3])
 
 
-def test_earlier_ones_like_it_are_told_latest_first(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_ones_like_it_are_reported_latest_first(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dlq.index.context.LISTED_MAX", 2)
     items.then(items.dead(), Decision.PURGED)
     items.deaths(3)
@@ -121,7 +121,7 @@ def test_a_story_is_as_fresh_as_the_journal(items: DeadItems) -> None:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What became of a body."""
 
     status: str
@@ -131,8 +131,8 @@ class Told:
         return self.text
 
 
-def told(fate: str, text: str) -> Sequence[Told]:
-    return [Told(fate, text)]
+def reported(fate: str, text: str) -> Sequence[Reported]:
+    return [Reported(fate, text)]
 
 
 def test_the_bytes_are_those_that_are_kept(items: DeadItems) -> None:
@@ -147,7 +147,7 @@ def test_a_dropped_body_is_read_from_kafka_by_its_place(items: DeadItems) -> Non
     items.commit()
     held = {(TOPIC, 0, row.offset): body_of(row)}
     board = items.followed(
-        fates=lambda rows: told("dropped", "dropped by retention"), origin=lambda *place: held.get(place)
+        fates=lambda rows: reported("dropped", "dropped by retention"), origin=lambda *place: held.get(place)
     )
     payload = board.item(1).payload
     assert (payload.raw, payload.source) == (body_of(row), "kafka")
@@ -162,7 +162,7 @@ def test_a_redacted_body_is_never_read_from_kafka(items: DeadItems) -> None:
     def asked(*place: object) -> bytes:
         raise AssertionError(f"Kafka was asked for {place}")
 
-    board = items.followed(fates=lambda rows: told("redacted", "redacted by anna"), origin=asked)
+    board = items.followed(fates=lambda rows: reported("redacted", "redacted by anna"), origin=asked)
     payload = board.item(1).payload
     assert (payload.raw, payload.note) == (None, "redacted by anna")
 
@@ -170,7 +170,7 @@ def test_a_redacted_body_is_never_read_from_kafka(items: DeadItems) -> None:
 def test_another_record_in_its_place_is_not_taken_for_it(items: DeadItems) -> None:
     items.dead()
     items.commit()
-    payload = items.followed(origin=lambda *place: b"of a topic that was made anew").item(1).payload
+    payload = items.followed(origin=lambda *place: b"of a topic that was made again").item(1).payload
     assert payload.raw is None
     assert f"what Kafka holds as {TOPIC}[0]@0 is another record" in payload.note
 

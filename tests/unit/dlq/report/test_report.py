@@ -111,9 +111,9 @@ def test_time_to_resolution_counts_from_the_first_death(journal: Journal) -> Non
     journal.then(replayed, 100, Decision.APPLIED)
     late = journal.dies(160)
     journal.then(late, 170, Decision.RESOLVED)
-    told = report(journal).resolution
-    assert (told.closed, told.by_resolve, told.by_purge, told.by_replay) == (10, 8, 1, 1)
-    assert (told.median, told.p90, told.longest) == (5 * HOUR, 20 * HOUR, 100 * HOUR)
+    reported = report(journal).resolution
+    assert (reported.closed, reported.by_resolve, reported.by_purge, reported.by_replay) == (10, 8, 1, 1)
+    assert (reported.median, reported.p90, reported.longest) == (5 * HOUR, 20 * HOUR, 100 * HOUR)
 
 
 def test_a_reversal_of_a_closed_item_does_not_close_it_once_more(journal: Journal) -> None:
@@ -121,9 +121,9 @@ def test_a_reversal_of_a_closed_item_does_not_close_it_once_more(journal: Journa
     journal.then(item, 2, Decision.REPLAYED)
     journal.then(item, 3, Decision.APPLIED)
     journal.then(item, 90, Decision.REVERSED)
-    told = report(journal)
-    assert (told.resolution.closed, told.resolution.longest) == (1, 2 * HOUR)
-    assert told.breaches.over_24h == []
+    reported = report(journal)
+    assert (reported.resolution.closed, reported.resolution.longest) == (1, 2 * HOUR)
+    assert reported.breaches.over_24h == []
 
 
 def test_replays_are_counted_by_what_they_came_to(journal: Journal) -> None:
@@ -136,8 +136,8 @@ def test_replays_are_counted_by_what_they_came_to(journal: Journal) -> None:
     journal.dies_again(twice, 4)
     journal.then(twice, 5, Decision.REPLAYED)
     journal.then(twice, 6, Decision.APPLIED)
-    told = report(journal).replays
-    assert (told.given, told.succeeded, told.failed_again, told.under_way) == (5, 2, 2, 1)
+    reported = report(journal).replays
+    assert (reported.given, reported.succeeded, reported.failed_again, reported.under_way) == (5, 2, 2, 1)
 
 
 def test_items_that_passed_their_time_within_the_week_are_named(journal: Journal) -> None:
@@ -147,14 +147,14 @@ def test_items_that_passed_their_time_within_the_week_are_named(journal: Journal
     journal.then(in_time, 43, Decision.RESOLVED)
     journal.dies(150)
     journal.then(over, 50, Decision.RESOLVED)
-    told = report(journal).breaches
-    assert (told.over_24h, told.over_48h) == ([over], [before])
+    reported = report(journal).breaches
+    assert (reported.over_24h, reported.over_48h) == ([over], [before])
     ancient = journal.dies(-400)
     assert ancient not in report(journal).breaches.over_48h
     assert report(journal).breaches.waiting == [ancient, before]
 
 
-def test_a_week_that_is_not_over_is_told_as_far_as_it_is(journal: Journal) -> None:
+def test_a_week_that_is_not_over_is_reported_as_far_as_it_is(journal: Journal) -> None:
     journal.dies(1)
     journal.dies(60)
     made = report(journal, now=WEEK.start + 30 * HOUR)
@@ -176,7 +176,7 @@ def test_the_report_says_what_to_do_next_the_most_urgent_first(journal: Journal)
     assert "| replays that failed again | 1 of 1 |" in text
 
 
-def told_again(journal: Journal, at_h: float, fact: str, number: int, provider: str = "stripe") -> None:
+def reported_again(journal: Journal, at_h: float, fact: str, number: int, provider: str = "stripe") -> None:
     """One fact, booked and told again an hour later under another event id."""
     for decision, later_h in ((Decision.APPLIED, 0), (Decision.DUPLICATE_FACT, 1)):
         received = WEEK.start + (at_h + later_h) * HOUR
@@ -185,14 +185,14 @@ def told_again(journal: Journal, at_h: float, fact: str, number: int, provider: 
 
 
 def test_providers_bugs_of_the_week_are_counted_by_provider_and_kind_the_most_frequent_first(journal: Journal) -> None:
-    told_again(journal, -2, "stripe:before", 0)
-    told_again(journal, 1, "adyen:psp_1", 1, provider="adyen")
+    reported_again(journal, -2, "stripe:before", 0)
+    reported_again(journal, 1, "adyen:psp_1", 1, provider="adyen")
     for number in (2, 3, 4):
-        told_again(journal, number * 10, f"stripe:ch_{number}", number)
+        reported_again(journal, number * 10, f"stripe:ch_{number}", number)
     journal.dies(
         60, "two amounts", error_class="FactConflict", event_key="stripe:evt_9:x", received_at=WEEK.start + 60 * HOUR
     )
-    told_again(journal, 168, "stripe:after", 5)
+    reported_again(journal, 168, "stripe:after", 5)
     bugs = report(journal).bugs
     assert bugs is not None
     assert [(bug.provider, bug.kind, bug.cases, bug.example) for bug in bugs] == [

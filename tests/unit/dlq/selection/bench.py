@@ -20,7 +20,7 @@ from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.run import PortionTold
+from dlq.run import PortionResult
 from dlq.selection import DryRuns, FactFinder, Places, Run, Selections
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
@@ -202,9 +202,9 @@ class SelectionBench:
     def applied(self) -> int:
         return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)
 
-    def portions(self) -> list[PortionTold]:
+    def portions(self) -> list[PortionResult]:
         rows = self.engine.journal.rows
-        return [PortionTold.of_headers(row.headers) for row in rows if row.decision is Decision.PORTION]
+        return [PortionResult.of_headers(row.headers) for row in rows if row.decision is Decision.PORTION]
 
 
 __all__ = ["SelectionBench"]

@@ -23,15 +23,15 @@ def dry_runs(bench: SelectionBench) -> DryRuns:
     return bench.dry_runs
 
 
-def test_what_runs_in_its_place_is_told_with_its_followers_and_so_it_is(bench: SelectionBench) -> None:
+def test_what_runs_in_its_place_is_reported_with_its_followers_and_so_it_is(bench: SelectionBench) -> None:
     bench.dead(1, entity="e")
     bench.engine.post("later_1", "e")
     bench.engine.post("later_2", "e")
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    made = told.make(1, Asked())
-    [one] = told.page(1)
+    reported = dry_runs(bench)
+    made = reported.make(1, Asked())
+    [one] = reported.page(1)
     assert (one.verdict, one.followers, made.runs, made.followers) == (Verdict.IN_PLACE, 2, 1, 2)
     assert bench.sent == []
     bench.replay(1)
@@ -46,10 +46,10 @@ def test_what_was_replayed_since_is_done_or_moved_and_the_processor_refuses_both
     bench.selections.freeze(Filter(), "bob")
     bench.replay(1)
     bench.round(4)
-    told = dry_runs(bench)
-    told.make(2, Asked())
-    assert [one.verdict for one in told.each(2)] == [Verdict.DONE, Verdict.MOVED]
-    assert "frozen at row 2" in told.page(2)[1].why
+    reported = dry_runs(bench)
+    reported.make(2, Asked())
+    assert [one.verdict for one in reported.each(2)] == [Verdict.DONE, Verdict.MOVED]
+    assert "frozen at row 2" in reported.page(2)[1].why
     bench.replay(2)
     bench.round(4)
     assert bench.states(2) == ["refused", "refused"]
@@ -58,25 +58,25 @@ def test_what_was_replayed_since_is_done_or_moved_and_the_processor_refuses_both
 def test_a_page_holds_one_verdict_alone_where_that_is_asked_for(bench: SelectionBench) -> None:
     bench.dead(5)
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    assert told.kept(1) is None
-    told.make(1, Asked(mode=ReplayMode.SUPERSEDED))
-    assert [one.target.item_seq for one in told.page(1, [Verdict.REFUSED], after_seq=2, limit=2)] == [3, 4]
-    assert told.page(1, [Verdict.IN_PLACE]) == []
-    told.make(1, Asked())
-    assert told.page(1, [Verdict.REFUSED]) == []
+    reported = dry_runs(bench)
+    assert reported.kept(1) is None
+    reported.make(1, Asked(mode=ReplayMode.SUPERSEDED))
+    assert [one.target.item_seq for one in reported.page(1, [Verdict.REFUSED], after_seq=2, limit=2)] == [3, 4]
+    assert reported.page(1, [Verdict.IN_PLACE]) == []
+    reported.make(1, Asked())
+    assert reported.page(1, [Verdict.REFUSED]) == []
 
 
-def test_what_the_loop_guard_refuses_is_told_in_its_words(bench: SelectionBench) -> None:
+def test_what_the_loop_guard_refuses_is_reported_in_its_words(bench: SelectionBench) -> None:
     bench.dead(1, times=10)
     for number in (1, 2, 3, 4, 5):
         bench.selections.freeze(Filter(), "ada")
         bench.replay(number)
         bench.round(4)
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    told.make(6, Asked(replays_max=5))
-    [one] = told.page(6)
+    reported = dry_runs(bench)
+    reported.make(6, Asked(replays_max=5))
+    [one] = reported.page(6)
     assert (one.verdict, one.why) == (
         Verdict.LOOP,
         "item 1 was replayed 5 times and died each time: mend its cause, then force it",
@@ -90,18 +90,18 @@ def test_an_item_whose_body_is_gone_can_not_run(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.bodies.drop(bench.engine.journal.rows[0].body_sha256 or "")
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    made = told.make(1, Asked())
+    reported = dry_runs(bench)
+    made = reported.make(1, Asked())
     assert dict(made.counts) == {Verdict.NO_BODY: 1, Verdict.IN_PLACE: 1}
 
 
-def test_a_conflict_is_told_as_one(bench: SelectionBench) -> None:
+def test_a_conflict_is_reported_as_one(bench: SelectionBench) -> None:
     bench.engine.post("evt", "e")
     bench.engine.post("evt", "e", content="other")
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    assert dict(told.make(1, Asked()).counts) == {Verdict.CONFLICT: 1}
+    reported = dry_runs(bench)
+    assert dict(reported.make(1, Asked()).counts) == {Verdict.CONFLICT: 1}
 
 
 def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: SelectionBench) -> None:
@@ -112,8 +112,8 @@ def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: Sel
     order(bench.engine, "purge", str(first.event_key))
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    assert dict(told.make(1, Asked()).counts) == {Verdict.IN_PLACE: 1}
+    reported = dry_runs(bench)
+    assert dict(reported.make(1, Asked()).counts) == {Verdict.IN_PLACE: 1}
     bench.replay(1)
     bench.round(4)
     assert bench.states(1) == ["applied"]
@@ -125,9 +125,9 @@ def test_a_replay_with_followers_is_refused_whole_where_one_of_them_is_not_selec
     bench.selections.freeze(Filter(), "ada")
     bench.engine.post("later", "e")
     bench.decide()
-    told = dry_runs(bench)
-    told.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it"))
-    [one] = told.page(1)
+    reported = dry_runs(bench)
+    reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it"))
+    [one] = reported.page(1)
     assert (one.verdict, one.why) == (
         Verdict.REFUSED,
         "item 1 goes with its followers: item 2 is dead behind it and isn't named; look again",
@@ -147,22 +147,22 @@ def test_followers_are_looked_at_with_their_head_however_many_a_look_takes(
     bench.engine.post("later", "e")
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    assert dict(told.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it")).counts) == {Verdict.IN_PLACE: 3}
+    reported = dry_runs(bench)
+    assert dict(reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it")).counts) == {Verdict.IN_PLACE: 3}
 
 
-def test_what_lost_its_place_is_told_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:
+def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:
     bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)
     bench.dead(1, entity="e")
     bench.engine.post("later", "e")
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    told.make(1, Asked(dead_head="continue"))
-    [one] = told.page(1)
+    reported = dry_runs(bench)
+    reported.make(1, Asked(dead_head="continue"))
+    [one] = reported.page(1)
     assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
-    told.make(1, Asked(dead_head="continue", in_place=True))
-    assert told.page(1)[0].verdict is Verdict.REFUSED
+    reported.make(1, Asked(dead_head="continue", in_place=True))
+    assert reported.page(1)[0].verdict is Verdict.REFUSED
     bench.replay(1, in_place=True)
     bench.round(4)
     assert "has lost its place" in (bench.selections.items(1)[0].reason or "")
@@ -175,23 +175,23 @@ def test_a_dead_event_in_front_that_is_not_selected_holds_what_would_die_with_it
     bench.decide()
     both = bench.selections.freeze(Filter(), "ada")
     alone = bench.selections.freeze(Filter(items=(2,)), "ada")
-    told = dry_runs(bench)
+    reported = dry_runs(bench)
     asked = Asked(dead_head="die_with_it")
-    told.make(alone.number, asked)
-    assert told.page(alone.number)[0].verdict is Verdict.HELD
-    assert dict(told.make(both.number, asked).counts) == {Verdict.IN_PLACE: 2}
+    reported.make(alone.number, asked)
+    assert reported.page(alone.number)[0].verdict is Verdict.HELD
+    assert dict(reported.make(both.number, asked).counts) == {Verdict.IN_PLACE: 2}
     bench.replay(alone.number)
     bench.round(4)
     assert "would die with item 1" in (bench.selections.items(alone.number)[0].reason or "")
 
 
-def test_the_loop_guard_is_told(bench: SelectionBench) -> None:
+def test_the_loop_guard_is_reported(bench: SelectionBench) -> None:
     bench.dead(1, times=3)
     for number in (1, 2):
         bench.selections.freeze(Filter(), "ada")
         bench.replay(number)
         bench.round(4)
     bench.selections.freeze(Filter(), "ada")
-    told = dry_runs(bench)
-    assert dict(told.make(3, Asked(replays_max=2)).counts) == {Verdict.LOOP: 1}
-    assert dict(told.make(3, Asked(replays_max=2, force=True)).counts) == {Verdict.IN_PLACE: 1}
+    reported = dry_runs(bench)
+    assert dict(reported.make(3, Asked(replays_max=2)).counts) == {Verdict.LOOP: 1}
+    assert dict(reported.make(3, Asked(replays_max=2, force=True)).counts) == {Verdict.IN_PLACE: 1}

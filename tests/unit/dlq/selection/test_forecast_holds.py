@@ -67,8 +67,8 @@ class History:
     bench: SelectionBench
 
     def do(self, steps: Sequence[Step]) -> None:
-        for word, *told in steps:
-            getattr(self, word if word != "pass" else "passes")(*told)
+        for word, *reported in steps:
+            getattr(self, word if word != "pass" else "passes")(*reported)
         self.rest()
 
     def post(self, number: int, content: str, tries: str, fact: str | None) -> None:
@@ -142,21 +142,21 @@ def test_the_dry_runs_word_is_the_processors(
         in_place = asked.in_place and asked.mode is not ReplayMode.SUPERSEDED
         asked = replace(asked, in_place=in_place, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
         bench.dry_runs.make(1, asked)
-        told = list(bench.dry_runs.each(1))
-        _agrees(history, told, asked)
+        reported = list(bench.dry_runs.each(1))
+        _agrees(history, reported, asked)
 
 
-def _agrees(history: History, told: Sequence[Forecast], asked: Asked) -> None:
+def _agrees(history: History, reported: Sequence[Forecast], asked: Asked) -> None:
     """The same words are said by deciding it, and by what becomes of it then."""
     before = {item.row.item_seq: item.row for item in history.bench.engine.index.open_items()}
     place = Place.IN_PLACE if asked.in_place else None
-    targets = [one.target for one in told]
+    targets = [one.target for one in reported]
     rows = history.order("replay", targets, mode=asked.mode, expects=place, force=asked.force)
     [control] = [row for row in rows if row.topic == CONTROL and row.first]
     taken = {row.item_seq: row for row in rows if row.decision is Decision.REPLAYED and row.cause_seq == control.seq}
-    accepted = {one.target.item_seq for one in told if _is_accepted(one, asked)}
-    assert taken.keys() == accepted, (told, control.reason)
-    for one in told:
+    accepted = {one.target.item_seq for one in reported if _is_accepted(one, asked)}
+    assert taken.keys() == accepted, (reported, control.reason)
+    for one in reported:
         row = taken.get(one.target.item_seq)
         if one.verdict is Verdict.IN_PLACE:
             assert row is not None and row.blocking, one
@@ -165,7 +165,7 @@ def _agrees(history: History, told: Sequence[Forecast], asked: Asked) -> None:
         elif row is None and one.verdict not in (Verdict.MOVED, Verdict.DONE):
             assert one.why in str(control.reason) or "more" in str(control.reason), (one, control.reason)
     history.rest()
-    for one in told:
+    for one in reported:
         if one.target.item_seq in taken:
             _ends_as_told(history, one, before[one.target.item_seq])
 

@@ -99,10 +99,10 @@ def test_items_are_frozen_as_they_were_seen(bench: SelectionBench) -> None:
     bench.selections.freeze(Filter(items=(1, 2)), "ada", "", [first, stale])
     assert [one.target for one in bench.selections.items(1)] == [first, stale]
     bench.dry_runs.make(1, Asked())
-    told = bench.dry_runs.page(1)
-    assert [one.verdict for one in told] == [Verdict.IN_PLACE, Verdict.MOVED]
-    assert "the journal was restored since" in told[1].why
+    reported = bench.dry_runs.page(1)
+    assert [one.verdict for one in reported] == [Verdict.IN_PLACE, Verdict.MOVED]
+    assert "the journal was restored since" in reported[1].why
     bench.selections.start(1, PURGE, "ada")
     bench.round(3)
     assert bench.states(1) == ["purged", "refused"]
-    assert bench.selections.items(1)[1].reason == told[1].why
+    assert bench.selections.items(1)[1].reason == reported[1].why

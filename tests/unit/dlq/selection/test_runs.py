@@ -50,7 +50,7 @@ def test_another_process_sees_the_same_of_it(bench: SelectionBench) -> None:
     assert [one.run.finished_at for one in other.kept() if one.run] != [None]
 
 
-def test_what_dies_again_and_what_retries_is_told_apart(bench: SelectionBench) -> None:
+def test_what_dies_again_and_what_retries_is_reported_apart(bench: SelectionBench) -> None:
     bench.dead(1, times=1)
     bench.dead(1, times=2)
     bench.selections.freeze(Filter(), "ada")
@@ -126,7 +126,7 @@ def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_re
         bench.selections.start(1, Run("replay", "mended", ReplayMode.SUPERSEDED), "ada")
 
 
-def test_of_two_who_begin_at_once_one_begins_and_the_other_is_told(bench: SelectionBench) -> None:
+def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
     other = bench.another()
@@ -224,9 +224,9 @@ def test_the_speed_of_late_tells_how_long_it_takes_yet(bench: SelectionBench) ->
     bench.selections.freeze(Filter(), "ada")
     bench.replay(1)
     bench.round(2)
-    told = bench.selections.progress(1)
-    assert told.per_s is not None and told.eta_s is not None
-    assert told.eta_s == pytest.approx((9 - told.ended) / told.per_s)
+    reported = bench.selections.progress(1)
+    assert reported.per_s is not None and reported.eta_s is not None
+    assert reported.eta_s == pytest.approx((9 - reported.ended) / reported.per_s)
 
 
 def test_a_replay_with_followers_takes_an_entity_at_once(tmp_path: Path) -> None:

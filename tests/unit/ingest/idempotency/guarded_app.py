@@ -125,8 +125,8 @@ async def empty_body() -> dict[str, Any]:
 def slug(answer: httpx2.Response) -> str:
     """The problem's name; fails the test where the answer is no problem that links its explanation."""
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == answer.status_code
-    docs, _, name = told["type"].partition("#")
+    reported = answer.json()
+    assert reported["status"] == answer.status_code
+    docs, _, name = reported["type"].partition("#")
     assert answer.headers["link"] == f'<{docs}>; rel="describedby"' and docs.startswith("https://")
     return str(name)

@@ -124,7 +124,7 @@ def test_after_its_time_a_key_is_new_again() -> None:
     assert first == again != other, "a run is named by its key and its request, for ever"
 
 
-def test_of_fifty_at_once_one_runs_and_the_others_are_told_to_come_again() -> None:
+def test_of_fifty_at_once_one_runs_and_the_others_are_reported_to_come_again() -> None:
     async def act(call: Call) -> None:
         await asyncio.sleep(0)
         await gate.wait()
@@ -221,7 +221,7 @@ def test_a_streamed_request_and_a_streamed_answer_come_through_whole() -> None:
     assert [call.body for call in guarded.calls] == [b"a" * 10 + b"b" * 10]
 
 
-def test_an_answer_too_large_to_keep_is_given_once_and_then_told_of_truly() -> None:
+def test_an_answer_too_large_to_keep_is_given_once_and_then_reported_of_truly() -> None:
     async def act(call: Call) -> None:
         await call.send({"type": "http.response.start", "status": 201, "headers": []})
         for _ in range(4):

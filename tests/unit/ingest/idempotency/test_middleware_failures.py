@@ -120,16 +120,16 @@ def test_an_answer_is_kept_before_its_first_byte_is_sent() -> None:
     assert kept == [True, True]
 
 
-def test_an_application_that_stops_when_its_client_leaves_is_not_told_of_it() -> None:
+def test_an_application_that_stops_when_its_client_leaves_is_not_reported_of_it() -> None:
     """A server's streaming answers watch for that; cut short, they would be kept as if they were whole."""
 
     async def act(call: Call) -> None:
         async def watch() -> None:
-            told.append((await call.receive())["type"])
+            reported.append((await call.receive())["type"])
 
         watching = asyncio.create_task(watch())
         await asyncio.wait({watching}, timeout=0.01)
-        await call.answer(body=b"cut short" if told else b"whole")
+        await call.answer(body=b"cut short" if reported else b"whole")
         await watching
 
     async def receive() -> Message:
@@ -139,10 +139,10 @@ def test_an_application_that_stops_when_its_client_leaves_is_not_told_of_it() ->
         raise OSError("reset by peer")
 
     messages: list[Message] = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
-    guarded, told = Guarded(act), list[str]()
+    guarded, reported = Guarded(act), list[str]()
     asyncio.run(guarded.raw(receive, send))
     assert guarded.post().text == "whole"
-    assert told == ["http.disconnect"], "after the answer it may know"
+    assert reported == ["http.disconnect"], "after the answer it may know"
 
 
 def test_a_request_cut_off_in_its_body_claims_nothing() -> None:

@@ -15,7 +15,7 @@ LEAST = timedelta(microseconds=1)
 
 
 @pytest.fixture
-def told(ledger: SmallLedger) -> SmallLedger:
+def reported(ledger: SmallLedger) -> SmallLedger:
     """Two captures and a refund a minute apart from each other: two merchants, two currencies."""
     ledger.tell(Movement.CAPTURE, 1_000, "EUR", merchant="m-1")
     ledger.tell(Movement.CAPTURE, 700, "JPY", merchant="m-2")
@@ -29,8 +29,8 @@ def seen(found: list[Balance]) -> dict[tuple[str, str], int]:
     return {(one.account, one.currency): one.balance_minor for one in found}
 
 
-def test_balances_are_debits_minus_credits_by_account_and_currency(told: SmallLedger) -> None:
-    found = balances(told.postings)
+def test_balances_are_debits_minus_credits_by_account_and_currency(reported: SmallLedger) -> None:
+    found = balances(reported.postings)
     assert seen(found) == {
         ("provider:stripe:clearing", "EUR"): 600,
         ("provider:stripe:clearing", "JPY"): 700,
@@ -42,13 +42,13 @@ def test_balances_are_debits_minus_credits_by_account_and_currency(told: SmallLe
     assert {one.currency: one.decimals for one in found} == {"EUR": 2, "JPY": 0}
 
 
-def test_a_merchants_bookings_are_shown_whole_with_the_other_side(told: SmallLedger) -> None:
-    assert sum(one.balance_minor for one in balances(told.postings, merchant="m-1")) == 0
-    assert {one.account for one in balances(told.postings, merchant="m-2")} == {
+def test_a_merchants_bookings_are_shown_whole_with_the_other_side(reported: SmallLedger) -> None:
+    assert sum(one.balance_minor for one in balances(reported.postings, merchant="m-1")) == 0
+    assert {one.account for one in balances(reported.postings, merchant="m-2")} == {
         "provider:stripe:clearing",
         "merchant:m-2:payable",
     }
-    assert {one.currency for one in balances(told.postings, currency="JPY")} == {"JPY"}
+    assert {one.currency for one in balances(reported.postings, currency="JPY")} == {"JPY"}
 
 
 @pytest.mark.parametrize("name", ["ab:c", "it's", "x' OR '1'='1", "Zoë", "\\", "%3A"])
@@ -61,20 +61,20 @@ def test_a_merchant_is_found_by_its_name_and_by_what_its_accounts_say(name: str,
         assert len(balances(ledger.postings, merchant=asked)) == 2
 
 
-def test_as_of_counts_what_was_decided_before_and_nothing_at_or_after(told: SmallLedger) -> None:
+def test_as_of_counts_what_was_decided_before_and_nothing_at_or_after(reported: SmallLedger) -> None:
     second = START + timedelta(minutes=2)
-    assert ("merchant:m-2:payable", "JPY") not in seen(balances(told.postings, as_of=AsOf(before=second)))
-    assert ("merchant:m-2:payable", "JPY") in seen(balances(told.postings, as_of=AsOf(before=second + LEAST)))
-    assert balances(told.postings, as_of=AsOf(before=START)) == []
+    assert ("merchant:m-2:payable", "JPY") not in seen(balances(reported.postings, as_of=AsOf(before=second)))
+    assert ("merchant:m-2:payable", "JPY") in seen(balances(reported.postings, as_of=AsOf(before=second + LEAST)))
+    assert balances(reported.postings, as_of=AsOf(before=START)) == []
 
 
 @pytest.mark.parametrize(("seq", "lines"), [(0, 0), (1, 2), (2, 4), (3, 5), (4, 5), (2**63 - 1, 5)])
-def test_as_of_a_row_counts_that_row(seq: int, lines: int, told: SmallLedger) -> None:
-    assert len(balances(told.postings, as_of=AsOf(seq=seq))) == lines
+def test_as_of_a_row_counts_that_row(seq: int, lines: int, reported: SmallLedger) -> None:
+    assert len(balances(reported.postings, as_of=AsOf(seq=seq))) == lines
 
 
-def test_each_currency_is_in_balance_by_itself(told: SmallLedger) -> None:
-    found = balances(told.postings)
+def test_each_currency_is_in_balance_by_itself(reported: SmallLedger) -> None:
+    found = balances(reported.postings)
     assert [(one.currency, one.debit_minor, one.credit_minor) for one in totals(found)] == [
         ("EUR", 1_400, 1_400),
         ("JPY", 700, 700),
@@ -102,15 +102,15 @@ def test_there_are_no_balances_before_the_first_start(tmp_path: Path) -> None:
     assert balances(str(tmp_path / "postings")) == []
 
 
-def test_a_damaged_file_is_an_error_that_names_the_table(told: SmallLedger) -> None:
-    for file in Path(told.postings).glob("*.parquet"):
+def test_a_damaged_file_is_an_error_that_names_the_table(reported: SmallLedger) -> None:
+    for file in Path(reported.postings).glob("*.parquet"):
         file.write_bytes(b"PAR1 not really PAR1")
-    with pytest.raises(LedgerUnreadable, match=f"{told.postings} can't be read"):
-        balances(told.postings)
+    with pytest.raises(LedgerUnreadable, match=f"{reported.postings} can't be read"):
+        balances(reported.postings)
 
 
-def test_a_missing_file_is_an_error_and_no_smaller_balance(told: SmallLedger) -> None:
-    for file in Path(told.postings).glob("*.parquet"):
+def test_a_missing_file_is_an_error_and_no_smaller_balance(reported: SmallLedger) -> None:
+    for file in Path(reported.postings).glob("*.parquet"):
         file.unlink()
     with pytest.raises(LedgerUnreadable, match="payhook verify"):
-        balances(told.postings)
+        balances(reported.postings)

@@ -52,6 +52,6 @@ def test_times_are_rfc_3339_in_utc_to_the_microsecond() -> None:
     assert cells(pa.table({"at": column}))["at"].to_pylist() == ["2026-01-31T12:00:00.000005Z", None]
 
 
-def test_nothing_and_an_empty_text_are_told_apart() -> None:
+def test_nothing_and_an_empty_text_are_reported_apart() -> None:
     table = cells(pa.table({"n": [1, 2], "text": pa.array(["", None], pa.string())}))
     assert written(table).splitlines()[1:] == ['1,""', "2,"]

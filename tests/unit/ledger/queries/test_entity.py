@@ -15,7 +15,7 @@ ENTITY = "stripe:acct:pi_1"
 
 
 @pytest.fixture
-def told(ledger: SmallLedger) -> SmallLedger:
+def reported(ledger: SmallLedger) -> SmallLedger:
     """A payment: captured, refunded (which waits for long), disputed; another payment in between."""
     ledger.tell(Movement.CAPTURE, 5_000, payment="pi_1")
     ledger.tell(Movement.CAPTURE, 9_999, payment="pi_2")
@@ -28,8 +28,8 @@ def told(ledger: SmallLedger) -> SmallLedger:
     return ledger
 
 
-def test_events_stand_in_kafkas_order_with_all_their_decisions(told: SmallLedger) -> None:
-    story = entity_story(told.journal, ENTITY)
+def test_events_stand_in_kafkas_order_with_all_their_decisions(reported: SmallLedger) -> None:
+    story = entity_story(reported.journal, ENTITY)
     assert (story.entity_key, story.total) == (ENTITY, 3)
     assert [[(row.seq, row.decision.value) for row in event.rows] for event in story.events] == [
         [(1, "applied")],
@@ -39,32 +39,32 @@ def test_events_stand_in_kafkas_order_with_all_their_decisions(told: SmallLedger
     assert [event.first.offset for event in story.events] == [0, 2, 3]
 
 
-def test_each_line_carries_the_balance_that_it_leaves_on_its_account(told: SmallLedger) -> None:
+def test_each_line_carries_the_balance_that_it_leaves_on_its_account(reported: SmallLedger) -> None:
     clearing = [
         (line.seq, line.side, line.amount_minor, line.balance_minor)
-        for event in entity_story(told.journal, ENTITY).events
+        for event in entity_story(reported.journal, ENTITY).events
         for line in event.lines
         if line.account == "provider:stripe:clearing"
     ]
     assert clearing == [(1, "debit", 5_000, 5_000), (5, "credit", 700, 4_300), (4, "credit", 4_300, 0)]
 
 
-def test_the_last_balances_are_those_of_the_ledger(told: SmallLedger) -> None:
-    story = entity_story(told.journal, ENTITY)
-    other = entity_story(told.journal, "stripe:acct:pi_2")
-    whole = {(one.account, one.currency): one.balance_minor for one in balances(told.postings)}
+def test_the_last_balances_are_those_of_the_ledger(reported: SmallLedger) -> None:
+    story = entity_story(reported.journal, ENTITY)
+    other = entity_story(reported.journal, "stripe:acct:pi_2")
+    whole = {(one.account, one.currency): one.balance_minor for one in balances(reported.postings)}
     keys = {*story.balances(), *other.balances()}
     assert whole == {key: story.balances().get(key, 0) + other.balances().get(key, 0) for key in keys}
 
 
-def test_no_more_events_than_the_limit_and_the_number_of_all(told: SmallLedger) -> None:
-    story = entity_story(told.journal, ENTITY, limit=2)
+def test_no_more_events_than_the_limit_and_the_number_of_all(reported: SmallLedger) -> None:
+    story = entity_story(reported.journal, ENTITY, limit=2)
     assert (story.total, [event.first.seq for event in story.events]) == (3, [1, 3])
 
 
 @pytest.mark.parametrize("key", ["stripe:acct:pi_9", "", "x' OR '1'='1"])
-def test_an_entity_that_nothing_is_known_of_has_no_events(key: str, told: SmallLedger) -> None:
-    assert (entity_story(told.journal, key).total, entity_story(told.journal, key).events) == (0, ())
+def test_an_entity_that_nothing_is_known_of_has_no_events(key: str, reported: SmallLedger) -> None:
+    assert (entity_story(reported.journal, key).total, entity_story(reported.journal, key).events) == (0, ())
 
 
 def test_before_the_first_start_nothing_is_known(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ FORMS: Sequence[Form] = ("csv", "parquet")
 
 
 @pytest.fixture
-def told(ledger: SmallLedger) -> SmallLedger:
+def reported(ledger: SmallLedger) -> SmallLedger:
     """Three currencies, a key that is a formula, a merchant with a comma and quotes."""
     ledger.tell(Movement.CAPTURE, 123_450, "EUR", event_key="=HYPERLINK(1):evt:capture")
     ledger.tell(Movement.CAPTURE, 1_234, "JPY", merchant='say "a, b"')
@@ -39,10 +39,10 @@ def csv_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_csv_file_reads_back_as_the_postings_are(told: SmallLedger, tmp_path: Path) -> None:
-    done = export(told.postings, "postings", tmp_path / "out.csv", "csv")
+def test_a_csv_file_reads_back_as_the_postings_are(reported: SmallLedger, tmp_path: Path) -> None:
+    done = export(reported.postings, "postings", tmp_path / "out.csv", "csv")
     lines = csv_of(tmp_path / "out.csv")
-    wanted = lines_of(told.rows)
+    wanted = lines_of(reported.rows)
     assert (done.rows, len(lines)) == (6, 6)
     for line, posting in zip(lines, wanted, strict=True):
         assert (int(line["seq"]), int(line["line"])) == (posting["seq"], posting["line"])
@@ -54,43 +54,43 @@ def test_a_csv_file_reads_back_as_the_postings_are(told: SmallLedger, tmp_path: 
     assert lines[0]["decided_at"] == "2026-01-31T12:01:00.000000Z"
 
 
-def test_lines_end_as_rfc_4180_says_and_text_is_utf_8(told: SmallLedger, tmp_path: Path) -> None:
-    export(told.postings, "postings", tmp_path / "out.csv", "csv")
+def test_lines_end_as_rfc_4180_says_and_text_is_utf_8(reported: SmallLedger, tmp_path: Path) -> None:
+    export(reported.postings, "postings", tmp_path / "out.csv", "csv")
     raw = (tmp_path / "out.csv").read_bytes()
     assert raw.count(b"\r\n") == raw.count(b"\n") == 7
     assert raw.startswith(b'"seq","line","event_key"')
     assert raw.decode("utf-8")
 
 
-def test_a_parquet_file_holds_the_postings_with_their_types(told: SmallLedger, tmp_path: Path) -> None:
-    export(told.postings, "postings", tmp_path / "out.parquet", "parquet")
+def test_a_parquet_file_holds_the_postings_with_their_types(reported: SmallLedger, tmp_path: Path) -> None:
+    export(reported.postings, "postings", tmp_path / "out.parquet", "parquet")
     table = pq.read_table(tmp_path / "out.parquet")
-    assert table.drop_columns(["amount"]).to_pylist() == lines_of(told.rows)
+    assert table.drop_columns(["amount"]).to_pylist() == lines_of(reported.rows)
     assert table["amount"].to_pylist()[::2] == ["1234.50", "1234", "1.005"]
     assert table.schema.field("decided_at").type == pa.timestamp("us", tz="UTC")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_journal_is_exported_with_every_column(form: Form, told: SmallLedger, tmp_path: Path) -> None:
-    assert export(told.journal, "journal", tmp_path / "out", form).rows == 4
+def test_the_journal_is_exported_with_every_column(form: Form, reported: SmallLedger, tmp_path: Path) -> None:
+    assert export(reported.journal, "journal", tmp_path / "out", form).rows == 4
     if form == "csv":
         lines = csv_of(tmp_path / "out")
         assert [line["decision"] for line in lines] == ["applied", "applied", "ignored", "applied"]
-        assert [line["row_hash"] for line in lines] == [row.row_hash for row in told.rows]
-        assert (lines[0]["first"], lines[0]["tenant"], lines[0]["headers"]) == ("true", "", told.rows[0].headers)
+        assert [line["row_hash"] for line in lines] == [row.row_hash for row in reported.rows]
+        assert (lines[0]["first"], lines[0]["tenant"], lines[0]["headers"]) == ("true", "", reported.rows[0].headers)
     else:
         assert pq.read_table(tmp_path / "out")["seq"].to_pylist() == [1, 2, 3, 4]
 
 
-def test_a_span_begins_with_its_first_moment_and_ends_before_its_last(told: SmallLedger, tmp_path: Path) -> None:
+def test_a_span_begins_with_its_first_moment_and_ends_before_its_last(reported: SmallLedger, tmp_path: Path) -> None:
     second, fourth = START + timedelta(minutes=2), START + timedelta(minutes=4)
-    export(told.postings, "postings", tmp_path / "out.csv", "csv", since=second, until=fourth)
+    export(reported.postings, "postings", tmp_path / "out.csv", "csv", since=second, until=fourth)
     assert {line["seq"] for line in csv_of(tmp_path / "out.csv")} == {"2"}
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_span_without_rows_is_a_file_without_rows(form: Form, told: SmallLedger, tmp_path: Path) -> None:
-    assert export(told.postings, "postings", tmp_path / "out", form, until=START).rows == 0
+def test_a_span_without_rows_is_a_file_without_rows(form: Form, reported: SmallLedger, tmp_path: Path) -> None:
+    assert export(reported.postings, "postings", tmp_path / "out", form, until=START).rows == 0
     rows = csv_of(tmp_path / "out") if form == "csv" else pq.read_table(tmp_path / "out").to_pylist()
     assert rows == []
 
@@ -103,40 +103,42 @@ def test_windows_follow_one_another_in_order(
     for _ in range(10):
         ledger.tell(Movement.CAPTURE)
         ledger.commit()
-    told: list[tuple[int, int]] = []
-    export(ledger.postings, "postings", tmp_path / "out", form, progress=lambda done, rows: told.append((done, rows)))
+    reported: list[tuple[int, int]] = []
+    export(
+        ledger.postings, "postings", tmp_path / "out", form, progress=lambda done, rows: reported.append((done, rows))
+    )
     read: list[dict[str, Any]] = (
         list(csv_of(tmp_path / "out")) if form == "csv" else pq.read_table(tmp_path / "out").to_pylist()
     )
     assert [(int(line["seq"]), int(line["line"])) for line in read] == [(n, m) for n in range(1, 11) for m in (0, 1)]
-    assert told == [(6, 20), (12, 20), (18, 20), (20, 20)]
+    assert reported == [(6, 20), (12, 20), (18, 20), (20, 20)]
 
 
-def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(told: SmallLedger, tmp_path: Path) -> None:
+def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(reported: SmallLedger, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("mine")
     with pytest.raises(OutExists, match="--overwrite"):
-        export(told.postings, "postings", out, "csv")
+        export(reported.postings, "postings", out, "csv")
     assert out.read_text() == "mine"
-    export(told.postings, "postings", out, "csv", overwrite=True)
+    export(reported.postings, "postings", out, "csv", overwrite=True)
     assert len(csv_of(out)) == 6
 
 
-def test_a_file_that_comes_while_an_export_runs_stays(told: SmallLedger, tmp_path: Path) -> None:
+def test_a_file_that_comes_while_an_export_runs_stays(reported: SmallLedger, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
 
     def theirs(done: int, rows: int) -> None:
         out.write_text("theirs")
 
     with pytest.raises(OutExists):
-        export(told.postings, "postings", out, "csv", progress=theirs)
+        export(reported.postings, "postings", out, "csv", progress=theirs)
     assert out.read_text() == "theirs"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out.csv"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_export_that_fails_leaves_what_was_there_and_nothing_else(
-    overwrite: bool, told: SmallLedger, tmp_path: Path
+    overwrite: bool, reported: SmallLedger, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
     if overwrite:
@@ -146,14 +148,14 @@ def test_an_export_that_fails_leaves_what_was_there_and_nothing_else(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(OutUnwritable, match="No space left"):
-        export(told.postings, "postings", out, "csv", overwrite=overwrite, progress=full)
+        export(reported.postings, "postings", out, "csv", overwrite=overwrite, progress=full)
     assert {path.name for path in tmp_path.iterdir()} == ({"data", "out.csv"} if overwrite else {"data"})
     assert not overwrite or out.read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there_is_an_error_that_says_so(told: SmallLedger, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_an_error_that_says_so(reported: SmallLedger, tmp_path: Path) -> None:
     with pytest.raises(OutUnwritable, match="No such file or directory"):
-        export(told.postings, "postings", tmp_path / "nowhere" / "out.csv", "csv")
+        export(reported.postings, "postings", tmp_path / "nowhere" / "out.csv", "csv")
 
 
 def test_nothing_to_export_is_an_error_and_no_empty_file(tmp_path: Path) -> None:
@@ -162,9 +164,9 @@ def test_nothing_to_export_is_an_error_and_no_empty_file(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_table_is_an_error_and_no_half_a_file(told: SmallLedger, tmp_path: Path) -> None:
-    for file in Path(told.postings).glob("*.parquet"):
+def test_a_damaged_table_is_an_error_and_no_half_a_file(reported: SmallLedger, tmp_path: Path) -> None:
+    for file in Path(reported.postings).glob("*.parquet"):
         file.write_bytes(b"no Parquet")
     with pytest.raises(LedgerUnreadable):
-        export(told.postings, "postings", tmp_path / "out.csv", "csv")
+        export(reported.postings, "postings", tmp_path / "out.csv", "csv")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

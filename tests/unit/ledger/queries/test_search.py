@@ -15,7 +15,7 @@ from tests.small_ledger import START, SmallLedger
 
 
 @pytest.fixture
-def told(ledger: SmallLedger) -> SmallLedger:
+def reported(ledger: SmallLedger) -> SmallLedger:
     """Rows 1 to 6, a minute apart."""
     first = ledger.tell(Movement.CAPTURE, 1_000, payment="pi_1")
     ledger.tell(Movement.CAPTURE, 1_000, "JPY", merchant="m-2")
@@ -31,9 +31,9 @@ def found(ledger: SmallLedger, limit: int = 50, **wanted: Any) -> list[int]:
     return [hit.row.seq for hit in search(ledger.journal, ledger.postings, Wanted(**wanted), limit)]
 
 
-def test_without_a_wish_all_come_newest_first(told: SmallLedger) -> None:
-    assert found(told) == [6, 5, 4, 3, 2, 1]
-    assert found(told, limit=2) == [6, 5]
+def test_without_a_wish_all_come_newest_first(reported: SmallLedger) -> None:
+    assert found(reported) == [6, 5, 4, 3, 2, 1]
+    assert found(reported, limit=2) == [6, 5]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_without_a_wish_all_come_newest_first(told: SmallLedger) -> None:
         ({"merchant": "m-1", "since": START + timedelta(minutes=2)}, []),
     ],
 )
-def test_a_wish_narrows(wanted: dict[str, Any], seqs: list[int], told: SmallLedger) -> None:
-    assert found(told, **wanted) == seqs
+def test_a_wish_narrows(wanted: dict[str, Any], seqs: list[int], reported: SmallLedger) -> None:
+    assert found(reported, **wanted) == seqs
 
 
-def test_a_hit_says_what_was_booked(told: SmallLedger) -> None:
-    hits = search(told.journal, told.postings, Wanted())
+def test_a_hit_says_what_was_booked(reported: SmallLedger) -> None:
+    hits = search(reported.journal, reported.postings, Wanted())
     assert [(hit.merchant, hit.amount_minor, hit.currency) for hit in hits] == [
         (None, None, None),
         (None, None, None),

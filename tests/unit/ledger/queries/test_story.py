@@ -18,7 +18,7 @@ from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 
 
-def told(ledger: SmallLedger, key: str) -> EventStory:
+def reported(ledger: SmallLedger, key: str) -> EventStory:
     return event_story(ledger.journal, ledger.postings, key, ledger.bodies)
 
 
@@ -53,16 +53,16 @@ def refund(ledger: SmallLedger) -> JournalRow:
 
 def test_it_is_found_by_the_event_by_the_fact_and_by_each_of_its_rows(refund: JournalRow, ledger: SmallLedger) -> None:
     for key in (refund.event_key, refund.fact_key, "seq:2", "seq:3", "seq:6"):
-        assert seqs(told(ledger, key or "")) == [2, 3, 5, 6], key
+        assert seqs(reported(ledger, key or "")) == [2, 3, 5, 6], key
 
 
 def test_a_row_without_an_event_is_found_by_its_seq(refund: JournalRow, ledger: SmallLedger) -> None:
-    assert seqs(told(ledger, "seq:4")) == [4]
+    assert seqs(reported(ledger, "seq:4")) == [4]
 
 
 @pytest.mark.parametrize("key", ["stripe:evt_9:refund", "seq:99", "seq:", "seq:-1", "", "' OR 1=1 --", "%", "seq:1 "])
 def test_what_nothing_is_known_of_has_no_rows(key: str, refund: JournalRow, ledger: SmallLedger) -> None:
-    story = told(ledger, key)
+    story = reported(ledger, key)
     assert (story.rows, story.postings, story.deliveries, story.commits) == ([], [], [], {})
 
 
@@ -73,7 +73,7 @@ def test_a_journal_that_is_not_there_yet_knows_nothing(tmp_path: Path) -> None:
 def test_a_key_with_a_quote_in_it_is_found(ledger: SmallLedger) -> None:
     row = ledger.tell(Movement.CAPTURE, event_key='stripe:it\'s \\ 100% "so":capture')
     ledger.commit()
-    assert seqs(told(ledger, row.event_key or "")) == [1]
+    assert seqs(reported(ledger, row.event_key or "")) == [1]
 
 
 def test_each_delivery_says_where_it_came_from_and_what_was_decided_of_it(ledger: SmallLedger) -> None:
@@ -81,7 +81,7 @@ def test_each_delivery_says_where_it_came_from_and_what_was_decided_of_it(ledger
     ledger.tell(None)
     copy = ledger.again(first, dedupe="deferred", headers=None)
     ledger.commit()
-    one, two = told(ledger, first.event_key or "").deliveries
+    one, two = reported(ledger, first.event_key or "").deliveries
     assert (one.source, one.first.dedupe, one.first.offset, [row.seq for row in one.rows]) == (
         "/webhooks/stripe",
         "claimed",
@@ -97,18 +97,18 @@ def test_each_delivery_says_where_it_came_from_and_what_was_decided_of_it(ledger
     assert (one.replays, one.body_kept) == (0, True)
 
 
-def test_causes_are_told_wherever_they_stand(refund: JournalRow, ledger: SmallLedger) -> None:
-    story = told(ledger, "seq:2")
+def test_causes_are_reported_wherever_they_stand(refund: JournalRow, ledger: SmallLedger) -> None:
+    story = reported(ledger, "seq:2")
     assert story.causes[4].actor == "ada"
     assert story.deliveries[0].replays == 1
     copy = ledger.again(ledger.rows[0])
     ledger.commit()
-    causes = told(ledger, f"seq:{copy.seq}").causes
+    causes = reported(ledger, f"seq:{copy.seq}").causes
     assert (causes[1].decision, causes[1].event_key) == ("applied", ledger.rows[0].event_key)
 
 
-def test_what_is_booked_is_told_as_the_postings_table_has_it(refund: JournalRow, ledger: SmallLedger) -> None:
-    story = told(ledger, refund.event_key or "")
+def test_what_is_booked_is_reported_as_the_postings_table_has_it(refund: JournalRow, ledger: SmallLedger) -> None:
+    story = reported(ledger, refund.event_key or "")
     assert [(line["seq"], line["account"], line["side"], line["amount_minor"]) for line in story.postings] == [
         (6, "merchant:m-1:refunds", "debit", 700),
         (6, "provider:stripe:clearing", "credit", 700),
@@ -119,12 +119,12 @@ def test_what_is_booked_is_told_as_the_postings_table_has_it(refund: JournalRow,
 def test_it_says_how_far_the_postings_table_follows(ledger: SmallLedger) -> None:
     row = ledger.tell(Movement.CAPTURE)
     ledger.commit(with_postings=False)
-    story = told(ledger, row.event_key or "")
+    story = reported(ledger, row.event_key or "")
     assert (len(story.postings), story.reflected) == (2, 0)
 
 
 def test_each_row_has_its_commit(refund: JournalRow, ledger: SmallLedger) -> None:
-    story = told(ledger, "seq:2")
+    story = reported(ledger, "seq:2")
     versions = [story.commits[row.batch_seq].version for row in story.rows]
     last = DeltaTable(ledger.journal).version()
     assert versions == [last - 1, last, last, last]
@@ -135,12 +135,12 @@ def test_a_body_that_was_deleted_is_not_kept_and_one_without_a_table_is_not_know
     ledger.commit(with_bodies=False)
     kept = ledger.tell(Movement.CAPTURE)
     ledger.commit()
-    assert [told(ledger, one.event_key or "").deliveries[0].body_kept for one in (row, kept)] == [False, True]
+    assert [reported(ledger, one.event_key or "").deliveries[0].body_kept for one in (row, kept)] == [False, True]
     shutil.rmtree(ledger.bodies)
-    assert told(ledger, kept.event_key or "").deliveries[0].body_kept is None
+    assert reported(ledger, kept.event_key or "").deliveries[0].body_kept is None
 
 
-def test_a_key_with_very_many_rows_is_told_of_by_its_first(
+def test_a_key_with_very_many_rows_is_reported_of_by_its_first(
     ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(story_module, "ROWS_MAX", 3)
@@ -148,7 +148,7 @@ def test_a_key_with_very_many_rows_is_told_of_by_its_first(
     for _ in range(3):
         ledger.again(first)
     ledger.commit()
-    story = told(ledger, first.event_key or "")
+    story = reported(ledger, first.event_key or "")
     assert (seqs(story), story.cut) == ([1, 2, 3], True)
 
 
@@ -156,17 +156,17 @@ def test_a_damaged_journal_is_an_error(refund: JournalRow, ledger: SmallLedger) 
     for file in Path(ledger.journal).glob("*.parquet"):
         file.write_bytes(b"no Parquet")
     with pytest.raises(LedgerUnreadable):
-        told(ledger, "seq:2")
+        reported(ledger, "seq:2")
 
 
 def test_a_torn_entry_of_the_log_is_an_error(refund: JournalRow, ledger: SmallLedger) -> None:
     entry = max((Path(ledger.journal) / "_delta_log").glob("*.json"))
     entry.write_bytes(entry.read_bytes()[:-40])
     with pytest.raises((LedgerUnreadable, JournalBroken)):
-        told(ledger, "seq:2")
+        reported(ledger, "seq:2")
 
 
-def test_its_answers_are_told_oldest_first_and_no_others(ledger: SmallLedger) -> None:
+def test_its_answers_are_reported_oldest_first_and_no_others(ledger: SmallLedger) -> None:
     key = ledger.tell(Movement.CAPTURE).event_key or ""
     ledger.commit()
     others = receipt("stripe:other:x", 1)
@@ -187,7 +187,7 @@ def test_what_was_answered_and_is_not_decided_yet_has_answers_and_no_rows(ledger
     assert (story.rows, len(story.receipts or [])) == ([], 1)
 
 
-def test_where_nothing_was_collected_yet_that_is_told(ledger: SmallLedger) -> None:
+def test_where_nothing_was_collected_yet_that_is_reported(ledger: SmallLedger) -> None:
     key = ledger.tell(Movement.CAPTURE).event_key or ""
     ledger.commit()
     assert event_story(ledger.journal, ledger.postings, key, ledger.bodies, str(ledger.data / "none")).receipts is None

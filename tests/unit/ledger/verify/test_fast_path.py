@@ -125,7 +125,7 @@ def test_a_hash_of_another_length_is_wrong(ledger: Ledger) -> None:
     assert wrong_hashes(to_arrow(rows).combine_chunks().to_batches()[0]).tolist() == [False, False, True]
 
 
-def test_a_wrong_hash_is_told_with_its_commit(ledger: Ledger) -> None:
+def test_a_wrong_hash_is_reported_with_its_commit(ledger: Ledger) -> None:
     ledger.rows[4].reason = "edited"
     commits = ledger.fast_path().commits
     assert [(one.wrong_hashes, one.wrong_seq) for one in commits] == [(0, None), (1, 5), (0, None), (0, None)]
@@ -272,7 +272,7 @@ def test_a_duplicate_before_its_copy_is_doubted(ledger: Ledger) -> None:
     assert Doubt.EVENTS in ledger.fast_path().doubts
 
 
-def test_items_that_wait_are_told_as_of_the_index_too(tmp_path: Path) -> None:
+def test_items_that_wait_are_reported_as_of_the_index_too(tmp_path: Path) -> None:
     rows = [applied(seq) for seq in range(1, 6)]
     rows[1] = replace(rows[1], decision=Decision.RETRY, postings=None, received_at=AT - timedelta(hours=1))
     rows[2] = replace(rows[2], decision=Decision.PARKED, postings=None)
@@ -310,8 +310,8 @@ def test_a_row_that_was_changed_or_left_out_never_passes(at: int, name: str) -> 
         else:
             ledger.rows[at - 1] = _changed(rows[at - 1], name)
         found = ledger.fast_path()
-        told = [one.digest for one in found.commits]
-        assert found.doubts or told != digests or any(one.wrong_hashes for one in found.commits)
+        reported = [one.digest for one in found.commits]
+        assert found.doubts or reported != digests or any(one.wrong_hashes for one in found.commits)
 
 
 def _taken_up(ledger: Ledger, first: Decision, *later: Decision) -> Ledger:
@@ -329,7 +329,7 @@ def _taken_up(ledger: Ledger, first: Decision, *later: Decision) -> Ledger:
 TAKEN_UP = (Decision.REPLAYED, Decision.RETRY, Decision.IGNORED, Decision.REPLAYED, Decision.APPLIED)
 
 
-def test_what_was_ignored_and_taken_up_again_is_cleared_and_told(ledger: Ledger) -> None:
+def test_what_was_ignored_and_taken_up_again_is_cleared_and_reported(ledger: Ledger) -> None:
     found = _taken_up(ledger, Decision.IGNORED, *TAKEN_UP).fast_path()
     assert found.doubts == frozenset()
     assert (found.reopened_items, len(found.open)) == ((ROWS,), 0)
@@ -355,7 +355,7 @@ def test_what_follows_a_closing_row_otherwise_is_doubted(ledger: Ledger, later: 
     assert Doubt.ITEMS in _taken_up(ledger, Decision.IGNORED, *later).fast_path().doubts
 
 
-def test_what_was_taken_up_without_having_been_ignored_is_told_too(ledger: Ledger) -> None:
+def test_what_was_taken_up_without_having_been_ignored_is_reported_too(ledger: Ledger) -> None:
     """Its first row isn't looked at here: whether it was ignored is asked by itself."""
     found = _taken_up(ledger, Decision.DUPLICATE_FACT, Decision.REPLAYED).fast_path()
     assert found.reopened_items == (ROWS,)

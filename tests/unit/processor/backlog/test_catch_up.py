@@ -59,12 +59,12 @@ def test_nothing_is_said_of_lag_before_kafka_has_answered():
 def test_the_time_to_recover_is_known_at_once_where_the_last_process_wrote_how_fast_it_drains():
     world = World(300_000, {DRAIN_NOTE: "10000.0"})
     world.batch(1_000)
-    told = world.catch_up.status()
-    assert told["behind"]
-    assert told["lag"] == 299_000
-    assert told["recover_s"] == pytest.approx(29.9)
-    assert told["forecast"]["seconds"] == pytest.approx(29.9)
-    assert told["forecast"]["until"] == "2026-01-31T12:00:30.900000Z"
+    reported = world.catch_up.status()
+    assert reported["behind"]
+    assert reported["lag"] == 299_000
+    assert reported["recover_s"] == pytest.approx(29.9)
+    assert reported["forecast"]["seconds"] == pytest.approx(29.9)
+    assert reported["forecast"]["until"] == "2026-01-31T12:00:30.900000Z"
 
 
 def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
@@ -73,9 +73,9 @@ def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
     said = world.catch_up.status()["forecast"]
     for _ in range(11):
         world.batch(9_000)
-    told = world.catch_up.status()
-    assert not told["behind"]
-    assert told["forecast"] == said
+    reported = world.catch_up.status()
+    assert not reported["behind"]
+    assert reported["forecast"] == said
 
 
 def test_how_fast_a_backlog_went_is_noted_for_the_next_process():

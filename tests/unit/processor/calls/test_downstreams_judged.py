@@ -27,9 +27,9 @@ def test_many_names_are_bounded_and_those_at_rest_go_first() -> None:
     subject.judge({1: failure("bad")}, {"bad": Report(calls=3, failed=3, failed_in_a_row=3)})
     for number in range(NAMES_MAX + 50):
         subject.judge({}, {f"subscriber:{number}": Report(calls=1)})
-    told = subject.status()
-    assert len(told) == NAMES_MAX
-    assert told["bad"]["state"] == OPEN
+    reported = subject.status()
+    assert len(reported) == NAMES_MAX
+    assert reported["bad"]["state"] == OPEN
 
 
 def test_the_note_fits_whatever_is_open_and_can_be_read_again() -> None:
@@ -49,17 +49,19 @@ def test_a_note_that_cannot_be_read_leaves_breakers_closed(text: str) -> None:
     assert Downstreams(notes={NOTE: text}).status() == {}
 
 
-def test_every_round_is_told_to_the_metrics() -> None:
-    told: list[tuple[str, str, int]] = []
+def test_every_round_is_reported_to_the_metrics() -> None:
+    reported: list[tuple[str, str, int]] = []
     clock = ManualClock(NOW)
     subject = Downstreams(
-        {"*": SETTINGS}, clock, on_round=lambda name, state, at_once, report: told.append((name, state, report.calls))
+        {"*": SETTINGS},
+        clock,
+        on_round=lambda name, state, at_once, report: reported.append((name, state, report.calls)),
     )
     subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(11)
     subject.judge({1: Held("merchants", 0.0)}, {})
     subject.judge({}, {})
-    assert told == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
+    assert reported == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
 
 
 def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() -> None:
@@ -89,7 +91,7 @@ def test_a_failed_probe_is_its_events_own_where_another_probe_was_good(failed: i
 
 
 @pytest.mark.parametrize(("since_good_s", "excused"), [(30, False), (61, True)])
-def test_a_failure_told_late_and_alone_is_excused_unless_the_downstream_was_alive_lately(
+def test_a_failure_reported_late_and_alone_is_excused_unless_the_downstream_was_alive_lately(
     since_good_s: float, excused: bool
 ) -> None:
     clock = ManualClock(NOW)

@@ -167,7 +167,7 @@ def test_without_a_budget_nothing_limits() -> None:
     assert subject.reports() == {}
 
 
-def test_a_call_that_is_out_too_long_has_failed_and_is_told_once() -> None:
+def test_a_call_that_is_out_too_long_has_failed_and_is_reported_once() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
     out = subject.trying(item(7), again=False).calling("merchants")
@@ -182,7 +182,7 @@ def test_a_call_that_is_out_too_long_has_failed_and_is_told_once() -> None:
     assert following.waits_for("key-7") is None
 
 
-def test_a_younger_one_is_told_by_a_later_batch_when_it_is_back() -> None:
+def test_a_younger_one_is_reported_by_a_later_batch_when_it_is_back() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
     out = subject.trying(item(), again=False).calling("merchants")
@@ -194,7 +194,7 @@ def test_a_younger_one_is_told_by_a_later_batch_when_it_is_back() -> None:
     assert limiter(late=late, time=time).reports()["merchants"] == Report(calls=1, late=1, seconds=0.5)
 
 
-def test_one_that_never_comes_back_is_told_as_failed_by_a_later_batch() -> None:
+def test_one_that_never_comes_back_is_reported_as_failed_by_a_later_batch() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
     out = subject.trying(item(), again=False).calling("merchants")

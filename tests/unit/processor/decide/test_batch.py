@@ -147,7 +147,7 @@ def test_one_fact_under_two_event_keys_is_applied_once(engine):
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_a_fact_told_again_with_another_amount_dies_beside_its_entity(engine, batches):
+def test_a_fact_reported_again_with_another_amount_dies_beside_its_entity(engine, batches):
     """Whether both reports come in one batch or in two."""
     first = engine.post("evt_1", entity="e1", fact="stripe:re_1:refund")
     if batches == 2:

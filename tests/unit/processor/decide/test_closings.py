@@ -266,8 +266,8 @@ def test_a_limit_counts_over_a_day_however_it_is_split(engine: Engine, restarts:
                 engine.start(keeps_index=False)
     rows = rows or [row for row in engine.batch() if row.first]
     assert [row.decision for row in rows] == [Decision.PURGED, Decision.RESOLVED, Decision.IGNORED]
-    told = "it is 1 items with the 2 of the last 24 hours, and above 2 a day a second person approves"
-    assert told in str(rows[-1].reason)
+    reported = "it is 1 items with the 2 of the last 24 hours, and above 2 a day a second person approves"
+    assert reported in str(rows[-1].reason)
     command(engine, "purge", target(engine, four), actor="bob")
     assert decided(engine).decision is Decision.PURGED, "another person has a day of their own"
     engine.advance(86_401)

@@ -88,10 +88,10 @@ def test_a_failing_head_its_line_and_its_time_are_published(engine):
     stream.post("alone", "e3")
     stream.batch()
     run_for(stream, 12)
-    told = stream.batches.status()["heads"]
-    assert (told["heads"], told["behind"], told["longest"], told["done"]) == (2, 4, 3, 1)
-    assert told["oldest_s"] == pytest.approx(11.0)
-    assert told["stuck_share"] == pytest.approx(6 / 7, abs=1e-4)
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["behind"], reported["longest"], reported["done"]) == (2, 4, 3, 1)
+    assert reported["oldest_s"] == pytest.approx(11.0)
+    assert reported["stuck_share"] == pytest.approx(6 / 7, abs=1e-4)
 
 
 def test_by_default_no_head_is_dead_lettered_for_those_behind_it(engine):
@@ -152,8 +152,8 @@ def test_where_followers_wait_for_a_person_they_wait_on_and_the_head_is_not_trie
     assert stream.decisions(head)[-1] == "dead"
     assert [stream.decisions(key)[-1] for key in (*behind, new)] == ["parked"] * 4
     assert stream.handler.calls == calls
-    told = stream.batches.status()["heads"]
-    assert (told["heads"], told["dead_heads"], told["behind_dead"]) == (0, 1, 4)
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["dead_heads"], reported["behind_dead"]) == (0, 1, 4)
     [dead] = stream.dead_letters.published
     stream.handler.script.clear()
     stream.command(dead.item_seq, dead.seq)

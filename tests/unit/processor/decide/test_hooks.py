@@ -31,7 +31,7 @@ def dead(seq: int = 7) -> JournalRow:
     )
 
 
-class Told:
+class Reported:
     """Remembers what it was told."""
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class Told:
         self.calls.append(("after", row.seq, outcome))
 
 
-def test_a_hook_is_told_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
-    hooks, problems = Told(), []
+def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
+    hooks, problems = Reported(), []
     runner = HookRunner(hooks, lambda *problem: problems.append(problem))
     runner.taken(dead())
     assert [call[:2] for call in hooks.calls] == [("before", 7)]
@@ -63,7 +63,7 @@ def test_a_hook_is_told_before_and_after_with_the_error_and_with_what_became_of_
 
 
 def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
-    class Careless(Told):
+    class Careless(Reported):
         def before(self, row: JournalRow, error: Failure) -> None:
             row.decision, row.reason = Decision.APPLIED, "I say so"
             raise SystemExit(3)
@@ -82,7 +82,7 @@ def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
 def test_a_hook_that_hangs_is_waited_for_once_and_not_again_until_it_is_back() -> None:
     back = threading.Event()
 
-    class Hangs(Told):
+    class Hangs(Reported):
         def before(self, row: JournalRow, error: Failure) -> None:
             if row.seq == 1:
                 back.wait(WAIT_S)

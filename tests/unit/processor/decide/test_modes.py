@@ -78,7 +78,7 @@ def test_the_error_travels_from_process_to_process():
     assert len(str(back)) < 250
 
 
-def test_a_handler_is_told_whose_event_it_is(engine: Engine, mode: Mode):
+def test_a_handler_is_reported_whose_event_it_is(engine: Engine, mode: Mode):
     seen: list[str | None] = []
 
     def note(item: WorkItem) -> Outcome:

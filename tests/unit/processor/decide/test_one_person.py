@@ -59,8 +59,8 @@ def passed_over(engine: Engine, event_id: str) -> str:
     return key
 
 
-def give(engine: Engine, told: Command) -> JournalRow:
-    engine.send(CONTROL, encode(told), [])
+def give(engine: Engine, reported: Command) -> JournalRow:
+    engine.send(CONTROL, encode(reported), [])
     return decided(engine)
 
 

@@ -260,9 +260,9 @@ class Parking(RuleBasedStateMachine):
             row = self._last(event)
             seqs[event] = row.item_seq
             suspect = row.error_kind == "SBE" and not event.is_dead
-            told = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
+            reported = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
             wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
-            assert told == wanted, f"{event.key}: {told}, the model says {wanted}"
+            assert reported == wanted, f"{event.key}: {reported}, the model says {wanted}"
             if event.head is not None:
                 cause = self.engine.journal.rows[(row.cause_seq or 0) - 1]
                 assert (cause.event_key, cause.decision.value, row.error_class) == (event.head.key, "dead", "HeadDead")

@@ -61,13 +61,13 @@ def test_a_forecast_by_the_index_is_what_happens(tmp_path: Path, policy: DeadHea
         engine.batch()
     given = command(engine, "replay", target(engine, key))
     rows = len(engine.journal.rows)
-    [told] = judge_replay(given, engine.index, ReplayRules(policy is DeadHead.DIE_WITH_IT, 5))
+    [reported] = judge_replay(given, engine.index, ReplayRules(policy is DeadHead.DIE_WITH_IT, 5))
     assert len(engine.journal.rows) == rows
     mended(engine)
     decided(engine)
     engine.advance(0)
-    assert told.refusal is None
-    assert told.in_place == (not last(engine, key).out_of_order)
+    assert reported.refusal is None
+    assert reported.in_place == (not last(engine, key).out_of_order)
 
 
 def test_a_place_is_lost_to_later_ones_also_by_what_missed_its_predecessor(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_a_fact_that_was_booked_under_another_event_is_not_booked_again(engine: 
     assert engine.decisions(key) == ["ignored", "replayed", "duplicate_fact"]
 
 
-def test_tenants_facts_are_told_apart(engine: Engine) -> None:
+def test_tenants_facts_are_reported_apart(engine: Engine) -> None:
     body = b"evt_1"
     event = replace(
         REAL,

@@ -20,7 +20,7 @@ from dlq.commands import Command, Place, Proposal, encode
 from dlq.frozen import SCHEMA, Frozen, Selection, each_line
 from dlq.limits import AloneLimits
 from dlq.refusals import Ground
-from dlq.run import PortionTold, RunState, command_id_of
+from dlq.run import PortionResult, RunState, command_id_of
 from journal.schema import JournalRow
 from processor.decide import runs
 from processor.settings import DeadHead
@@ -66,8 +66,8 @@ def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Comm
     names = {PAUSE_RUN: "pause", RESUME_RUN: "resume"}
     name = command_id_of(digest) if action not in names else f"{names[action]}-{len(engine.journal.rows)}"
     act = {"act": more.pop("act", "replay")} if action in (RUN, PROPOSE_RUN) else {}
-    told: dict[str, Any] = {"actor": "ada", "reason": "mended", "lineage": engine.lineage, **act, **more}
-    return Command(name, "ledger", action=action, targets=(), at=NOW, selection=digest, **told)
+    reported: dict[str, Any] = {"actor": "ada", "reason": "mended", "lineage": engine.lineage, **act, **more}
+    return Command(name, "ledger", action=action, targets=(), at=NOW, selection=digest, **reported)
 
 
 def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> JournalRow:
@@ -76,8 +76,8 @@ def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Journa
     return next(row for row in engine.batch() if row.topic == CONTROL and row.first)
 
 
-def portions(engine: Engine) -> list[PortionTold]:
-    return [PortionTold.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
+def portions(engine: Engine) -> list[PortionResult]:
+    return [PortionResult.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
 
 
 def taken(engine: Engine, digest: str) -> list[int]:
@@ -144,7 +144,7 @@ def test_a_crash_at_any_commit_of_a_run_loses_nothing_and_repeats_nothing(
     assert portions(engine)[-1].over
 
 
-def test_what_was_refused_is_told_by_code_and_fields_beyond_any_number(engine: Engine) -> None:
+def test_what_was_refused_is_reported_by_code_and_fields_beyond_any_number(engine: Engine) -> None:
     dead(engine, 2, times=2)
     dead(engine, 1, times=9)
     first, digest = frozen(engine, [1]), frozen(engine)
@@ -156,7 +156,7 @@ def test_what_was_refused_is_told_by_code_and_fields_beyond_any_number(engine: E
     go(engine, 1)
     order(engine, digest, expects=Place.IN_PLACE)
     go(engine, 3)
-    refused = [one for told in portions(engine) for one in told.refused]
+    refused = [one for reported in portions(engine) for one in reported.refused]
     assert [(one.item_seq, one.ground, dict(one.about)) for one in refused] == [
         (1, Ground.MOVED, {"row": 1}),
         (2, Ground.MOVED, {"row": 2}),
@@ -165,12 +165,12 @@ def test_what_was_refused_is_told_by_code_and_fields_beyond_any_number(engine: E
     assert engine.decisions(str(engine.journal.rows[2].event_key))[-1] == "dead"
 
 
-def test_the_loop_guard_is_told_with_its_number(engine: Engine) -> None:
+def test_the_loop_guard_is_reported_with_its_number(engine: Engine) -> None:
     dead(engine, 1, times=9)
     for _ in range(6):
         order(engine, frozen(engine))
         go(engine, 4)
-    assert [one.why for told in portions(engine) for one in told.refused] == [
+    assert [one.why for reported in portions(engine) for one in reported.refused] == [
         "item 1 was replayed 5 times and died each time: mend its cause, then force it"
     ]
     order(engine, frozen(engine), force=True)
@@ -212,8 +212,8 @@ def test_a_cancelled_run_leaves_the_rest_dead_for_good(engine: Engine) -> None:
     assert order(engine, digest, CANCEL_RUN).decision is Decision.RESOLVED
     go(engine, 6)
     assert decisions(engine) == {"applied": 3, "dead": 6}
-    told = portions(engine)[-1]
-    assert (told.state, told.upto, told.over) == (RunState.CANCELLED, 3, True)
+    reported = portions(engine)[-1]
+    assert (reported.state, reported.upto, reported.over) == (RunState.CANCELLED, 3, True)
     for action in (PAUSE_RUN, RESUME_RUN):
         assert order(engine, digest, action).decision is Decision.IGNORED
     assert order(engine, digest).decision is Decision.DUPLICATE
@@ -280,7 +280,7 @@ def test_a_replay_with_followers_parts_no_entity(tmp_path: Path, monkeypatch: py
     order(engine, digest, mode=ReplayMode.WITH_FOLLOWERS)
     go(engine, 16)
     assert decisions(engine) == {"applied": 8}
-    assert not any(told.refused for told in portions(engine))
+    assert not any(reported.refused for reported in portions(engine))
     assert taken(engine, digest)[0] == 4
 
 
@@ -393,8 +393,8 @@ def test_a_run_of_before_a_restore_ends_and_none_is_begun(engine: Engine) -> Non
     go(engine, 8)
     engine.restore(older, "2" * 32)
     go(engine, 4)
-    told = portions(engine)[-1]
-    assert (told.state, told.ended, told.over) == (RunState.CANCELLED, "restored", True)
+    reported = portions(engine)[-1]
+    assert (reported.state, reported.ended, reported.over) == (RunState.CANCELLED, "restored", True)
     assert decisions(engine) == {"applied": 3, "dead": 4}
     fresh = order(engine, other)
     assert fresh.decision is Decision.IGNORED
@@ -410,8 +410,8 @@ def test_a_selection_that_is_gone_or_was_changed_runs_nothing_and_stops_no_strea
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     engine.start()
     go(engine, 4)
-    told = portions(engine)[-1]
-    assert (told.ended, told.over) == ("broken", True)
+    reported = portions(engine)[-1]
+    assert (reported.ended, reported.over) == ("broken", True)
     assert "isn't what was frozen" in str(order(engine, frozen_and_broken(engine)).reason)
     assert "there is no selection" in str(order(engine, "0" * 64).reason)
     engine.post("evt_live")

@@ -41,25 +41,25 @@ def test_a_hook_is_asked_first_and_may_leave_it_to_the_rules(error: Exception, p
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(Odd("x"), "the hook's own bug"), (ValueError("no such kind"), "'XYZ' is not a valid")]
+    ("error", "reported"), [(Odd("x"), "the hook's own bug"), (ValueError("no such kind"), "'XYZ' is not a valid")]
 )
-def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Exception, told: str) -> None:
+def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Exception, reported: str) -> None:
     failure = classifier_of(HOOKED).failure(error, "a line of the handler's", item("any"))
     assert failure.kind is (SNBE if isinstance(error, Odd) else NRE)
     assert failure.log_lines is not None and failure.log_lines.startswith("a line of the handler's\nthe hook")
-    assert told in failure.log_lines
+    assert reported in failure.log_lines
 
 
 @pytest.mark.parametrize(
-    ("hook", "told"),
+    ("hook", "reported"),
     [
         ("tests.unit.processor.no_such:decide", "no module"),
         ("tests.unit.processor.hook_of_kinds:no_such", "has no no_such"),
         ("tests.unit.processor.hook_of_kinds:NOT_A_FUNCTION", "isn't a function"),
     ],
 )
-def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, told: str) -> None:
-    with pytest.raises(SettingError, match=told) as refused:
+def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, reported: str) -> None:
+    with pytest.raises(SettingError, match=reported) as refused:
         classifier_of(Rules(hook=hook), "[ledger] errors")
     assert refused.value.setting == "[ledger] errors.hook"
 
@@ -71,7 +71,7 @@ def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "key", "told"),
+    ("errors", "key", "reported"),
     [
         ({"rules": {"gone": {"kind": "SBE"}}}, "errors.rules.gone", "error, message or code is wanted"),
         ({"rules": {"ok": {"kind": "SBE", "code": "1"}, "gone": {"kind": "BSE", "code": "1"}}},
@@ -88,11 +88,11 @@ def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
         ({"default": "never"}, "errors.default", "isn't a kind"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_the_rule_it_stands_in(errors: dict[str, Any], key: str, told: str) -> None:
+def test_what_is_wrong_is_reported_with_the_rule_it_stands_in(errors: dict[str, Any], key: str, reported: str) -> None:
     with pytest.raises(StreamInvalid) as refused:
         load_streams(settings={"ledger": {"errors": errors}})
     assert refused.value.key.startswith(key)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 GLOBAL_AND_OWN = """

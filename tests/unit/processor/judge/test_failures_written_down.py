@@ -59,12 +59,13 @@ def test_the_code_is_the_outermost_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"), [(7, 7.0), (0, None), (-1, None), ("7", None), (float("nan"), None), (1e9, RETRY_AFTER_S_MAX)]
+    ("wanted", "reported"),
+    [(7, 7.0), (0, None), (-1, None), ("7", None), (float("nan"), None), (1e9, RETRY_AFTER_S_MAX)],
 )
-def test_a_retry_is_not_earlier_than_any_error_within_it_asks_for(wanted: object, told: float | None) -> None:
+def test_a_retry_is_not_earlier_than_any_error_within_it_asks_for(wanted: object, reported: float | None) -> None:
     error = ValueError("later")
     error.retry_after_s = wanted  # type: ignore[attr-defined]
-    assert Classifier().failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == told
+    assert Classifier().failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == reported
 
 
 def test_kinds_travel_between_processes() -> None:

@@ -161,7 +161,7 @@ def test_jitter_does_not_pass_the_next_longer_delay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "part", "told"),
+    ("text", "column", "part", "reported"),
     [
         ("exponential(1s, x2)", 17, "x2", "number of tries is missing"),
         ("exponential(1 second, 5 tries)", 13, "1 second", "a delay such as"),
@@ -194,11 +194,13 @@ def test_jitter_does_not_pass_the_next_longer_delay() -> None:
         ("", 1, "", "a delay such as"),
     ],
 )
-def test_a_wrong_policy_is_refused_with_the_place_that_is_wrong(text: str, column: int, part: str, told: str) -> None:
+def test_a_wrong_policy_is_refused_with_the_place_that_is_wrong(
+    text: str, column: int, part: str, reported: str
+) -> None:
     with pytest.raises(PolicyInvalid) as refused:
         parse_policy(text)
     assert (refused.value.column, refused.value.part) == (column, part)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     shown, pointer = str(refused.value).splitlines()[-2:]
     assert shown[pointer.index("^") : pointer.index("^") + len(part)] == part
     assert pointer.count("^") == max(1, len(part))

@@ -72,7 +72,7 @@ def test_ready_is_said_once_it_is_warm_with_the_engines_figures(reported: Report
     )
 
 
-def test_each_batch_is_timed_once_however_often_it_is_told_of(reported: Reported, tmp_path: Path) -> None:
+def test_each_batch_is_timed_once_however_often_it_is_reported_of(reported: Reported, tmp_path: Path) -> None:
     def timed() -> list[float | None]:
         return [reported.metrics.registry.get_sample_value(f"payhook_batch_seconds_{of}") for of in ("count", "sum")]
 
@@ -88,7 +88,7 @@ def test_each_batch_is_timed_once_however_often_it_is_told_of(reported: Reported
         assert timed() == pytest.approx([number, seconds])
 
 
-def test_a_failure_is_told_until_it_runs_again_and_remembered_then(reported: Reported, tmp_path: Path) -> None:
+def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported: Reported, tmp_path: Path) -> None:
     reported.status.failed(LookupError("gone"))
     said = reported.said()
     assert (said["ready"], said["state"], said["last_failure"]) == (False, "failed", "LookupError: gone")
@@ -108,7 +108,7 @@ def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: Reported)
     assert (said["ready"], said["state"], said["why"]) == (True, "off", "nobody is told")
 
 
-def test_an_outage_of_its_storage_is_told_with_its_reason(reported: Reported) -> None:
+def test_an_outage_of_its_storage_is_reported_with_its_reason(reported: Reported) -> None:
     reported.status.off("not begun")
     reported.said()
     reported.status.outage("StorageDown: disk full", 3)

@@ -80,7 +80,7 @@ for n in range(1, 20):
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "reported"),
     [
         (record(next=["null", "R"]), "holds itself"),
         (array("null"), "take no bytes"),
@@ -95,8 +95,8 @@ for n in range(1, 20):
     ],
     ids=["recursive", "nulls", "empty records", "nested", "nested by name", "wide", "unknown", "union", "none", "half"],
 )
-def test_a_schema_without_bounds_is_refused_at_the_start(tmp_path: Path, schema: Any, told: str) -> None:
-    with pytest.raises(SettingError, match=told):
+def test_a_schema_without_bounds_is_refused_at_the_start(tmp_path: Path, schema: Any, reported: str) -> None:
+    with pytest.raises(SettingError, match=reported):
         avro(tmp_path, schema)
 
 

@@ -89,7 +89,7 @@ def the_call(left: AbandonedCalls) -> AbandonedCall:
     return call
 
 
-def told(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
+def reported(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
     return {seq: r.error_class if isinstance(r, Failure) else type(r) for seq, r in results}
 
 
@@ -106,13 +106,13 @@ def chunk(
 
 def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: Hanging):
     groups = [[item(seq, "hang" if seq % 20 == 0 else "fine")] for seq in range(200)]
-    results = told(run_groups(task(), handler, groups))
+    results = reported(run_groups(task(), handler, groups))
     assert results == {seq: "HandlerTimeout" if seq % 20 == 0 else Applied for seq in range(200)}
 
 
 def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: Hanging):
     results = run_groups(task(), handler, [[item(1, "hang", "e"), item(2, entity="e")], [item(3)]])
-    assert told(results) == {1: "HandlerTimeout", 3: Applied}
+    assert reported(results) == {1: "HandlerTimeout", 3: Applied}
     assert handler.calls == [1, 3]
     [late] = [result for _, result in results if isinstance(result, Failure)]
     assert late.kind is ErrorKind.SNBE and "key-1" in late.message
@@ -122,7 +122,7 @@ def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_sec
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"))
     again = chunk(handler, left, replace(item(1, "hang"), attempt=1))
-    assert told(again.results) == {1: "HandlerTimeout"}
+    assert reported(again.results) == {1: "HandlerTimeout"}
     assert (handler.calls, again.hung, again.waited_s) == ([1], 1, 0.0)
 
 
@@ -132,7 +132,7 @@ def test_a_late_result_is_never_taken(handler: Hanging):
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
     again = chunk(handler, left, item(1, "hang"))
-    assert told(again.results) == {1: Applied}
+    assert reported(again.results) == {1: Applied}
     assert (handler.calls, again.hung) == ([1, 1], 0)
 
 
@@ -142,21 +142,21 @@ def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_mea
     the_call(left).began -= 31.0
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
-    assert told(chunk(handler, left, item(1, "hang")).results) == {1: Applied}
+    assert reported(chunk(handler, left, item(1, "hang")).results) == {1: Applied}
     assert handler.calls == [1, 1]
 
 
 def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hanging):
     left = AbandonedCalls()
     first = chunk(handler, left, item(1, "hang"), item(2), call_s=30.0)
-    assert told(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
+    assert reported(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
     second = chunk(handler, left, item(1, "hang"), item(3), call_s=30.0)
-    assert told(second.results) == {3: Applied} and second.still_out.keys() == {1}
+    assert reported(second.results) == {3: Applied} and second.still_out.keys() == {1}
     assert second.waited_s == 0.0
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
     third = chunk(handler, left, item(1, "hang"), call_s=30.0)
-    assert (told(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
+    assert (reported(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
 
 
 def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: Hanging):
@@ -166,12 +166,12 @@ def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(
     renumbered = replace(item(1, "hang"), item_seq=3)
     other = replace(item(2), item_seq=1)
     second = chunk(handler, left, renumbered, other, call_s=30.0)
-    assert told(second.results) == {1: Applied}
+    assert reported(second.results) == {1: Applied}
     assert second.still_out.keys() == {3}
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
     third = chunk(handler, left, renumbered, call_s=30.0)
-    assert told(third.results) == {3: Applied}
+    assert reported(third.results) == {3: Applied}
     assert len(handler.calls) == 2
 
 
@@ -188,14 +188,14 @@ def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_seco
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     the_call(left).began -= 30.0
-    assert told(chunk(handler, left, item(1, "hang"), call_s=30.0).results) == {1: "HandlerTimeout"}
+    assert reported(chunk(handler, left, item(1, "hang"), call_s=30.0).results) == {1: "HandlerTimeout"}
     assert handler.calls == [1]
 
 
 def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
     limits = {"call_s": 30.0, "batch_s": 10.0}
     hasty = chunk(handler, AbandonedCalls(), item(1, "hang"), item(2), hasty=True, **limits)
-    assert told(hasty.results) == {2: Applied}
+    assert reported(hasty.results) == {2: Applied}
     assert 1.0 <= hasty.still_out[1].seconds < 8.0
 
 
@@ -211,7 +211,7 @@ def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_ne
     left = AbandonedCalls()
     answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)))
     assert answer.hung == left.count() == 6
-    assert told(answer.results) == dict.fromkeys(handler.calls, "HandlerTimeout")
+    assert reported(answer.results) == dict.fromkeys(handler.calls, "HandlerTimeout")
     assert len(handler.calls) == 6
     chunk(handler, left, item(100, "hang"), item(101))
     assert left.count() == 7
@@ -219,7 +219,7 @@ def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_ne
 
 def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
     left = AbandonedCalls()
-    assert told(chunk(handler, left, item(1, "spin")).results) == {1: "HandlerTimeout"}
+    assert reported(chunk(handler, left, item(1, "spin")).results) == {1: "HandlerTimeout"}
     the_call(left).thread.join(HANG_S_MAX)
     assert (left.count(), handler.let_go.is_set()) == (0, False)
 
@@ -227,7 +227,7 @@ def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
 def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: Hanging):
     groups = [[item(seq, "slow")] for seq in range(20)]
     results = run_groups(task(batch_s=0.5, call_s=30.0), handler, groups)
-    assert told(results) == dict.fromkeys(range(20), Applied)
+    assert reported(results) == dict.fromkeys(range(20), Applied)
 
 
 def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
@@ -235,7 +235,7 @@ def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
 ):
     monkeypatch.setattr("processor.run.deadlines.WORK_DEADLINES", 0.1)
     group = [item(seq, "slow", "e") for seq in range(100)]
-    results = told(run_groups(task(batch_s=10.0, call_s=30.0), handler, [group]))
+    results = reported(run_groups(task(batch_s=10.0, call_s=30.0), handler, [group]))
     assert results == dict.fromkeys(range(len(results)), Applied)
     assert 0 < len(results) < 40
 
@@ -256,7 +256,7 @@ def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(
 
 def test_a_handler_that_ends_its_thread_is_a_bug_of_its_event_only(handler: Hanging):
     results = run_groups(task(), handler, [[item(1, "exit")], [item(2)]])
-    assert told(results) == {1: "SystemExit", 2: Applied}
+    assert reported(results) == {1: "SystemExit", 2: Applied}
     assert isinstance(results[0][1], Failure) and results[0][1].kind is ErrorKind.NRE
 
 
@@ -276,7 +276,7 @@ def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
     budgets = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)})
     groups = [[item(1, "call")], [item(2, "call")], [item(3)]]
     answer = run_chunk(task(), handler, Chunk(groups, budgets), AbandonedCalls())
-    assert told(answer.results) == {1: "HandlerTimeout", 2: Held, 3: Applied}
+    assert reported(answer.results) == {1: "HandlerTimeout", 2: Held, 3: Applied}
     [late] = [result for _, result in answer.results if isinstance(result, Failure)]
     assert late.downstream == "bank"
 
@@ -289,7 +289,7 @@ def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_ne
         if call.item.item_seq == 2:
             assert call.back.wait(HANG_S_MAX)
     handler.let_go.set()
-    assert told(run_chunk(task(), handler, Chunk([[item(2, "call")]]), left).results) == {2: Applied}
+    assert reported(run_chunk(task(), handler, Chunk([[item(2, "call")]]), left).results) == {2: Applied}
     assert handler.calls == [1, 2, 2]
 
 

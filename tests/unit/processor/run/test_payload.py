@@ -36,7 +36,7 @@ from tests.unit.processor.run.payloads import (
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("xml", "isn't known"),
         ("avro", "isn't known"),
@@ -47,8 +47,8 @@ from tests.unit.processor.run.payloads import (
         ("protobuf:/nowhere/a.desc#M", "can't be read: No such file"),
     ],
 )
-def test_a_payload_that_is_not_known_is_an_error_of_the_start(text: str, told: str) -> None:
-    with pytest.raises(SettingError, match=told) as refused:
+def test_a_payload_that_is_not_known_is_an_error_of_the_start(text: str, reported: str) -> None:
+    with pytest.raises(SettingError, match=reported) as refused:
         decoder_of(text, setting="[orders] payload")
     assert refused.value.setting == "[orders] payload"
 

@@ -154,7 +154,7 @@ def test_what_is_applied_while_the_stream_takes_its_time_to_begin_is_for_those_w
 
 
 def test_a_receiver_never_begins_beyond_the_journals_end(journal: Path) -> None:
-    """It was made anew, shorter, since the receiver was named."""
+    """It was made again, shorter, since the receiver was named."""
     since = FirstNamed()
     since.named([SHOP], journal)
     assert since.start(SHOP, following=4) == 4

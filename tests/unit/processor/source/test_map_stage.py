@@ -52,7 +52,7 @@ class Impure(ByBody):
     pure = False
 
 
-def told(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
+def reported(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
     task = Task(handler.__name__, handler, Classifier(), Deadlines(deadline_s, 0.5), 1, stop_on_dead=True)
     return Pass(task, "live", CONTROL)
 
@@ -72,7 +72,7 @@ class Passing(Plain):
 
     def batch(self) -> list[JournalRow]:
         before = len(self.journal.rows)
-        self.batches.run(passed(table(self._pending), told()))
+        self.batches.run(passed(table(self._pending), reported()))
         self._pending.clear()
         return self.journal.rows[before:]
 
@@ -123,7 +123,7 @@ def test_a_handler_that_is_not_pure_sees_nothing_in_the_map_stage(tmp_path: Path
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a")
     Impure.calls = ByBody.calls = 0
-    records = read_table(passed(table(engine._pending), told(Impure)))
+    records = read_table(passed(table(engine._pending), reported(Impure)))
     assert ByBody.calls == 0
     assert [record.early for record in records] == [None]
 
@@ -133,7 +133,7 @@ def test_calls_that_take_too_long_are_left_to_the_batch(tmp_path: Path):
     engine.post("a", "e1")
     engine.post("b", "e2", "slow")
     engine.post("c", "e3")
-    records = read_table(passed(table(engine._pending), told(deadline_s=2.0)))
+    records = read_table(passed(table(engine._pending), reported(deadline_s=2.0)))
     assert [record.early is not None for record in records] == [True, False, False]
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -142,7 +142,7 @@ def test_a_handler_that_exits_is_left_to_the_batch(tmp_path: Path):
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a", "e1", "exit")
     engine.post("b", "e2")
-    records = read_table(passed(table(engine._pending), told()))
+    records = read_table(passed(table(engine._pending), reported()))
     assert [record.early is not None for record in records] == [False, True]
 
 
@@ -150,17 +150,17 @@ def test_answers_that_may_be_out_of_date_are_taken_away(tmp_path: Path):
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a")
     engine.command(1, 1)
-    rows = passed(table(engine._pending), told())
+    rows = passed(table(engine._pending), reported())
     stripped = read_table(without_answers(rows))
     assert [record.early for record in stripped] == [None, None]
     assert [record._replace(early=None) for record in read_table(rows)] == stripped
     assert without_answers(table([])) == table([])
 
 
-def test_an_answer_is_not_taken_where_the_handler_is_to_be_told_more_than_the_event(tmp_path: Path):
+def test_an_answer_is_not_taken_where_the_handler_is_to_be_reported_more_than_the_event(tmp_path: Path):
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a")
-    [record] = read_table(passed(table(engine._pending), told()))
+    [record] = read_table(passed(table(engine._pending), reported()))
     item = new_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
     assert item.answer is not None
     assert replace(item, previous_dead=True).answer is None
@@ -178,8 +178,8 @@ def test_commands_and_what_is_no_event_come_as_they_were(tmp_path: Path):
     engine.command(1, 1)
     engine.send("payments.events", b"no event", [])
     rows = table(engine._pending)
-    assert passed(rows, told()).schema.names == [PACKED]
-    assert read_table(passed(rows, told())) == read_table(rows)
+    assert passed(rows, reported()).schema.names == [PACKED]
+    assert read_table(passed(rows, reported())) == read_table(rows)
 
 
 def _made(folder: Path) -> Path:
@@ -201,5 +201,5 @@ def test_what_is_no_outcome_is_left_to_the_batchs_own_job(tmp_path: Path, name: 
     engine = Plain(tmp_path)
     engine.post("evt_1", content=f"|{name}")
     engine.post("fine")
-    odd, fine = read_table(passed(table(engine._pending), told(Odd)))
+    odd, fine = read_table(passed(table(engine._pending), reported(Odd)))
     assert (odd.early, fine.early is not None) == (None, True)

@@ -1,4 +1,4 @@
-"""What is published anew is acknowledged, or it is said why not."""
+"""What is published again is acknowledged, or it is said why not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_event_goes_out_by_its_entity_with_its_headers() -> None:
     ("answers", "problem"),
     [([None, "broker down"], "broker down"), ([None], "no answer within 5 s"), ([], "no answer within 5 s")],
 )
-def test_one_that_is_not_acknowledged_is_told_of(answers: list[object], problem: str) -> None:
+def test_one_that_is_not_acknowledged_is_reported_of(answers: list[object], problem: str) -> None:
     assert Republisher(lambda: FakeProducer(answers), "payments.events")(OUTGOING) == problem
 
 

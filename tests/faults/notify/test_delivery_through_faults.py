@@ -35,7 +35,7 @@ class Shop:
         self.server = Subscriber([self.secret], SystemClock(), replies=lambda _: self.reply)
 
     @property
-    def told(self) -> set[str]:
+    def reported(self) -> set[str]:
         return {envelope["fact"]["event_key"] for envelope in self.server.envelopes if "fact" in envelope}
 
 
@@ -61,10 +61,10 @@ def stack(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
 
 def is_ready(data_dir: Path) -> bool:
     try:
-        told: dict[str, object] = json.loads((data_dir / "run" / "processor-notify.json").read_text("utf-8"))
+        reported: dict[str, object] = json.loads((data_dir / "run" / "processor-notify.json").read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    return told["ready"] is True
+    return reported["ready"] is True
 
 
 def keys(webhooks: list[Webhook]) -> set[str]:
@@ -75,7 +75,7 @@ def test_each_fact_is_taken_once_and_in_order_through_an_outage_and_a_kill(stack
     captures = stack.captures(PAYMENTS, "told")
     stack.post(*captures)
     assert_once(stack, captures)
-    assert wait_for(lambda: shop.told == keys(captures), TOLD_S), len(shop.told)
+    assert wait_for(lambda: shop.reported == keys(captures), TOLD_S), len(shop.reported)
     shop.reply = Reply(503, (("retry-after", "2"),))
     refunds = [
         stack.traffic.stripe(f"back-{n}", "charge.refunded", 1_000 + n, "EUR", payment=f"told-{n}")
@@ -88,7 +88,9 @@ def test_each_fact_is_taken_once_and_in_order_through_an_outage_and_a_kill(stack
     time.sleep(OUTAGE_S / 2)
     shop.reply = None
     wanted = keys(captures) | keys(refunds)
-    assert wait_for(lambda: shop.told == wanted, TOLD_S), f"{len(shop.told)} of {len(wanted)}; {shop.server.counts}"
+    assert wait_for(lambda: shop.reported == wanted, TOLD_S), (
+        f"{len(shop.reported)} of {len(wanted)}; {shop.server.counts}"
+    )
     counts = shop.server.counts
     assert (counts.taken, counts.forged, counts.out_of_order) == (2 * PAYMENTS, 0, 0)
     assert counts.refused > 0
@@ -111,7 +113,7 @@ def test_410_ends_it_until_a_person_enables_it_again(stack: Stack, shop: Shop) -
     shop.server.envelopes.clear()
     second = stack.captures(3, "again")
     stack.post(*second)
-    assert wait_for(lambda: shop.told == keys(second), TOLD_S), shop.told
+    assert wait_for(lambda: shop.reported == keys(second), TOLD_S), shop.reported
 
 
 def decisions(stack: Stack, decision: str) -> set[str]:
