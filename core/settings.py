@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from core.credentials import read_credentials
 from core.durability import Durability, replicas_min
-from core.errors import SettingError
 
 CREDENTIALS = "object-store"
 """The file's name in the folder of secrets."""
@@ -157,13 +157,7 @@ def _credentials(settings: StorageSettings, secrets: Path) -> dict[str, str]:
     file = _file(settings, secrets)
     if file is None:
         return {}
-    try:
-        lines = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as unreadable:
-        raise SettingError("storage.credentials_file", f"{file} can't be read: {unreadable}") from unreadable
-    if len(lines) != 2:
-        raise SettingError("storage.credentials_file", f"{file} must have two lines: the key's id, and its secret")
-    return dict(zip((KEY_ID, SECRET), lines, strict=True))
+    return dict(zip((KEY_ID, SECRET), read_credentials(file, "storage.credentials_file"), strict=True))
 
 
 def _file(settings: StorageSettings, secrets: Path) -> Path | None:
