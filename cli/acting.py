@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
-from confluent_kafka import Producer
-
 from cli.place import Place
 from core.clock import SystemClock
+from core.kafka import open_producer
 from core.routing import topics_of
 from dlq.audit_log import AuditLog, Outcome
 from dlq.orders import Orders
@@ -62,7 +61,7 @@ def orders(place: Place) -> Orders:
 
 def producer(place: Place) -> Any:
     """Of Kafka, for orders. Any: the client's stubs and the port agree only on arguments given by name."""
-    return Producer({"bootstrap.servers": place.bootstrap(), "acks": "all", "log_level": 0})
+    return open_producer(place.kafka(), {"acks": "all", "log_level": 0})
 
 
 def _recorder(place: Place) -> Recorder:

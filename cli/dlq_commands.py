@@ -19,6 +19,7 @@ from console.formats import second
 from core.clock import SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog, RecordedEntry
 from dlq.index import (
     OPEN_STATES,
@@ -175,10 +176,10 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 def followed(place: Place) -> DeadLetterIndex:
     """The dead-letter index of the stream that is looked at, as the journal is now."""
     try:
-        bootstrap: str | None = place.bootstrap()
+        kafka: KafkaSettings | None = place.kafka()
     except PayhookError:
-        bootstrap = None
-    board = open_board(place.looked_at, place.settings, SystemClock(), bootstrap)
+        kafka = None
+    board = open_board(place.looked_at, place.settings, SystemClock(), kafka)
     board.follow()
     return board
 

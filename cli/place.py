@@ -19,6 +19,7 @@ from core.event import Mode
 from core.layout import LEDGER, Layout, StreamLayout
 from core.moments import MomentInvalid
 from core.routing import stream_of
+from core.settings import KafkaSettings
 from core.visible import kept_text
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
@@ -64,14 +65,14 @@ class Place:
             raise NotUp(self.settings.data_dir)
         return found
 
-    def bootstrap(self) -> str:
-        """Kafka's address: the running stack's, else the one that is set.
+    def kafka(self) -> KafkaSettings:
+        """The Kafka that is set, else the running stack's.
 
         :raises NotUp: neither is there
         """
         if "bootstrap_servers" in self.settings.kafka.model_fields_set:
-            return self.settings.kafka.bootstrap_servers
-        return self.endpoints().kafka
+            return self.settings.kafka
+        return self.settings.kafka.model_copy(update={"bootstrap_servers": self.endpoints().kafka})
 
 
 def with_place(command: Command) -> Command:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from confluent_kafka import Producer
 
 from cli.acting import on_record, this_account
 from cli.place import KEPT_TEXT, Place, with_place_of_mode
@@ -20,6 +19,7 @@ from console.as_json import dumped, plain
 from console.details import Once, journal_says, run_details
 from console.formats import money, second
 from core.clock import SystemClock
+from core.kafka import open_producer
 from ingest.publisher import producer_settings
 from ledger.reconciliations import KINDS, Difference, Reconciliation, Reconciliations, as_dict
 from providers.reconciled import ReconciledReader
@@ -150,7 +150,7 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
         click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
         return
     # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = Producer({**producer_settings(place.bootstrap(), PUBLISH_TIMEOUT_MS), "log_level": 0})
+    producer: Any = open_producer(place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0})
     sent = send(producer, planned(), place.mode, SystemClock().now())
     print_left_out(left_out)
     click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")

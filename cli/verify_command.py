@@ -97,7 +97,7 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
     with watching(console, silent=silent) as watch:
         return run(
             place.settings.data_dir,
-            place.bootstrap(),
+            place.kafka(),
             Path(place.settings.processor.anchor_key_file),
             spark_jars(place.layout.lake),
             place.settings.ledger.verify,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx2
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from fastapi import Depends, FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -23,6 +23,8 @@ from prometheus_client.registry import Collector
 
 from console.access import Everybody
 from core.clock import Clock
+from core.kafka import open_consumer
+from core.settings import KafkaSettings
 from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
@@ -134,14 +136,13 @@ Marks: TypeAlias = Mapping[str, Mapping[str, int]]
 class KafkaLag:
     """One connection, used at each request. ``read`` blocks: call it off the event loop."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, kafka: KafkaSettings) -> None:
         settings = {
-            "bootstrap.servers": bootstrap,
             "group.id": "payhook-lag",
             "enable.auto.commit": False,
             "log_level": 0,
         }
-        self._consumer = Consumer(settings)
+        self._consumer = open_consumer(kafka, settings)
         self._one_at_a_time = threading.Lock()
 
     def read(self, marks: Marks) -> dict[str, int] | None:

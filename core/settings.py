@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,6 +29,39 @@ STORE_CONNECT_TIMEOUT_S = 3.0
 KEY_ID, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
+
+
+class KafkaSecurity(BaseModel):
+    """How each client proves who it is, and whom it trusts. The user differs by service: set it in its environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="Kafka's `security.protocol`"
+    )
+    mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
+        "SCRAM-SHA-512", description="Kafka's `sasl.mechanism`, where the protocol has SASL"
+    )
+    credentials_file: str = Field(
+        "", description="a file with the user's name and its password, a line each; looked at again every 5 s"
+    )
+    ca_file: str = Field("", description="PEM file of who may issue the brokers' certificates; empty: the system's")
+    certificate_file: str = Field(
+        "", description="PEM file of the client's own key (PKCS #8) and certificate, where brokers ask for one"
+    )
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    @model_validator(mode="after")
+    def _fits(self) -> KafkaSecurity:
+        if self.is_sasl != bool(self.credentials_file):
+            wanted = f"credentials_file goes with a SASL protocol, and protocol is {self.protocol}"
+            raise ValueError(f"kafka.security: {wanted}")
+        if (self.ca_file or self.certificate_file) and not self.protocol.endswith("SSL"):
+            raise ValueError(f"kafka.security names certificates, and protocol is {self.protocol}: SASL_SSL is wanted")
+        return self
 
 
 class KafkaSettings(BaseModel):
@@ -49,6 +83,7 @@ class KafkaSettings(BaseModel):
         description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
         "markers, and not refused",
     )
+    security: KafkaSecurity = KafkaSecurity()
 
     @property
     def embedded_durability(self) -> Durability:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 
 from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability
 from core.errors import PayhookError
+from core.settings import KafkaSettings
 
 ONE_BROKER = 'Where one broker is meant to be all there is, set kafka.durability to "single".'
 
@@ -41,16 +42,16 @@ class TopicsUnfit(PayhookError):
         super().__init__("\n".join(lines))
 
 
-def check_topics(client: AdminClient, bootstrap: str, wanted: Mapping[str, int], durability: Durability) -> None:
+def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str, int]) -> None:
     """Every topic is there, removes records by their age alone, elects no leader that lacks records, and takes records
-    of the size that is sent to it. If ``durability`` is ``replicated``, each partition has three replicas, and two have
-    a record before it is acknowledged.
+    of the size that is sent to it. If ``kafka.durability`` is ``replicated``, each partition has three replicas, and
+    two have a record before it is acknowledged.
 
-    :param bootstrap: for the commands in the error
     :param wanted: bytes of a record that is sent to each topic
     :raises TopicsUnfit: it isn't so
     :raises KafkaException: Kafka can't be asked
     """
+    durability = kafka.durability
     known = client.list_topics(timeout=ASK_S_MAX).topics
     faults: list[TopicFault] = []
     for topic, record_bytes in wanted.items():
@@ -64,7 +65,7 @@ def check_topics(client: AdminClient, bootstrap: str, wanted: Mapping[str, int],
             problem = ", ".join(f"{name} is {was}" for name, (was, _) in changes.items())
             settings = ",".join(f"{name}={wanted}" for name, (_, wanted) in changes.items())
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {settings}"
-            faults.append(TopicFault(topic, problem, command("kafka-configs.sh", bootstrap, change)))
+            faults.append(TopicFault(topic, problem, command("kafka-configs.sh", kafka, change)))
     if faults:
         raise TopicsUnfit(tuple(faults), durability)
 
@@ -86,9 +87,10 @@ def described(client: AdminClient, topic: str) -> dict[str, Any]:
     raise AssertionError("at least one try is made")
 
 
-def command(tool: str, bootstrap: str, arguments: str) -> str:
-    """A call of one of Kafka's own tools."""
-    return f"{tool} --bootstrap-server {bootstrap} {arguments}"
+def command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
+    """A call of one of Kafka's own tools. Where Kafka is secured it wants the client's settings in a file."""
+    secured = "" if kafka.security.protocol == "PLAINTEXT" else " --command-config FILE"
+    return f"{tool} --bootstrap-server {kafka.bootstrap_servers}{secured} {arguments}"
 
 
 def _replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFault]:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import topic_config
 from core.errors import PayhookError
+from core.settings import KafkaSettings
 from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, command, described
 from dlq.settings import DLQ_PREFIX
 
@@ -40,11 +41,11 @@ class DlqTopicRefused(PayhookError):
 
 
 class DlqTopics:
-    """What a broker knows of dead-letter topics. ``bootstrap`` is for the commands in errors."""
+    """What a broker knows of dead-letter topics. ``kafka`` is for the commands in errors."""
 
-    def __init__(self, client: AdminClient, bootstrap: str) -> None:
+    def __init__(self, client: AdminClient, kafka: KafkaSettings) -> None:
         self._client = client
-        self._bootstrap = bootstrap
+        self._kafka = kafka
 
     def check(self, stream: str, topic: str, partitions_min: int, *, create: bool, replication: int) -> None:
         """Checks that the topic exists, is marked and has a partition for each of the source's.
@@ -64,12 +65,12 @@ class DlqTopics:
             self._create(topic, partitions_min, replication)
             return
         if partitions < partitions_min:
-            fix = command("kafka-topics.sh", self._bootstrap, f"--alter --topic {topic} --partitions {partitions_min}")
+            fix = command("kafka-topics.sh", self._kafka, f"--alter --topic {topic} --partitions {partitions_min}")
             raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", fix)
         if self._mark(topic) == "false":
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {MARK}=true"
             problem = f"it isn't marked as one: its owner hasn't set {MARK}"
-            raise DlqTopicRefused(topic, problem, command("kafka-configs.sh", self._bootstrap, change))
+            raise DlqTopicRefused(topic, problem, command("kafka-configs.sh", self._kafka, change))
 
     def mark(self, topic: str) -> bool:
         """Marks a topic of payhook's own; returns whether the broker knows the mark."""
@@ -112,4 +113,4 @@ class DlqTopics:
         log.warning("%s was made, with %d partitions and the broker's retention", topic, partitions)
 
     def _create_command(self, topic: str, partitions: int) -> str:
-        return command("kafka-topics.sh", self._bootstrap, f"--create --topic {topic} --partitions {partitions}")
+        return command("kafka-topics.sh", self._kafka, f"--create --topic {topic} --partitions {partitions}")

@@ -33,10 +33,9 @@ class ProducerBroken(PayhookError):
         super().__init__(f"the Kafka producer is broken and the receiver must start again: {problem}")
 
 
-def producer_settings(bootstrap: str, publish_timeout_ms: int) -> dict[str, Any]:
+def producer_settings(publish_timeout_ms: int) -> dict[str, Any]:
     """Every replica acknowledges, the producer's own retries make no copies, and the partitioner is pinned."""
     return {
-        "bootstrap.servers": bootstrap,
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": publish_timeout_ms,

@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient
 from core.clock import from_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.kafka import open_admin, open_consumer
+from core.settings import KafkaSettings
 from journal.schema import Record
 
 ANSWER_S_MAX = 10.0
@@ -90,8 +92,8 @@ class Log(Protocol):
 class KafkaLog:
     """`Log` of a real Kafka. Clients are made when they are first needed; `close` ends them. Belongs to one thread."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
         self._consumers: dict[int, Consumer] = {}
         self._admin: AdminClient | None = None
 
@@ -105,7 +107,7 @@ class KafkaLog:
         if not topics:
             return {}
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+            self._admin = open_admin(self._kafka)
         ids: dict[str, str] = {}
         with _spoken():
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_S_MAX)
@@ -191,9 +193,9 @@ class KafkaLog:
 
     def _consumer(self, fetch_bytes: int) -> Consumer:
         if fetch_bytes not in self._consumers:
-            self._consumers[fetch_bytes] = Consumer(
+            self._consumers[fetch_bytes] = open_consumer(
+                self._kafka,
                 {
-                    "bootstrap.servers": self._bootstrap,
                     "group.id": "payhook-positions",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
@@ -205,7 +207,7 @@ class KafkaLog:
                     "fetch.queue.backoff.ms": 1,
                     "fetch.wait.max.ms": 20,
                     "log_level": 0,
-                }
+                },
             )
         return self._consumers[fetch_bytes]
 

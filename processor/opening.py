@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, replicas_min
+from core.kafka import open_admin, open_producer
 from core.location import Location
 from core.routing import topics_of
 from core.settings import KafkaSettings
@@ -53,7 +52,7 @@ from processor.source.feed import FeedRecords
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
 from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapStage, Pass
-from processor.source.sources import KafkaSource, Republisher, Source, republish_settings, warm_up
+from processor.source.sources import REPUBLISH, KafkaSource, Republisher, Source, warm_up
 from processor.source.stream import Stream
 from processor.wiring import BYTES_PER_BATCH_MAX, Wired
 
@@ -91,13 +90,6 @@ class Shared:
     clock: Clock
     cores: int
     anchor_keys: AnchorKeys
-
-    @property
-    def bootstrap(self) -> str:
-        return self.kafka.bootstrap_servers
-
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
 
 class OpenableStream:
@@ -252,7 +244,7 @@ class OpenableStream:
     def _dead_letters(self, published_upto: int) -> DlqPublisher:
         wired, metrics = self._wired, self._status.metrics
         return DlqPublisher(
-            dead_letter_producer(self._shared.bootstrap),
+            dead_letter_producer(self._shared.kafka),
             wired.config.dlq_topic(wired.mode),
             published_upto,
             group=f"payhook-{wired.name}",
@@ -265,12 +257,12 @@ class OpenableStream:
     def _anchors(self, state: JournalState) -> Anchoring:
         """What the writer before this one could not anchor is anchored now."""
         shared = self._shared
-        settings = {"bootstrap.servers": shared.bootstrap, "acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}
+        settings = {"acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}
         anchors = Anchoring(
             self._wired.name,
             topics_of(self._wired.mode).anchors,
             shared.anchor_keys,
-            Producer(settings),
+            open_producer(shared.kafka, settings),
             ANCHOR_EVERY_S,
             shared.clock,
             anchored_before(state.notes),
@@ -284,11 +276,11 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     """The source of a stream, not asked for anything yet; who its feed names is known to the handler from now on."""
     events, control = wired.rules.events_topic, wired.rules.control_topic
     if wired.reads is None:
-        return KafkaSource(shared.session, shared.bootstrap, events, control, _map_stage(wired, shared))
+        return KafkaSource(shared.session, shared.kafka, events, control, _map_stage(wired, shared))
     receivers = wired.reads.feed.receivers(wired.mode)
     wired.reads.receivers.add(receivers)
     records = FeedRecords(wired.config.name, wired.reads.stream, wired.reads.feed, receivers)
-    kafka = KafkaSource(shared.session, shared.bootstrap, events, control)
+    kafka = KafkaSource(shared.session, shared.kafka, events, control)
     return JournalSource(wired.reads.journal, records, kafka, wired.reads.since)
 
 
@@ -308,7 +300,7 @@ def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
     records_max = RECORDS_PER_BATCH_MAX if wired.reads is None else JOURNAL_RECORDS_PER_BATCH_MAX
     first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
     limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
-    ends = EndsWatch(KafkaEnds(shared.bootstrap) if wired.reads is None else JournalEnds(wired.reads.journal))
+    ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journal))
     executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
     return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
 
@@ -320,7 +312,7 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
     replication = max(dlq.replication, replicas_min(shared.kafka.durability))
-    topics = DlqTopics(shared.admin(), shared.bootstrap)
+    topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
     topic = wired.config.dlq_topic(wired.mode)
     topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
 
@@ -334,25 +326,24 @@ def check_own_topics(wired: Wired, shared: Shared) -> None:
     wanted = {names.control: 0, wired.config.dlq_topic(wired.mode): 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
-    check_topics(shared.admin(), shared.bootstrap, wanted, shared.kafka.durability)
+    check_topics(open_admin(shared.kafka), shared.kafka, wanted)
 
 
-def dead_letter_producer(bootstrap: str) -> Callable[[], Any]:
+def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
     """A topic that is gone isn't created by asking for it: it would have the broker's number of partitions, and no
     mark.
     """
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
         "acks": "all",
         "enable.idempotence": True,
         "allow.auto.create.topics": False,
     }
-    return partial(Producer, settings)
+    return partial(open_producer, kafka, settings)
 
 
 def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     topic = wired.rules.events_topic
-    return Republisher(partial(Producer, republish_settings(shared.bootstrap)), topic) if topic else None
+    return Republisher(partial(open_producer, shared.kafka, REPUBLISH), topic) if topic else None
 
 
 def _rows_of(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

@@ -9,9 +9,10 @@ import uuid
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from core.durability import RECORD_BYTES_MAX
+from core.kafka import open_admin
+from core.settings import KafkaSettings
 from stack.errors import ServerNotUp
 from stack.jars import kafka_jars
 from stack.machine import find_java
@@ -53,7 +54,7 @@ def broker_answers(port: int) -> bool:
     if not is_listening(port):
         return False
     try:
-        client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{port}", "log_level": 0})
+        client = open_admin(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))
         return bool(client.list_topics(timeout=ASK_TIMEOUT_S).brokers)
     except KafkaException:
         return False

@@ -98,7 +98,7 @@ def collect_receipts(settings: Settings) -> int:
     layout, rows = settings.layout, 0
     for mode in settings.ingest.modes:
         table = ReceiptsTable(str(layout.ledger(mode).derived("receipts")))
-        with contextlib.closing(KafkaLog(settings.kafka.bootstrap_servers)) as kafka:
+        with contextlib.closing(KafkaLog(settings.kafka)) as kafka:
             rows += collect(kafka, topics_of(mode).receipts, table).rows
     return rows
 

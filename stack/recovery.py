@@ -19,6 +19,7 @@ from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
 from core.routing import is_sparse, stream_of, topics_of
+from core.settings import KafkaSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
@@ -75,9 +76,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Addresses of Kafka and Redis."""
+    """Where Kafka and Redis are."""
 
-    kafka: str
+    kafka: KafkaSettings
     redis: str
 
 
@@ -90,16 +91,16 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        yield Servers(endpoints.kafka, endpoints.redis)
+        yield Servers(KafkaSettings(bootstrap_servers=endpoints.kafka), endpoints.redis)
     elif "bootstrap_servers" in settings.kafka.model_fields_set:
-        yield Servers(settings.kafka.bootstrap_servers, settings.redis.url)
+        yield Servers(settings.kafka, settings.redis.url)
     else:
         layout = settings.layout
         port, controller = free_ports(2)
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            yield Servers(f"{LOOPBACK}:{port}", redis_url(layout.redis))
+            yield Servers(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"), redis_url(layout.redis))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:

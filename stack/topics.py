@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
 from core.event import Mode
+from core.kafka import open_admin
 from core.routing import topics_of
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings, TopicsSettings
 from core.topics import ONE_BROKER, check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
@@ -75,14 +76,14 @@ def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfi
     ]
 
 
-def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> None:
+def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
     """Makes what isn't there yet and returns once the broker serves it. Dead-letter topics are marked as such, those
     that an older broker made too.
 
     :raises TopicRefused: the broker refuses, or a topic is there with other partitions than configured:
         keys would move between partitions, and order would be lost
     """
-    client = AdminClient({"bootstrap.servers": bootstrap})
+    client = open_admin(kafka)
     there = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
     for topic in wanted:
         if topic.name in there and len(there[topic.name].partitions) != topic.partitions:
@@ -100,7 +101,7 @@ def make_topics(bootstrap: str, wanted: Sequence[Topic], replication: int) -> No
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicRefused(name, str(error)) from refused
     _await(client, set(made))
-    dead_letters = DlqTopics(client, bootstrap)
+    dead_letters = DlqTopics(client, kafka)
     for topic in wanted:
         if topic.name.startswith(DLQ_PREFIX):
             dead_letters.mark(topic.name)
@@ -127,10 +128,9 @@ def main() -> int:
     kafka = settings.kafka
     try:
         wanted = topics(settings.topics, settings.ingest.modes, streams_of(settings))
-        make_topics(kafka.bootstrap_servers, wanted, settings.topics.replicas(kafka.durability))
+        make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        check_topics(client, kafka.bootstrap_servers, sizes, kafka.durability)
+        check_topics(open_admin(kafka), kafka, sizes)
     except (PayhookError, KafkaException) as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -21,7 +21,7 @@ import psutil
 from core.errors import PayhookError
 from core.layout import Layout
 from core.log import configure_logging
-from core.settings import part_with_keys
+from core.settings import KafkaSettings, part_with_keys
 from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
@@ -73,7 +73,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         modes, streams = settings.ingest.modes, streams_of(settings)
         processors = {mode: processes(settings, mode) for mode in modes}
         ports = choose_ports(settings, max(map(len, processors.values())))
-        bootstrap = f"127.0.0.1:{ports.kafka}"
+        kafka = KafkaSettings(bootstrap_servers=f"127.0.0.1:{ports.kafka}")
         durability = settings.kafka.embedded_durability
         replication = settings.topics.replicas(durability)
         supervisor = Supervisor(
@@ -85,7 +85,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
                 maintained=bool(scheduled(settings)),
                 alerting=settings.alerts.every_s > 0,
             ),
-            lambda: make_topics(bootstrap, topics(settings.topics, modes, streams), replication),
+            lambda: make_topics(kafka, topics(settings.topics, modes, streams), replication),
             on_change,
             modes,
         )

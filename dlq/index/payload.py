@@ -13,6 +13,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
+from core.kafka import open_consumer
+from core.settings import KafkaSettings
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
 from journal.schema import JournalRow, record_sha256
@@ -29,8 +31,8 @@ class OriginUnreadable(PayhookError):
         super().__init__(f"Kafka's {place} can't be read now: {problem}; try again when it answers")
 
 
-def kafka_origin(bootstrap: str, read_s_max: float = READ_S_MAX) -> Callable[[str, int, int], bytes | None]:
-    """Reads a record's value from these servers (`dlq.index.payload.Origin`). It joins no group and commits nothing.
+def kafka_origin(kafka: KafkaSettings, read_s_max: float = READ_S_MAX) -> Callable[[str, int, int], bytes | None]:
+    """Reads a record's value from this Kafka (`dlq.index.payload.Origin`). It joins no group and commits nothing.
 
     What it returns raises `OriginUnreadable` where Kafka doesn't answer in time.
     """
@@ -38,14 +40,14 @@ def kafka_origin(bootstrap: str, read_s_max: float = READ_S_MAX) -> Callable[[st
     def read(topic: str, partition: int, offset: int) -> bytes | None:
         place = f"{topic}[{partition}]@{offset}"
         # No group is joined, but the client wants a name.
-        consumer = Consumer(
+        consumer = open_consumer(
+            kafka,
             {
-                "bootstrap.servers": bootstrap,
                 "group.id": f"payhook-look-{uuid.uuid4().hex}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "log_level": 0,
-            }
+            },
         )
         try:
             return _read_record(consumer, TopicPartition(topic, partition, offset), read_s_max)

@@ -13,6 +13,7 @@ from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.location import Location
+from core.settings import KafkaSettings
 from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
@@ -115,7 +116,7 @@ class Watch:
 
 def run(
     data_dir: Path,
-    bootstrap: str,
+    kafka: KafkaSettings,
     anchor_key_file: Path,
     jars: Sequence[Path],
     settings: VerifySettings | None = None,
@@ -142,9 +143,9 @@ def run(
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
-        kafka, options = RealKafka(bootstrap), options or Options()
+        options = options or Options()
         limits = Limits(refund_awaits_days_max=settings.refund_awaits_days_max)
-        report = verify(session, places, kafka, anchor_keys, limits, clock, options=options, watch=watch)
+        report = verify(session, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
     finally:
         session.stop()

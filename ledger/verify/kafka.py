@@ -12,7 +12,9 @@ from pyspark.sql import functions as fn
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.kafka import spark_options
 from core.routing import mode_of, topics_of
+from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent, Point, TopicMissing
 from journal.schema import Record
 
@@ -62,8 +64,8 @@ class RealKafka:
     :raises KafkaUnreachable: it doesn't answer (from each method but `frame`)
     """
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
 
     def ends(self, topics: Sequence[str]) -> Ends:
         found: Ends = {}
@@ -94,7 +96,7 @@ class RealKafka:
     def frame(self, session: SparkSession, topic: str) -> DataFrame:
         return (
             session.read.format("kafka")
-            .option("kafka.bootstrap.servers", self._bootstrap)
+            .options(**spark_options(self._kafka))
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
             .option("endingOffsets", "latest")
@@ -106,11 +108,11 @@ class RealKafka:
 
     @contextlib.contextmanager
     def _log(self) -> Iterator[KafkaLog]:
-        with contextlib.closing(KafkaLog(self._bootstrap)) as log:
+        with contextlib.closing(KafkaLog(self._kafka)) as log:
             try:
                 yield log
             except KafkaSilent as silent:
-                raise KafkaUnreachable(self._bootstrap, silent.problem) from silent
+                raise KafkaUnreachable(self._kafka.bootstrap_servers, silent.problem) from silent
 
 
 def anchor_records(

@@ -17,11 +17,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 from fastapi import FastAPI, Request, Response
 from redis.asyncio import Redis
 
+from core.kafka import open_producer
 from core.routing import topics_of
+from core.settings import KafkaSettings
 from ingest.app import SERVING
 from ingest.publisher import producer_settings
 
@@ -45,7 +47,7 @@ def straightforward(bootstrap: str, redis_url: str, secret: str) -> FastAPI:
 
     A thread polls librdkafka and hands each delivery to the event loop.
     """
-    producer = Producer(producer_settings(bootstrap, 4_000))
+    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), producer_settings(4_000))
     redis = Redis.from_url(redis_url)
     stop = threading.Event()
     events = topics_of("live").events

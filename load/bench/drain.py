@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
 from core.clock import from_rfc3339
 from core.event import Dedupe, to_headers
+from core.kafka import open_producer
 from core.layout import Layout
 from core.routing import topics_of
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings, TopicsSettings
 from ingest.publisher import producer_settings
 from journal.reader import JournalReader
 from load.bench.figures import Done, Run, nothing_shown
@@ -97,7 +98,9 @@ def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
     port, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{port}"
     with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
-        make_topics(bootstrap, [*topics(TopicsSettings()), Topic(WARM_TOPIC, 4, DAY_MS)], 1)
+        make_topics(
+            KafkaSettings(bootstrap_servers=bootstrap), [*topics(TopicsSettings()), Topic(WARM_TOPIC, 4, DAY_MS)], 1
+        )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:
             fill(bootstrap, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6])
             fill(bootstrap, topics_of("live").events, backlog, uuid.uuid4().hex[:6], done)
@@ -109,8 +112,8 @@ def fill(bootstrap: str, topic: str, count: int, prefix: str, done: Done = nothi
 
     :raises NotPublished: Kafka didn't take one
     """
-    settings = producer_settings(bootstrap, PUBLISH_MS_MAX) | {"linger.ms": 20, "queue.buffering.max.messages": 100_000}
-    producer = Producer(settings)
+    settings = producer_settings(PUBLISH_MS_MAX) | {"linger.ms": 20, "queue.buffering.max.messages": 100_000}
+    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), settings)
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:

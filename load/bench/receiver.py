@@ -25,7 +25,7 @@ from redis.asyncio import Redis
 
 from core.generation import Announced, generation_key
 from core.routing import MODES
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings, TopicsSettings
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from load.bench.figures import Done, Run
@@ -165,7 +165,7 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
         running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
         running(redis_server(folder / "redis", folder / "redis.log")),
     ):
-        make_topics(bootstrap, topics(TopicsSettings()), 1)
+        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(TopicsSettings()), 1)
         url = redis_url(folder / "redis")
         announce_generation(redis.Redis.from_url(url))
         yield bootstrap, url

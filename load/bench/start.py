@@ -18,6 +18,7 @@ from core.clock import SystemClock
 from core.event import Dedupe, to_headers
 from core.layout import Layout
 from core.routing import topics_of
+from core.settings import KafkaSettings
 from journal.reader import JournalReader
 from load.bench.figures import Run
 from load.bench.history import made_history
@@ -71,7 +72,7 @@ class _Place:
 
     def prepare(self) -> None:
         settings = load_settings(SAMPLE_CONFIG)
-        make_topics(self.bootstrap, topics(settings.topics, ("live",)), 1)
+        make_topics(KafkaSettings(bootstrap_servers=self.bootstrap), topics(settings.topics, ("live",)), 1)
         make_anchor_key(self.layout.anchor_keys)
         make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))
 

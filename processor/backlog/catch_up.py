@@ -9,11 +9,13 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from core.clock import Clock, to_rfc3339
+from core.kafka import open_admin
 from core.location import Location
 from core.routing import is_sparse
+from core.settings import KafkaSettings
 from journal.reader import JournalReader
 from journal.state import Marks
 from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
@@ -176,8 +178,8 @@ def _rounded(seconds: float | None) -> float | None:
 class KafkaEnds:
     """Kafka's partitions, all in one request."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._client = open_admin(kafka)
 
     def __call__(self, marks: Marks) -> Ends:
         """Nothing when Kafka doesn't answer."""

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -17,7 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from core.durability import RECORD_BYTES_MAX
+from core.kafka import spark_options
 from core.routing import PARTITIONER
+from core.settings import KafkaSettings
 from journal.kafka_log import Held, KafkaLog, Log
 from journal.state import JournalState, Marks
 from processor.decide.ports import Outgoing
@@ -97,7 +100,7 @@ class KafkaSource:
     """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`."""
 
     session: SparkSession
-    bootstrap: str
+    kafka: KafkaSettings
     events: str
     control: str
     map_stage: Collects | None = None
@@ -108,7 +111,7 @@ class KafkaSource:
         return [topic for topic in (self.events, self.control) if topic]
 
     def log(self) -> KafkaLog:
-        return KafkaLog(self.bootstrap)
+        return KafkaLog(self.kafka)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         return positions.starts(state, held)
@@ -131,7 +134,7 @@ class KafkaSource:
     def _topics_from(self, starts: str, records_max: int) -> DataFrame:
         return (
             self.session.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.bootstrap)
+            .options(**spark_options(self.kafka))
             .option("subscribe", ",".join(sorted(self.topics)))
             .option("startingOffsets", starts)
             .option("includeHeaders", "true")
@@ -147,7 +150,7 @@ class KafkaSource:
         return frame.toArrow() if self.map_stage is None else self.map_stage.collect(frame, expected)
 
     def orders(self) -> Orders:
-        return ControlTopic(self.bootstrap, self.control)
+        return ControlTopic(self.kafka, self.control)
 
 
 def tick(session: SparkSession) -> DataFrame:
@@ -206,16 +209,16 @@ class Producer(Protocol):
     def flush(self) -> Callable[[float], int]: ...
 
 
-def republish_settings(bootstrap: str) -> dict[str, Any]:
-    """As the receiver's: every replica acknowledges, and the partitioner is the same."""
-    return {
-        "bootstrap.servers": bootstrap,
+REPUBLISH = MappingProxyType(
+    {
         "acks": "all",
         "enable.idempotence": True,
         "message.timeout.ms": int(PUBLISH_S_MAX * 800),
         "message.max.bytes": RECORD_BYTES_MAX,
         "partitioner": PARTITIONER,
     }
+)
+"""As the receiver's producer: every replica acknowledges, and the partitioner is the same."""
 
 
 class Republisher:

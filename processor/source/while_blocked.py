@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from core.clock import Clock
+from core.kafka import open_consumer
+from core.settings import KafkaSettings
 from journal.state import Marks
 from processor.decide.batch import Batches
 from processor.decide.records import KafkaRecord, read_table, without_answers
@@ -116,17 +118,17 @@ class ControlTopic:
     No offsets are committed: the marks say what is decided. A command's headers mean nothing and are left out.
     """
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, kafka: KafkaSettings, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer(
+        self._consumer = open_consumer(
+            kafka,
             {
-                "bootstrap.servers": bootstrap,
                 "group.id": "payhook-control",
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "enable.auto.commit": False,
-            }
+            },
         )
         self._assigned: dict[int, int] | None = None
 

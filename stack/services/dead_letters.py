@@ -10,6 +10,7 @@ from console.dead_letters import DeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, stream_of, topics_of
+from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, kafka_origin
@@ -21,8 +22,10 @@ from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
 
 
-def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap: str | None = None) -> DeadLetterIndex:
-    """The board of one stream. ``bootstrap``: Kafka's servers, to ask for bodies that aren't kept; None: not to ask."""
+def open_board(
+    layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
+) -> DeadLetterIndex:
+    """The board of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
     known = partial(body_statuses, layout.bodies, layout.derived("redactions"))
     return DeadLetterIndex(
         layout.board,
@@ -30,7 +33,7 @@ def open_board(layout: StreamLayout, settings: Settings, clock: Clock, bootstrap
         layout.bodies,
         clock,
         fates=known,
-        origin=None if bootstrap is None else kafka_origin(bootstrap),
+        origin=None if kafka is None else kafka_origin(kafka),
         amounts=BodyAmounts(settings.providers),
     )
 
@@ -52,7 +55,7 @@ def open_dead_letters(
     layout, control = settings.layout, topics_of(mode_of(stream)).control
     places, users = layout.stream(stream), Users(layout.users)
     config = streams_of(settings)[base_of(stream)]
-    board = open_board(places, settings, clock, settings.kafka.bootstrap_servers)
+    board = open_board(places, settings, clock, settings.kafka)
     recorder = Recorder(AuditLog(layout.acts), clock, channel)
 
     def hands(name: str) -> frozenset[str]:

@@ -31,6 +31,7 @@ from console.pages.place import Asking
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
+from core.kafka import open_producer
 from core.log import configure_logging
 from core.routing import topics_of
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
@@ -77,14 +78,14 @@ def main() -> int:
 
 async def _serve(settings: Settings) -> None:
     clock, console = SystemClock(), settings.console
-    lag = KafkaLag(settings.kafka.bootstrap_servers)
+    lag = KafkaLag(settings.kafka)
     redis = Redis.from_url(
         settings.redis.url,
         max_connections=REDIS_CONNECTIONS_MAX,
         socket_connect_timeout=REDIS_TIMEOUT_S,
         socket_timeout=REDIS_TIMEOUT_S,
     )
-    producer = Producer(_producer_settings(settings.kafka.bootstrap_servers))
+    producer = open_producer(settings.kafka, _COMMANDS)
     gate = RedisGate(
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )
@@ -174,14 +175,8 @@ def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, c
     }
 
 
-def _producer_settings(bootstrap: str) -> dict[str, str | int]:
-    return {
-        "bootstrap.servers": bootstrap,
-        "acks": "all",
-        "enable.idempotence": True,
-        "message.timeout.ms": COMMAND_TIMEOUT_MS,
-        "log_level": 0,
-    }
+_COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
+"""The producer's settings."""
 
 
 def _watched(settings: Settings, lag: KafkaLag) -> Watched:

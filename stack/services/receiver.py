@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pybreaker
 import uvicorn
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 from prometheus_client import start_http_server
 from redis.asyncio import Redis
 
 from core.clock import Clock, SystemClock
 from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
+from core.kafka import open_admin, open_producer
 from core.log import configure_logging
 from core.routing import topics_of
 from core.topics import check_topics
@@ -113,10 +113,10 @@ def check_kafka(settings: Settings) -> None:
     wanted: dict[str, int] = {}
     for names in map(topics_of, settings.ingest.modes):
         wanted |= {names.events: RECORD_BYTES_MAX, names.receipts: 0}
-    client = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 0})
+    client = open_admin(settings.kafka)
     while True:
         try:
-            return check_topics(client, settings.kafka.bootstrap_servers, wanted, settings.kafka.durability)
+            return check_topics(client, settings.kafka, wanted)
         except KafkaException as unknown:
             log.warning("Kafka can't be asked about its topics: %s", unknown.args[0])
             time.sleep(ASK_AGAIN_S)
@@ -160,7 +160,7 @@ async def open_receiver(
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest = settings.ingest
     redis = _redis(settings.redis.url, ingest)
-    producer = Producer(producer_settings(settings.kafka.bootstrap_servers, limits.publish_timeout_ms))
+    producer = open_producer(settings.kafka, producer_settings(limits.publish_timeout_ms))
     publisher = KafkaPublisher(producer, clock)
     generations = RedisGenerations(redis, ingest.modes, clock)
     await generations.read()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from core.settings import KafkaSettings
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_url
@@ -70,7 +71,9 @@ def make_topic(kafka_broker: str) -> Callable[[str, int], str]:
 
     def make(name: str, partitions: int = 1) -> str:
         topic = f"{prefix}.{name}"
-        make_topics(kafka_broker, [Topic(topic, partitions, ONE_DAY_MS)], replication=1)
+        make_topics(
+            KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, partitions, ONE_DAY_MS)], replication=1
+        )
         return topic
 
     return make
@@ -82,5 +85,5 @@ def topics(kafka_broker: str) -> Topics:
     prefix = f"t{uuid.uuid4().hex[:12]}"
     counts: Mapping[str, int] = {"payments.events": 4, "payments.control": 1, "payments.receipts": 1, "dlq.ledger": 4}
     wanted = [Topic(f"{prefix}.{name}", count, ONE_DAY_MS) for name, count in counts.items()]
-    make_topics(kafka_broker, wanted, replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), wanted, replication=1)
     return Topics(prefix, *(topic.name for topic in wanted))

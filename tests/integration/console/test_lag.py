@@ -7,6 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from console.health import KafkaLag
+from core.settings import KafkaSettings
 from stack.ports import LOOPBACK, free_ports
 
 
@@ -18,7 +19,7 @@ def test_undecided_records_are_counted_over_all_partitions(
     for number in range(5):
         producer.produce(topic, b"x", partition=number % 2)
     assert producer.flush(60) == 0
-    lag = KafkaLag(kafka_broker)
+    lag = KafkaLag(KafkaSettings(bootstrap_servers=kafka_broker))
     try:
         assert lag.read({topic: {"0": 0, "1": 0}}) == {topic: 5}
         assert lag.read({topic: {"0": 3, "1": 1}}) == {topic: 1}
@@ -29,7 +30,7 @@ def test_undecided_records_are_counted_over_all_partitions(
 
 def test_without_kafka_the_lag_is_unknown() -> None:
     (port,) = free_ports(1)
-    lag = KafkaLag(f"{LOOPBACK}:{port}")
+    lag = KafkaLag(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))
     try:
         assert lag.read({"payments.events": {"0": 0}}) is None
     finally:

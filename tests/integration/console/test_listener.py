@@ -16,6 +16,7 @@ from cli.acting import this_account
 from cli.main import main
 from core.layout import Layout
 from core.routing import topics_of
+from core.settings import KafkaSettings
 from dlq.audit_log import STREAM
 from dlq.commands import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
@@ -100,7 +101,11 @@ def anchored(kafka: str, seq: int) -> Anchor:
 def test_an_order_is_taken_once_also_across_a_kill(
     empty_redis: str, kafka_broker: str, tmp_path: Path, journal: Path
 ) -> None:
-    make_topics(kafka_broker, [Topic(name, 1, ONE_DAY_MS) for name in (CONTROL_TOPIC, ANCHORS)], replication=1)
+    make_topics(
+        KafkaSettings(bootstrap_servers=kafka_broker),
+        [Topic(name, 1, ONE_DAY_MS) for name in (CONTROL_TOPIC, ANCHORS)],
+        replication=1,
+    )
     Layout(tmp_path).secrets.mkdir()
     Layout(tmp_path).anchor_keys.write_text(KEY)
     payhook(tmp_path, "users", "add", "ada", "--role", "replayer", "--password-stdin", stdin=PASSWORD)

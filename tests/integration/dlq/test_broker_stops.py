@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from core.decision import Decision
+from core.settings import KafkaSettings
 from processor.opening import dead_letter_producer
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
@@ -81,7 +82,7 @@ def polled(batches: Any, until: Any) -> None:
 
 def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: Broker) -> None:
     """It would have the broker's own number of partitions, and nobody's mark."""
-    ours: Any = dead_letter_producer(broker.bootstrap)
+    ours: Any = dead_letter_producer(KafkaSettings(bootstrap_servers=broker.bootstrap))
     quick = {"topic.metadata.propagation.max.ms": 500}
     assert publish_one({**ours.args[0], **quick}, "dlq.gone") in UNKNOWN
     assert "dlq.gone" not in broker.topics()
@@ -103,7 +104,7 @@ def publish_one(settings: dict[str, Any], topic: str) -> int | None:
 
 
 def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker: Broker, tmp_path: Path) -> None:
-    make_topics(broker.bootstrap, [Topic("dlq.ledger", 1, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=broker.bootstrap), [Topic("dlq.ledger", 1, -1)], replication=1)
     settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": 5_000, "log_level": 0}
     stored = Stored(tmp_path)
     stored.producer = partial(Producer, settings)

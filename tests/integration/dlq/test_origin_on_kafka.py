@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import TopicPartition
 
+from core.settings import KafkaSettings
 from dlq.index import OriginUnreadable, kafka_origin
 from stack.ports import LOOPBACK, free_ports
 from tests.dead_items import DeadItems
@@ -28,7 +29,7 @@ def written(kafka_broker: str, topics: Topics) -> list[bytes]:
 
 
 def test_a_record_is_read_by_its_place(kafka_broker: str, topics: Topics, written: list[bytes]) -> None:
-    read = kafka_origin(kafka_broker)
+    read = kafka_origin(KafkaSettings(bootstrap_servers=kafka_broker))
     assert [read(topics.events, 0, offset) for offset in (2, 0, 1)] == [written[2], written[0], written[1]]
 
 
@@ -38,16 +39,16 @@ def test_what_the_topic_no_longer_holds_or_never_held_is_none(
     admin = AdminClient({"bootstrap.servers": kafka_broker})
     for deleted in admin.delete_records([TopicPartition(topics.events, 0, 1)]).values():
         deleted.result(60)
-    read = kafka_origin(kafka_broker)
+    read = kafka_origin(KafkaSettings(bootstrap_servers=kafka_broker))
     assert [read(topics.events, 0, offset) for offset in (0, 1, 3, 99)] == [None, written[1], None, None]
 
 
 def test_a_broker_or_topic_that_is_not_there_is_said(kafka_broker: str) -> None:
     (port,) = free_ports(1)
     with pytest.raises(OriginUnreadable, match=r"orders\[0\]@7 can't be read now"):
-        kafka_origin(f"{LOOPBACK}:{port}", read_s_max=1.0)("orders", 0, 7)
+        kafka_origin(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"), read_s_max=1.0)("orders", 0, 7)
     with pytest.raises(OriginUnreadable, match="nobody-made-this"):
-        kafka_origin(kafka_broker, read_s_max=5.0)("nobody-made-this", 0, 0)
+        kafka_origin(KafkaSettings(bootstrap_servers=kafka_broker), read_s_max=5.0)("nobody-made-this", 0, 0)
 
 
 def test_a_story_has_the_body_that_only_kafka_holds(
@@ -56,7 +57,7 @@ def test_a_story_has_the_body_that_only_kafka_holds(
     items = DeadItems(tmp_path)
     items.dead(body_sha256=hashlib.sha256(written[0]).hexdigest())
     items.commit()
-    read = kafka_origin(kafka_broker)
+    read = kafka_origin(KafkaSettings(bootstrap_servers=kafka_broker))
     board = items.followed(origin=lambda topic, partition, offset: read(topics.events, partition, offset))
     payload = board.item(1).payload
     assert (payload.raw, payload.source, payload.pretty) == (written[0], "kafka", '{\n  "number": 0\n}')

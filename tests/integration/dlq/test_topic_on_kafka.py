@@ -65,7 +65,7 @@ def test_it_is_made_with_the_sources_partitions_where_that_is_set(kafka_broker: 
 
 
 def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(kafka_broker: str, topic: str) -> None:
-    make_topics(kafka_broker, [Topic(topic, 2, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 2, -1)], replication=1)
     with pytest.raises(DlqTopicRefused, match=f"--alter --topic {topic} --partitions 3"):
         start(kafka_broker, topic, create_topic=True)
     assert partitions(kafka_broker, topic) == 2
@@ -77,7 +77,9 @@ def test_a_topic_without_the_mark_is_refused_until_its_owner_marks_it(kafka_brok
     with pytest.raises(DlqTopicRefused, match=f"--entity-name {topic} --add-config {MARK}=true"):
         start(kafka_broker, topic, create_topic=True)
     assert mark(kafka_broker, topic) == "false"
-    assert DlqTopics(AdminClient({"bootstrap.servers": kafka_broker}), kafka_broker).mark(topic)
+    assert DlqTopics(
+        AdminClient({"bootstrap.servers": kafka_broker}), KafkaSettings(bootstrap_servers=kafka_broker)
+    ).mark(topic)
     start(kafka_broker, topic)
 
 
@@ -93,6 +95,6 @@ def test_a_topic_that_a_stream_makes_is_marked(kafka_broker: str, topic: str) ->
 
 def test_making_the_topics_marks_dead_letter_topics_that_an_older_broker_made(kafka_broker: str, topic: str) -> None:
     make_elsewhere(kafka_broker, topic)
-    make_topics(kafka_broker, [Topic(topic, 3, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 3, -1)], replication=1)
     assert mark(kafka_broker, topic) == "true"
     start(kafka_broker, topic)

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings, TopicsSettings
 from ingest.limits import Limits
 from load.bench.receiver import announce_generation
 from load.samples import sign
@@ -126,7 +126,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     store = redis_server(folder / "redis", folder / "redis.log")
     with running(kafka) as broker, running(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
-        make_topics(bootstrap, topics(TopicsSettings()), replication=1)
+        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(TopicsSettings()), replication=1)
         url, admin_url = (redis_url(folder / "redis", user) for user in (PAYHOOK, ADMIN))
         announce_generation(Redis.from_url(url))
         made = Servers(folder, broker, claims, bootstrap, url, admin_url)

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.verify.kafka import KafkaUnreachable, RealKafka
 from stack.ports import LOOPBACK, free_ports
@@ -33,7 +34,7 @@ def test_the_ends_of_partitions_and_the_age_of_a_record(
     before = datetime.now(UTC).replace(microsecond=0)
     produce(topic, 1, b"a")
     produce(topic, 1, b"b")
-    kafka = RealKafka(kafka_broker)
+    kafka = RealKafka(KafkaSettings(bootstrap_servers=kafka_broker))
     assert kafka.ends([topic, "no-such-topic"]) == {topic: {0: (0, 0), 1: (0, 2)}}
     written = kafka.timestamp(topic, 1, 1)
     assert written is not None and before <= written <= datetime.now(UTC)
@@ -44,11 +45,14 @@ def test_a_record_that_does_not_come_is_not_taken_for_none(monkeypatch: pytest.M
     """Else what waits there would count as settled, and its receipts as never decided."""
     monkeypatch.setattr("journal.kafka_log.READ_S_MAX", 0.5)
     (port,) = free_ports(1)
-    with closing(KafkaLog(f"{LOOPBACK}:{port}")) as log, pytest.raises(KafkaSilent, match="no record came"):
+    with (
+        closing(KafkaLog(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))) as log,
+        pytest.raises(KafkaSilent, match="no record came"),
+    ):
         log.first_records([("payments.events", 0, 0)])
     monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     with pytest.raises(KafkaUnreachable, match="doesn't answer"):
-        RealKafka(f"{LOOPBACK}:{port}").timestamp("payments.events", 0, 0)
+        RealKafka(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")).timestamp("payments.events", 0, 0)
 
 
 def test_the_dead_letter_topic_as_spark_reads_it(
@@ -57,7 +61,13 @@ def test_the_dead_letter_topic_as_spark_reads_it(
     topic = make_topic("dlq.ledger", 2)
     produce(topic, 0, b"body", seq=b"7")
     produce(topic, 1, None, seq=b"8")
-    rows = RealKafka(kafka_broker).frame(spark, topic).toArrow().sort_by("partition").to_pylist()
+    rows = (
+        RealKafka(KafkaSettings(bootstrap_servers=kafka_broker))
+        .frame(spark, topic)
+        .toArrow()
+        .sort_by("partition")
+        .to_pylist()
+    )
     assert [(row["partition"], row["value"]) for row in rows] == [(0, b"body"), (1, None)]
     assert rows[0]["headers"] == [{"key": "seq", "value": b"7"}]
 
@@ -67,4 +77,4 @@ def test_a_kafka_that_does_not_answer_is_said_plainly(monkeypatch: pytest.Monkey
     monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     (port,) = free_ports(1)
     with pytest.raises(KafkaUnreachable, match="doesn't answer"):
-        RealKafka(f"{LOOPBACK}:{port}").ends(["payments.events"])
+        RealKafka(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")).ends(["payments.events"])

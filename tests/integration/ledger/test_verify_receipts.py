@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, to_rfc3339
+from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.receipts import Collected, ReceiptsTable, collect
 from ledger.verify import Finding, verify
@@ -90,7 +91,7 @@ def test_receipts_are_collected_from_a_real_topic(
         producer.produce(topic, value=receipt(f"key-{number}", AT), partition=number % 2)
     assert producer.flush(60) == 0
     table = ReceiptsTable(str(world.lake.receipts))
-    with contextlib.closing(KafkaLog(kafka_broker)) as kafka:
+    with contextlib.closing(KafkaLog(KafkaSettings(bootstrap_servers=kafka_broker))) as kafka:
         assert collect(kafka, topic, table, rows_per_commit=300).rows == 1_000
         producer.produce(topic, value=receipt("late", AT), partition=1)
         producer.flush(60)
@@ -103,5 +104,8 @@ def test_receipts_are_collected_from_a_real_topic(
 def test_a_kafka_that_does_not_answer_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     (port,) = free_ports(1)
-    with contextlib.closing(KafkaLog(f"{LOOPBACK}:{port}")) as kafka, pytest.raises(KafkaSilent, match="asked again"):
+    with (
+        contextlib.closing(KafkaLog(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))) as kafka,
+        pytest.raises(KafkaSilent, match="asked again"),
+    ):
         collect(kafka, "receipts", ReceiptsTable(str(world.lake.receipts)))

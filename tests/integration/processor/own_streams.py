@@ -133,7 +133,11 @@ class OwnStreams:
 
     def __post_init__(self) -> None:
         (self.folder / "streams.toml").write_text(streams_file(self.topic))
-        make_topics(self.bootstrap, [Topic(name, 1, DAY_MS) for name in ("payments.control", "payments.anchors")], 1)
+        make_topics(
+            KafkaSettings(bootstrap_servers=self.bootstrap),
+            [Topic(name, 1, DAY_MS) for name in ("payments.control", "payments.anchors")],
+            1,
+        )
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     @property

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, TopicMissing
 from stack.topics import Topic, make_topics
 
@@ -30,7 +31,7 @@ def _fill(kafka_broker: str, topic: str) -> None:
 
 @pytest.fixture
 def log(kafka_broker: str) -> Iterator[KafkaLog]:
-    opened = KafkaLog(kafka_broker)
+    opened = KafkaLog(KafkaSettings(bootstrap_servers=kafka_broker))
     yield opened
     opened.close()
 
@@ -74,7 +75,7 @@ def test_the_marker_of_a_transaction_is_a_gap(kafka_broker: str, make_topic: Cal
         producer.begin_transaction()
         producer.produce(topic, b"body %d" % number, partition=0)
         producer.commit_transaction(60)
-    log = KafkaLog(kafka_broker)
+    log = KafkaLog(KafkaSettings(bootstrap_servers=kafka_broker))
     try:
         assert log.held([topic]) == {topic: {0: (0, 4)}}
         points = [(topic, 0, 0), (topic, 0, 1), (topic, 0, 3)]
@@ -89,7 +90,7 @@ def test_a_topic_that_is_created_again_has_another_id(kafka_broker: str, topic: 
     assert log.topic_ids([topic]) == before
     admin = AdminClient({"bootstrap.servers": kafka_broker})
     admin.delete_topics([topic])[topic].result(30)
-    make_topics(kafka_broker, [Topic(topic, 2, 86_400_000)], 1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 2, 86_400_000)], 1)
     _fill(kafka_broker, topic)
     assert log.topic_ids([topic])[topic] not in ("", before[topic])
 

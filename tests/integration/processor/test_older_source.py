@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.keys import join_key
 from core.routing import journal_topic, topics_of
+from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog
 from journal.reader import JournalReader
 from processor.history.losses import Acceptance, Findings, accept, find
@@ -55,7 +56,7 @@ def names(since: int, until: int) -> list[str]:
 def found(streams: OwnStreams) -> Findings:
     """What `payhook recover` finds in the reader's journal."""
     reader = JournalReader(str(streams.layout.stream("retell").journal))
-    kafka = KafkaLog(streams.bootstrap)
+    kafka = KafkaLog(KafkaSettings(bootstrap_servers=streams.bootstrap))
     with contextlib.closing(JournalLog(kafka, "retell", streams.layout.stream("greet").journal)) as there:
         topics = sorted([TOPIC, topics_of("live").control])
         return find("retell", reader.state(), reader, there, topics)

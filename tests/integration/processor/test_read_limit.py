@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from core.settings import KafkaSettings
 from load.client import wait_for
 from processor.source.sources import KafkaSource
 from processor.source.stream import ReadLimit
@@ -42,7 +43,7 @@ def test_a_limit_set_between_two_batches_holds_from_the_next_one_on(
         if wait_for(lambda: bool(limits), DONE_S_MAX):
             limits[0].set(LATER)
 
-    source = KafkaSource(session, kafka_broker, topic, "")
+    source = KafkaSource(session, KafkaSettings(bootstrap_servers=kafka_broker), topic, "")
     writer = source.topic_frame({topic: {0: 0}}, FIRST).writeStream.foreachBatch(on_batch)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import cast
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from core.event import Dedupe, from_record, to_headers
+from core.kafka import open_producer
+from core.settings import KafkaSettings
 from ingest.publisher import producer_settings
 from load.samples.stripe import stripe_event
-from processor.source.sources import Republisher, republish_settings
+from processor.source.sources import REPUBLISH, Republisher
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -23,14 +25,14 @@ PARTITIONS, EVENTS = 5, 12
 def test_an_event_that_is_published_anew_is_on_the_receivers_partition(
     kafka_broker: str, make_topic: Callable[[str, int], str]
 ) -> None:
-    topic = make_topic("payments.events", PARTITIONS)
+    topic, kafka = make_topic("payments.events", PARTITIONS), KafkaSettings(bootstrap_servers=kafka_broker)
     adapter = StripeAdapter(ProvidersSettings())
     events = [event for number in range(EVENTS) for event in adapter.events(Request(_body(number), ()), "live")]
-    receiver = Producer(producer_settings(kafka_broker, 10_000))
+    receiver = open_producer(kafka, producer_settings(10_000))
     for event in events:
         receiver.produce(topic, event.body, key=event.entity_key.encode(), headers=[("dedupe", b"claimed")])
     assert receiver.flush(60) == 0
-    republish = Republisher(lambda: Producer(republish_settings(kafka_broker)), topic)
+    republish = Republisher(lambda: open_producer(kafka, REPUBLISH), topic)
     assert republish([(event, to_headers(event, NOW, Dedupe.DEFERRED)) for event in events]) is None
     partitions: dict[bytes, list[int]] = {}
     for message in _read(kafka_broker, topic, 2 * EVENTS):

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from core.clock import SystemClock
-from core.durability import RECORD_BYTES_MAX
+from core.durability import RECORD_BYTES_MAX, Durability
 from core.settings import KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
@@ -36,13 +36,14 @@ CHECKOUT = Path(__file__).parents[3]
 @pytest.fixture
 def made(kafka_broker: str) -> str:
     name = f"t{uuid.uuid4().hex[:12]}.events"
-    make_topics(kafka_broker, [Topic(name, 2, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(name, 2, -1)], replication=1)
     return name
 
 
-def check(bootstrap: str, *names: str, durability: str = "single") -> None:
+def check(bootstrap: str, *names: str, durability: Durability = "single") -> None:
+    kafka = KafkaSettings(bootstrap_servers=bootstrap, durability=durability)
     wanted = dict.fromkeys(names, RECORD_BYTES_MAX)
-    check_topics(AdminClient({"bootstrap.servers": bootstrap}), bootstrap, wanted, durability)  # type: ignore[arg-type]
+    check_topics(AdminClient({"bootstrap.servers": bootstrap}), kafka, wanted)
 
 
 def configure(bootstrap: str, topic: str, name: str, value: str) -> None:
@@ -67,7 +68,11 @@ def test_one_broker_is_refused_unless_it_is_said_to_be_all_there_is(kafka_broker
 
 def test_more_replicas_than_brokers_are_refused_when_topics_are_made(kafka_broker: str) -> None:
     with pytest.raises(TopicRefused, match='only 1 broker.* set kafka.durability to "single"'):
-        make_topics(kafka_broker, [Topic("unmade", 1, -1)], TopicsSettings().replicas("replicated"))
+        make_topics(
+            KafkaSettings(bootstrap_servers=kafka_broker),
+            [Topic("unmade", 1, -1)],
+            TopicsSettings().replicas("replicated"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +86,7 @@ def test_a_topic_that_was_configured_otherwise_is_refused(kafka_broker: str, mad
 
 
 def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_broker: str, tmp_path: Path) -> None:
-    make_topics(kafka_broker, topics(TopicsSettings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(TopicsSettings()), replication=1)
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "stripe").write_text("whsec_of_this_test_alone\n", "utf-8")
@@ -107,7 +112,7 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
 
 
 def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
-    make_topics(kafka_broker, topics(TopicsSettings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(TopicsSettings()), replication=1)
     config = SimpleNamespace(dlq_topic=lambda mode: f"dlq.ledger{'' if mode == 'live' else '-test'}")
     wired: Any = SimpleNamespace(config=config, mode="live", rules=SimpleNamespace(events_topic="payments.events"))
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from core.durability import RECORD_BYTES_MAX
+from core.settings import KafkaSettings
 from stack.errors import ServerNotUp
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, is_listening
@@ -24,7 +25,7 @@ def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Pat
     for run, (port, controller_port) in enumerate([ports[:2], ports[2:]]):
         with running(kafka_server(tmp_path / "kafka", port, controller_port, tmp_path / "kafka.log")) as broker:
             bootstrap = f"{LOOPBACK}:{port}"
-            make_topics(bootstrap, [Topic("kept", 1, -1)], replication=1)
+            make_topics(KafkaSettings(bootstrap_servers=bootstrap), [Topic("kept", 1, -1)], replication=1)
             producer = Producer({"bootstrap.servers": bootstrap})
             producer.produce("kept", str(run).encode())
             assert producer.flush(60) == 0
@@ -35,7 +36,7 @@ def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Pat
 
 
 def test_a_record_of_the_largest_size_is_taken(kafka_broker: str) -> None:
-    make_topics(kafka_broker, [Topic("large", 1, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("large", 1, -1)], replication=1)
     refused: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": kafka_broker, "message.max.bytes": 2 * RECORD_BYTES_MAX})
     producer.produce("large", bytes(RECORD_BYTES_MAX - 1024), on_delivery=lambda error, _: refused.append(error))
@@ -50,10 +51,10 @@ def test_no_topic_is_made_on_the_fly(kafka_broker: str) -> None:
 
 
 def test_topics_are_made_once_and_never_with_other_partitions(kafka_broker: str) -> None:
-    make_topics(kafka_broker, [Topic("counted", 2, -1)], replication=1)
-    make_topics(kafka_broker, [Topic("counted", 2, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 2, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 2, -1)], replication=1)
     with pytest.raises(TopicRefused, match="topic counted: has 2 partitions, 3 are configured"):
-        make_topics(kafka_broker, [Topic("counted", 3, -1)], replication=1)
+        make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 3, -1)], replication=1)
 
 
 def test_a_redis_keeps_its_keys_over_a_restart(tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
     ledger: IgnoredEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = SentTo()
-    monkeypatch.setattr("cli.acting.Producer", lambda _settings: kafka)
-    monkeypatch.setattr(Place, "bootstrap", lambda _place: "127.0.0.1:1")
+    monkeypatch.setattr("cli.acting.open_producer", lambda _kafka, _config: kafka)
+    monkeypatch.setattr(Place, "kafka", lambda _place: "127.0.0.1:1")
     said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
     assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output
     [command] = [decode(value) for value in kafka.values]

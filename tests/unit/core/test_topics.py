@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from core.durability import RECORD_BYTES_MAX, Durability, topic_config
+from core.settings import KafkaSettings
 from core.topics import TopicFault, TopicsUnfit, check_topics
 
 
@@ -56,7 +57,7 @@ class Kafka:
 
 def check(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> None:
     sizes = wanted or dict.fromkeys(topics, RECORD_BYTES_MAX)
-    check_topics(Kafka(topics), "kafka:9092", sizes, durability)  # type: ignore[arg-type]
+    check_topics(Kafka(topics), KafkaSettings(bootstrap_servers="kafka:9092", durability=durability), sizes)  # type: ignore[arg-type]
 
 
 def faults(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> list[TopicFault]:
@@ -133,4 +134,4 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 def test_a_kafka_that_cannot_be_asked_is_not_called_unfit() -> None:
     down = Kafka({}, KafkaException(KafkaError(KafkaError._TRANSPORT)))
     with pytest.raises(KafkaException):
-        check_topics(down, "kafka:9092", {"events": 0}, "single")  # type: ignore[arg-type]
+        check_topics(down, KafkaSettings(durability="single"), {"events": 0})  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from core.settings import KafkaSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 
 
@@ -73,7 +74,8 @@ class Broker:
 
 
 def check(broker: Broker, topic: str = "dlq.greet", partitions: int = 4, *, create: bool = False) -> None:
-    DlqTopics(broker, "kafka:9092").check("greet", topic, partitions, create=create, replication=1)  # type: ignore[arg-type]
+    topics = DlqTopics(broker, KafkaSettings(bootstrap_servers="kafka:9092"))  # type: ignore[arg-type]
+    topics.check("greet", topic, partitions, create=create, replication=1)
 
 
 @pytest.mark.parametrize("partitions", [4, 6])

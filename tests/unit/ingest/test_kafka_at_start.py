@@ -47,7 +47,7 @@ def test_it_does_not_wait_for_topics_to_become_fit(monkeypatch: pytest.MonkeyPat
 def test_it_asks_of_every_topic_that_it_publishes_to(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Mapping[str, int], str]] = []
     monkeypatch.setattr(
-        receiver, "check_topics", lambda _client, _at, wanted, durability: asked.append((wanted, durability))
+        receiver, "check_topics", lambda _client, kafka, wanted: asked.append((wanted, kafka.durability))
     )
     receiver.check_kafka(settings(test_traffic=True))
     assert asked == [

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from core.settings import KafkaSettings
 from stack import topics
 from stack.topics import Topic, TopicRefused, make_topics
 
@@ -28,8 +29,8 @@ class SlowBroker:
 
 
 def make(monkeypatch: pytest.MonkeyPatch, broker: SlowBroker) -> None:
-    monkeypatch.setattr(topics, "AdminClient", lambda _: broker)
-    make_topics("broker", [Topic("events", 1, -1)], replication=1)
+    monkeypatch.setattr(topics, "open_admin", lambda _: broker)
+    make_topics(KafkaSettings(bootstrap_servers="broker"), [Topic("events", 1, -1)], replication=1)
 
 
 def test_it_returns_when_the_broker_lists_what_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,208 @@
+"""Kafka's clients: one place makes all of them, from one block of settings.
+
+A password that is rolled needs no restart: the file of credentials is looked at every `LOOK_S`, and each client that is
+open takes the new ones. Connections that are open stay open, as the broker lets them. Certificates are read when a
+process starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from core.credentials import Credentials, read_credentials
+from core.errors import SettingError
+from core.settings import KafkaSecurity, KafkaSettings
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+
+_LOGIN = "org.apache.kafka.common.security"
+_MODULES = {
+    "PLAIN": f"{_LOGIN}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_LOGIN}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_LOGIN}.scram.ScramLoginModule",
+}
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+
+
+class _Producer(confluent_kafka.Producer):
+    """Unlike the library's own it can be referred to weakly."""
+
+
+class _Consumer(confluent_kafka.Consumer):
+    """See `_Producer`."""
+
+
+class _Admin(AdminClient):
+    """See `_Producer`."""
+
+
+def open_producer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Producer:
+    """
+    :raises SettingError: a file that the settings name can't be read
+    """
+    return _following(_Producer(client_config(kafka, config)), kafka.security)
+
+
+def open_consumer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Consumer:
+    """
+    :raises SettingError: a file that the settings name can't be read
+    """
+    return _following(_Consumer(client_config(kafka, config)), kafka.security)
+
+
+def open_admin(kafka: KafkaSettings) -> AdminClient:
+    """
+    :raises SettingError: a file that the settings name can't be read
+    """
+    return _following(_Admin(client_config(kafka, {"log_level": 0})), kafka.security)
+
+
+def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """librdkafka's configuration: the client's own, and how this Kafka is reached.
+
+    :raises SettingError: a file that the settings name can't be read
+    """
+    security = kafka.security
+    found: dict[str, Any] = {**config, "bootstrap.servers": kafka.bootstrap_servers}
+    if security.protocol == "PLAINTEXT":
+        return found
+    found["security.protocol"] = security.protocol
+    if security.is_sasl:
+        name, password = credentials(security)
+        found |= {"sasl.mechanism": security.mechanism, "sasl.username": name, "sasl.password": password}
+    if security.ca_file:
+        _read(security.ca_file, "kafka.security.ca_file")
+        found["ssl.ca.location"] = security.ca_file
+    if security.certificate_file:
+        _read(security.certificate_file, "kafka.security.certificate_file")
+        found |= {"ssl.certificate.location": security.certificate_file, "ssl.key.location": security.certificate_file}
+    return found
+
+
+def spark_options(kafka: KafkaSettings) -> dict[str, str]:
+    """Options of Spark's Kafka source. Certificates are in them, so that executors need no files.
+
+    :raises SettingError: a file that the settings name can't be read
+    """
+    security = kafka.security
+    found = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    if security.protocol == "PLAINTEXT":
+        return found
+    found["kafka.security.protocol"] = security.protocol
+    if security.is_sasl:
+        name, password = (_quoted(word) for word in credentials(security))
+        login = f"{_MODULES[security.mechanism]} required username={name} password={password};"
+        found |= {"kafka.sasl.mechanism": security.mechanism, "kafka.sasl.jaas.config": login}
+    if security.ca_file:
+        text = _read(security.ca_file, "kafka.security.ca_file")
+        found |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": text}
+    if security.certificate_file:
+        key, chain = _key_and_chain(_read(security.certificate_file, "kafka.security.certificate_file"))
+        found |= {
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.key": key,
+            "kafka.ssl.keystore.certificate.chain": chain,
+        }
+    return found
+
+
+def credentials(security: KafkaSecurity) -> Credentials:
+    """As they stand in their file now.
+
+    :raises SettingError: it can't be read, or hasn't two lines
+    """
+    return read_credentials(Path(security.credentials_file), "kafka.security.credentials_file")
+
+
+def _read(file: str, setting: str) -> str:
+    try:
+        return Path(file).read_text("ascii")
+    except (OSError, UnicodeDecodeError) as unreadable:
+        raise SettingError(setting, f"{file} can't be read: {type(unreadable).__name__}") from unreadable
+
+
+def _quoted(word: str) -> str:
+    """A word of a JAAS configuration."""
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _key_and_chain(text: str) -> tuple[str, str]:
+    """Java wants them apart.
+
+    :raises SettingError: one of them isn't there, or the key isn't PKCS #8 without a passphrase
+    """
+    keys = [block[0] for block in _PEM.finditer(text) if block[1] == "PRIVATE KEY"]
+    chain = [block[0] for block in _PEM.finditer(text) if block[1] == "CERTIFICATE"]
+    if len(keys) != 1 or not chain:
+        wanted = "one PRIVATE KEY (PKCS #8, no passphrase) and its CERTIFICATE, then those of its issuers"
+        raise SettingError("kafka.security.certificate_file", f"the file must hold {wanted}, as PEM")
+    return keys[0], "\n".join(chain)
+
+
+class _Client(Protocol):
+    def set_sasl_credentials(self, username: str, password: str) -> None: ...
+
+
+class _Follower:
+    """Gives the credentials of one file to clients, as often as they change."""
+
+    def __init__(self, security: KafkaSecurity) -> None:
+        self._security = security
+        self._known = credentials(security)
+        self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._failed = False
+        self._lock = threading.Lock()
+        threading.Thread(target=self._run, name="credentials of Kafka", daemon=True).start()
+
+    def add(self, client: _Client) -> None:
+        with self._lock:
+            self._clients.add(client)
+
+    def look(self) -> None:
+        """A file that can't be read now leaves clients what they have."""
+        try:
+            found = credentials(self._security)
+        except SettingError as wrong:
+            if not self._failed:
+                log.warning("Kafka's clients keep their credentials: %s", wrong)
+            self._failed = True
+            return
+        self._failed = False
+        if found == self._known:
+            return
+        with self._lock:
+            clients = list(self._clients)
+            self._known = found
+        for client in clients:
+            client.set_sasl_credentials(*found)
+        log.info("Kafka's clients have taken new credentials of %s", found.name)
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(LOOK_S):
+            self.look()
+
+
+C = TypeVar("C", bound=_Client)
+
+_followers: dict[KafkaSecurity, _Follower] = {}
+_followers_lock = threading.Lock()
+
+
+def _following(client: C, security: KafkaSecurity) -> C:
+    if security.is_sasl:
+        with _followers_lock:
+            follower = _followers.get(security) or _followers.setdefault(security, _Follower(security))
+        follower.add(client)
+    return client
