@@ -61,7 +61,7 @@ def orders(place: Place) -> Orders:
 
 def producer(place: Place) -> Any:
     """Of Kafka, for orders. Any: the client's stubs and the port agree only on arguments given by name."""
-    return open_producer(place.kafka(), {"acks": "all", "log_level": 0})
+    return open_producer(place.kafka(), {"acks": "all", "log_level": 0}, place.record_keys())
 
 
 def _recorder(place: Place) -> Recorder:

@@ -18,6 +18,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import LEDGER, Layout, StreamLayout
 from core.moments import MomentInvalid
+from core.record_keys import RecordKeys
 from core.routing import stream_of
 from core.settings import KafkaSettings
 from core.visible import kept_text
@@ -64,6 +65,13 @@ class Place:
         if found is None:
             raise NotUp(self.settings.data_dir)
         return found
+
+    def record_keys(self) -> RecordKeys:
+        """What commands and events are signed with.
+
+        :raises SettingError: there is no such file
+        """
+        return RecordKeys(Path(self.settings.kafka.record_keys_file))
 
     def kafka(self) -> KafkaSettings:
         """The Kafka that is set, else the running stack's.

@@ -150,7 +150,9 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
         click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
         return
     # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = open_producer(place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0})
+    producer: Any = open_producer(
+        place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()
+    )
     sent = send(producer, planned(), place.mode, SystemClock().now())
     print_left_out(left_out)
     click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from core.credentials import Credentials, read_credentials
 from core.errors import SettingError
+from core.record_keys import RecordKeys
 from core.settings import KafkaSecurity, KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,16 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 class _Producer(confluent_kafka.Producer):
-    """Unlike the library's own it can be referred to weakly."""
+    """Unlike the library's own it can be referred to weakly, and signs what it publishes if it has ``keys``."""
+
+    keys: RecordKeys | None = None
+
+    def produce(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> None:
+        if self.keys is not None:
+            key = key.encode() if isinstance(key, str) else key
+            value = value.encode() if isinstance(value, str) else value
+            more["headers"] = self.keys.sign(topic, key, value, more.get("headers") or [])
+        super().produce(topic, value, key, **more)
 
 
 class _Consumer(confluent_kafka.Consumer):
@@ -47,11 +57,16 @@ class _Admin(AdminClient):
     """See `_Producer`."""
 
 
-def open_producer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Producer:
-    """
+def open_producer(
+    kafka: KafkaSettings, config: Mapping[str, Any], keys: RecordKeys | None = None
+) -> confluent_kafka.Producer:
+    """``keys``: for a producer of events or commands, which are believed by their signature.
+
     :raises SettingError: a file that the settings name can't be read
     """
-    return _following(_Producer(client_config(kafka, config)), kafka.security)
+    producer = _Producer(client_config(kafka, config))
+    producer.keys = keys
+    return _following(producer, kafka.security)
 
 
 def open_consumer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Consumer:

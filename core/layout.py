@@ -117,6 +117,10 @@ class Layout:
         return self.secrets / "anchors"
 
     @property
+    def record_keys(self) -> Path:
+        return self.secrets / "records"
+
+    @property
     def merchants(self) -> Path:
         return self.root / "merchants.toml"
 

@@ -83,6 +83,11 @@ class KafkaSettings(BaseModel):
         description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
         "markers, and not refused",
     )
+    record_keys_file: str = Field(
+        "",
+        description="file with the keys that sign events and commands, one a line, the newest first; the same for "
+        "receivers, processors, console and `payhook`; empty: secrets/records in the data folder",
+    )
     security: KafkaSecurity = KafkaSecurity()
 
     @property

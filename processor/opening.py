@@ -16,6 +16,7 @@ from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, replicas_min
 from core.kafka import open_admin, open_producer
 from core.location import Location
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from core.settings import KafkaSettings
 from core.topics import check_topics
@@ -82,7 +83,8 @@ class DerivedTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound."""
+    """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound.
+    ``record_keys``: sign and check events and commands."""
 
     session: SparkSession
     kafka: KafkaSettings
@@ -90,6 +92,7 @@ class Shared:
     clock: Clock
     cores: int
     anchor_keys: AnchorKeys
+    record_keys: RecordKeys | None
 
 
 class OpenableStream:
@@ -207,7 +210,7 @@ class OpenableStream:
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
             derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed)
-            rules = replace(wired.rules, transactional=shared.kafka.transactional)
+            rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
             batches = Batches(rules, journal, known, handlers, derived, shared.clock)
             watch.start()
             undo.pop_all()
@@ -288,7 +291,9 @@ def _map_stage(wired: Wired, shared: Shared) -> MapStage:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    return MapStage(Pass(wired.task, wired.mode, wired.rules.control_topic), workers, _tasks(wired, shared))
+    stage = Pass(wired.task, wired.mode, wired.rules.control_topic)
+    rules = replace(wired.rules, record_keys=shared.record_keys)
+    return MapStage(stage, workers, _tasks(wired, shared), lambda: rules.event_keys)
 
 
 def _tasks(wired: Wired, shared: Shared) -> int:
@@ -343,7 +348,7 @@ def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
 
 def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     topic = wired.rules.events_topic
-    return Republisher(partial(open_producer, shared.kafka, REPUBLISH), topic) if topic else None
+    return Republisher(partial(open_producer, shared.kafka, REPUBLISH, shared.record_keys), topic) if topic else None
 
 
 def _rows_of(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from core.event import Mode
+from core.record_keys import Keys, RecordKeys
+from core.routing import topics_of
 from dlq.acceptance import ReplayRules
 from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
@@ -18,7 +20,8 @@ class StreamRules:
     """One work stream's rules, as its batches need them. Times in seconds.
 
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
-    behind others included. ``transactional``: topics whose offsets have holes, where transactions' markers are.
+    behind others included. ``record_keys``: whose commands and events are believed; None: anybody's are.
+    ``transactional``: topics whose offsets have holes, where transactions' markers are.
     """
 
     name: str
@@ -35,6 +38,13 @@ class StreamRules:
     replays_max: int = 5
     alone: AloneLimits = field(default_factory=AloneLimits)
     transactional: Collection[str] = ()
+    record_keys: RecordKeys | None = None
+
+    @property
+    def event_keys(self) -> Keys | None:
+        """With which one of its events is signed now; None: it takes events of others than payhook."""
+        is_ours = self.events_topic == topics_of(self.mode).events
+        return self.record_keys.now if is_ours and self.record_keys is not None else None
 
     @property
     def replays(self) -> ReplayRules:

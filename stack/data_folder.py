@@ -72,8 +72,8 @@ def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
         create_once(folder / name, adapter.new_secret() + "\n", 0o600)
 
 
-def make_anchor_key(file: Path) -> None:
-    """A random key for the journals' anchors, unless there is one already."""
+def make_key(file: Path) -> None:
+    """A random key, unless there is one already."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     create_once(file, new_key() + "\n", 0o600)
 

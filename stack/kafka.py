@@ -22,6 +22,7 @@ from stack.server import Server
 HEAP_MIB = 384
 FORMAT_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 1.0
+LOGGING = "log4j2.yaml"
 
 
 def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
@@ -30,18 +31,18 @@ def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Se
     It acknowledges before a record is on disk (docs/decisions/0040): a power cut loses what wasn't written yet.
     """
     config = folder / "server.properties"
-    logging = folder / "log4j2.yaml"
+    logging = folder / LOGGING
 
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         config.write_text(_properties(folder, port, controller_port), "utf-8")
-        logging.write_text(_LOG4J2, "utf-8")
+        logging_file(folder)
         if not (folder / "logs" / "meta.properties").exists():
             _format(config, logging, log)
 
     return Server(
         name="kafka",
-        command=(*_java(logging), "kafka.Kafka", str(config)),
+        command=(*java_command(logging), "kafka.Kafka", str(config)),
         log=log,
         prepare=prepare,
         answers=lambda: broker_answers(port),
@@ -60,7 +61,15 @@ def broker_answers(port: int) -> bool:
         return False
 
 
-def _java(logging: Path) -> tuple[str, ...]:
+def logging_file(folder: Path) -> Path:
+    """What a node of Kafka in this folder says, and how."""
+    file = folder / LOGGING
+    file.write_text(_LOG4J2, "utf-8")
+    return file
+
+
+def java_command(logging: Path) -> tuple[str, ...]:
+    """Java with Kafka's jars; the class to run comes next."""
     class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
     return (
         str(find_java().executable),
@@ -80,7 +89,7 @@ def _java(logging: Path) -> tuple[str, ...]:
 def _format(config: Path, logging: Path, log: Path) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
-    command = (*_java(logging), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+    command = (*java_command(logging), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
     with log.open("ab") as sink:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, timeout=FORMAT_TIMEOUT_S, check=False

@@ -134,8 +134,10 @@ def _with_places(settings: Settings) -> Settings:
     secrets = settings.ingest.secrets_dir or str(layout.secrets)
     subscribers = settings.notify.subscribers_file or str(layout.subscribers)
     anchor_keys = settings.processor.anchor_key_file or str(layout.anchor_keys)
+    record_keys = settings.kafka.record_keys_file or str(layout.record_keys)
     return settings.model_copy(
         update={
+            "kafka": settings.kafka.model_copy(update={"record_keys_file": record_keys}),
             "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
             "notify": settings.notify.model_copy(update={"subscribers_file": subscribers}),
             "processor": settings.processor.model_copy(update={"anchor_key_file": anchor_keys}),

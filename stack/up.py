@@ -26,7 +26,7 @@ from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack.children import children, choose_ports, processes
-from stack.data_folder import make_anchor_key, make_merchants, make_secrets, own
+from stack.data_folder import make_key, make_merchants, make_secrets, own
 from stack.endpoints import (
     Endpoints,
     check_restored,
@@ -68,7 +68,8 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         part_with_keys(settings.storage, layout.secrets)
         adapters = build_adapters(settings.providers)
         make_secrets(Path(settings.ingest.secrets_dir), _in_need_of_secrets(settings, adapters))
-        make_anchor_key(Path(settings.processor.anchor_key_file))
+        make_key(Path(settings.processor.anchor_key_file))
+        make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         modes, streams = settings.ingest.modes, streams_of(settings)
         processors = {mode: processes(settings, mode) for mode in modes}

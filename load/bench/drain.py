@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import time
 import uuid
@@ -19,6 +20,7 @@ from core.clock import from_rfc3339
 from core.event import Dedupe, to_headers
 from core.kafka import open_producer
 from core.layout import Layout
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from core.settings import KafkaSettings, TopicsSettings
 from ingest.publisher import producer_settings
@@ -31,7 +33,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
-from stack.data_folder import make_anchor_key, make_merchants
+from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
@@ -78,7 +80,7 @@ def measure_processor(run: Run) -> dict[str, float]:
     with kafka_with_backlog(run, backlog) as (port, bootstrap):
         drains, plains = [], []
         for number in range(run.length(PAIRS, PAIRS_SHORT)):
-            drains.append(drain_once(run.folder / f"payhook-{number}", port, backlog))
+            drains.append(drain_once(run.folder / f"payhook-{number}", port, backlog, run.folder / "records"))
             seconds = drain_plainly(bootstrap, WARM_TOPIC, topics_of("live").events, run.folder / f"plain-{number}")
             plains.append(backlog / seconds)
             run.console.print(f"events/s: payhook {drains[-1].per_s:,.0f}, plain {plains[-1]:,.0f}")
@@ -102,18 +104,20 @@ def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
             KafkaSettings(bootstrap_servers=bootstrap), [*topics(TopicsSettings()), Topic(WARM_TOPIC, 4, DAY_MS)], 1
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:
-            fill(bootstrap, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6])
-            fill(bootstrap, topics_of("live").events, backlog, uuid.uuid4().hex[:6], done)
+            make_key(run.folder / "records")
+            keys = RecordKeys(run.folder / "records")
+            fill(bootstrap, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6], keys)
+            fill(bootstrap, topics_of("live").events, backlog, uuid.uuid4().hex[:6], keys, done)
         yield port, bootstrap
 
 
-def fill(bootstrap: str, topic: str, count: int, prefix: str, done: Done = nothing_shown) -> None:
+def fill(bootstrap: str, topic: str, count: int, prefix: str, keys: RecordKeys, done: Done = nothing_shown) -> None:
     """Publishes ``count`` new Stripe charges of 1.1 KB as the receiver does, each a payment of its own.
 
     :raises NotPublished: Kafka didn't take one
     """
     settings = producer_settings(PUBLISH_MS_MAX) | {"linger.ms": 20, "queue.buffering.max.messages": 100_000}
-    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), settings)
+    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), settings, keys)
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -147,7 +151,7 @@ def _records(count: int, prefix: str) -> Iterator[tuple[str, bytes, list[tuple[s
             yield event.entity_key, event.body, [*to_headers(event, now, Dedupe.CLAIMED)]
 
 
-def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
+def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path) -> Drained:
     """Starts a processor with an empty journal and waits until it has decided everything.
 
     The rate is from the first commit to the last one, without the rows of the first: starting Spark isn't draining.
@@ -155,9 +159,10 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int) -> Drained:
     :raises NotInTime: it wasn't through in time
     """
     layout = Layout(data_dir)
-    make_anchor_key(layout.anchor_keys)
+    make_key(layout.anchor_keys)
     make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
     forecast: dict[str, Any] | None = None
+    shutil.copy(record_keys, layout.record_keys)
     with running(processor_server(layout, kafka_port)):
         until = time.monotonic() + DRAIN_S_MAX
         seq = 0

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Producer
-
 from core.clock import SystemClock
 from core.event import Dedupe, to_headers
+from core.kafka import open_producer
 from core.layout import Layout
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from core.settings import KafkaSettings
 from journal.reader import JournalReader
@@ -28,7 +28,7 @@ from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.data_folder import make_anchor_key, make_merchants
+from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import running
@@ -73,7 +73,8 @@ class _Place:
     def prepare(self) -> None:
         settings = load_settings(SAMPLE_CONFIG)
         make_topics(KafkaSettings(bootstrap_servers=self.bootstrap), topics(settings.topics, ("live",)), 1)
-        make_anchor_key(self.layout.anchor_keys)
+        make_key(self.layout.anchor_keys)
+        make_key(self.layout.record_keys)
         make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))
 
     def first_decision_s(self, event_id: str) -> float:
@@ -133,7 +134,8 @@ class _Place:
             livemode=True,
         )
         [event] = build_adapters(ProvidersSettings())["stripe"].events(Request(body, []), "live")
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        kafka = KafkaSettings(bootstrap_servers=self.bootstrap)
+        producer = open_producer(kafka, {}, RecordKeys(self.layout.record_keys))
         headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
         producer.produce(topics_of("live").events, event.body, key=event.entity_key, headers=headers)
         producer.flush(10)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from core.decision import Decision
 from core.keys import join_key
+from core.record_keys import check_record
 from dlq.acceptance import Judged, Meanwhile, judge_closing, judge_replay
 from dlq.commands import (
     APPROVES,
@@ -81,7 +82,7 @@ class Orders:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
         item = self._control_item(record, seq)
         self.commands.append(item)
-        command = attempt(decode, record.value or b"")
+        command = attempt(self._command, record)
         if isinstance(command, Failure):
             die(item, command, blocking=False)
             return
@@ -101,6 +102,14 @@ class Orders:
             row.decision, row.reason = Decision.IGNORED, why
         else:
             self._act(item, command)
+
+    def _command(self, record: KafkaRecord) -> Command:
+        """
+        :raises Forged, CommandInvalid: it isn't one
+        """
+        if self.rules.record_keys is not None:
+            check_record(self.rules.record_keys.now, record.topic, record.key, record.value, record.headers)
+        return decode(record.value or b"")
 
     def carry_on(self, turns: Sequence[Turn]) -> None:
         """After the commands: the portions of runs are judged as they are."""

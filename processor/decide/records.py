@@ -18,6 +18,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.event import OWN_TYPES, Mode, from_record, unquote_text
 from core.keys import join_key
+from core.record_keys import Keys, check_record
 from core.routing import is_sparse
 from core.work import WorkItem
 from journal.errors import Refused
@@ -112,10 +113,11 @@ class KafkaRecord(NamedTuple):
     named: Named | None = None
     early: Early | None = None
     until: int | None = None
+    key: bytes | None = None
 
 
 def read_table(table: pa.Table) -> list[KafkaRecord]:
-    """Rows of ``topic, partition, offset, value, headers``, or of what the map stage packed, as records.
+    """Rows of ``topic, partition, offset, value, headers, key``, or of what the map stage packed, as records.
 
     Ticks (no topic) are left out.
     """
@@ -137,10 +139,10 @@ def without_answers(table: pa.Table) -> pa.Table:
 def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
     """The same of one Arrow batch of Kafka's rows."""
     headers = list(_headers(batch.column("headers")))
-    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value")]
+    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key")]
     return [
-        KafkaRecord(topic, partition, offset, value, own)
-        for topic, partition, offset, value, own in zip(*columns, headers, strict=True)
+        KafkaRecord(topic, partition, offset, value, own, key=key)
+        for topic, partition, offset, value, key, own in zip(*columns, headers, strict=True)
         if topic is not None
     ]
 
@@ -148,7 +150,7 @@ def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
 def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tuple[object, ...]:
     """A record as it travels to the driver; one that wasn't named goes as it came."""
     if named is None:
-        return record[:5]
+        return *record[:5], None, None, record.key
     answer = None if early is None else tuple(early)
     return record.topic, record.partition, record.offset, None, [], tuple(named), answer
 
@@ -161,6 +163,7 @@ def _unpacked(
     headers: list[tuple[str, bytes | None]],
     named: tuple[Any, ...] | None = None,
     early: tuple[Any, ...] | None = None,
+    key: bytes | None = None,
 ) -> KafkaRecord:
     return KafkaRecord(
         topic,
@@ -170,6 +173,7 @@ def _unpacked(
         headers,
         None if named is None else Named._make(named),
         None if early is None else Early._make(early),
+        key=key,
     )
 
 
@@ -223,6 +227,7 @@ def number(
 ) -> Arrivals:
     """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
     arrivals = Arrivals()
+    keys = rules.event_keys
     lives = {topic: history.of_row() for topic, history in histories.items()}
     for seq, record in enumerate(records, next_seq):
         life = lives.get(record.topic)
@@ -231,7 +236,7 @@ def number(
         elif record.topic == rules.control_topic:
             arrivals.commands.append((record, seq))
         else:
-            arrivals.events.append(new_item(record, seq, now, rules.mode, life))
+            arrivals.events.append(new_item(record, seq, now, rules.mode, life, keys))
     return arrivals
 
 
@@ -256,11 +261,13 @@ def _first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None
     )
 
 
-def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: int | None = None) -> Item:
+def new_item(
+    record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: int | None = None, keys: Keys | None = None
+) -> Item:
     """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
     row = _first_row(record, seq, now, history)
     try:
-        own = record.named or named(record, mode)
+        own = record.named or named(record, mode, keys)
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
     except Exception as unreadable:
@@ -270,12 +277,16 @@ def new_item(record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: 
     return _fill(row, own, record.early)
 
 
-def named(record: KafkaRecord, mode: Mode) -> Named:
-    """What a record says of itself.
+def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
+    """What a record says of itself. ``keys``: of those who may have made it; None: anybody may.
 
+    :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
     """
-    received = from_record(record.value, record.headers)
+    headers = record.headers
+    if keys is not None:
+        headers = check_record(keys, record.topic, record.key, record.value, headers)
+    received = from_record(record.value, headers)
     event, headers = received.event, received.headers
     if event.mode != mode:
         raise WrongMode(event.event_key, event.mode, mode)

@@ -57,6 +57,7 @@ RECORD_SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("value", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("key", pa.binary()),
     ]
 )
 

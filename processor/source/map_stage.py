@@ -17,7 +17,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Dedupe, Mode, poison_event, to_headers
+from core.record_keys import Keys
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
 from processor.decide.records import PACKED, KafkaRecord, Named, named, packed, read_batch, work_item
@@ -57,6 +58,7 @@ _RECORD_TYPES = (
     pa.int64(),
     pa.binary(),
     pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    pa.binary(),
 )
 
 
@@ -71,6 +73,7 @@ class Pass:
     task: Task
     mode: Mode
     control_topic: str
+    keys: Keys | None = None
 
 
 class MapStage:
@@ -78,11 +81,12 @@ class MapStage:
     the batch is read again without a pass.
     """
 
-    def __init__(self, stage: Pass, workers: str, tasks: int) -> None:
+    def __init__(self, stage: Pass, workers: str, tasks: int, keys: Callable[[], Keys | None] = lambda: None) -> None:
+        """``keys``: with which a batch's records are checked; they may change from one to the next."""
         self._stage = stage
         self._workers = workers
         self._tasks = tasks
-        self._function: Callable[[Iterator[Any]], Iterator[Any]] = partial(map_stage, stage)
+        self._keys = keys
 
     def warm(self, session: SparkSession) -> None:
         """Takes records that were made up, so that the first records find the way from the JVM and back in use."""
@@ -100,7 +104,7 @@ class MapStage:
         """A batch's records, as `processor.decide.records.read_table` takes them; about ``expected`` records."""
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.coalesce(self._tasks_for(expected)).mapInArrow(self._function, PASS_SCHEMA)
+                passing = frame.coalesce(self._tasks_for(expected)).mapInArrow(self._function(), PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
@@ -109,6 +113,9 @@ class MapStage:
                 "%s: a Python worker was lost in the map stage: this batch goes without", self._stage.task.stream
             )
             return frame.toArrow()
+
+    def _function(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        return partial(map_stage, replace(self._stage, keys=self._keys()))
 
     def _tasks_for(self, expected: int) -> int:
         return max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
@@ -137,7 +144,7 @@ def _named(stage: Pass, record: KafkaRecord) -> Named | None:
     if record.topic == stage.control_topic:
         return None
     try:
-        return named(record, stage.mode)
+        return named(record, stage.mode, stage.keys)
     except Exception:  # not an event of this stream: the driver decides what becomes of it
         return None
 

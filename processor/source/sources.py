@@ -45,13 +45,14 @@ WARM_S_MAX = 5.0
 PUBLISH_S_MAX = 5.0
 """A batch waits so long for Kafka's acknowledgement. librdkafka gives a record up before."""
 
-COLUMNS = ("topic", "partition", "offset", "value", "headers")
+COLUMNS = ("topic", "partition", "offset", "value", "headers", "key")
 _COLUMN_TYPES = (
     "string",
     "int",
     "bigint",
     "binary",
     "array<struct<key:string,value:binary>>",
+    "binary",
 )
 _NOTHING = tuple(f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
 

@@ -115,7 +115,7 @@ class WhileBlocked:
 class ControlTopic:
     """Reads one topic from a journal's marks on (`Orders`), for as long as a stream is blocked and takes no batches.
 
-    No offsets are committed: the marks say what is decided. A command's headers mean nothing and are left out.
+    No offsets are committed: the marks say what is decided.
     """
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
@@ -161,4 +161,9 @@ def _is_good(message: Message) -> bool:
 
 
 def _record(message: Message) -> KafkaRecord:
-    return KafkaRecord(message.topic() or "", message.partition() or 0, message.offset() or 0, message.value(), [])
+    place = message.topic() or "", message.partition() or 0, message.offset() or 0
+    return KafkaRecord(*place, _bytes(message.value()), list(message.headers() or []), key=_bytes(message.key()))
+
+
+def _bytes(found: object) -> bytes | None:
+    return found if isinstance(found, bytes) else None

@@ -33,6 +33,7 @@ from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.kafka import open_producer
 from core.log import configure_logging
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
@@ -85,7 +86,7 @@ async def _serve(settings: Settings) -> None:
         socket_connect_timeout=REDIS_TIMEOUT_S,
         socket_timeout=REDIS_TIMEOUT_S,
     )
-    producer = open_producer(settings.kafka, _COMMANDS)
+    producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
     gate = RedisGate(
         pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
     )

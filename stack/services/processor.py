@@ -23,6 +23,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import LEDGER
 from core.log import configure_logging
+from core.record_keys import RecordKeys
 from core.routing import MODES, base_of
 from journal.anchors import AnchorKeys
 from processor.application import Application
@@ -104,7 +105,9 @@ def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemCl
     jars = spark_jars(settings.layout.lake)
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
-    return Shared(session, settings.kafka, build_adapters(settings.providers), clock, int(cores), anchor_keys)
+    record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
+    adapters = build_adapters(settings.providers)
+    return Shared(session, settings.kafka, adapters, clock, int(cores), anchor_keys, record_keys)
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:

@@ -26,6 +26,7 @@ from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.kafka import open_admin, open_producer
 from core.log import configure_logging
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from core.topics import check_topics
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
@@ -160,7 +161,11 @@ async def open_receiver(
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest = settings.ingest
     redis = _redis(settings.redis.url, ingest)
-    producer = open_producer(settings.kafka, producer_settings(limits.publish_timeout_ms))
+    producer = open_producer(
+        settings.kafka,
+        producer_settings(limits.publish_timeout_ms),
+        RecordKeys(Path(settings.kafka.record_keys_file)),
+    )
     publisher = KafkaPublisher(producer, clock)
     generations = RedisGenerations(redis, ingest.modes, clock)
     await generations.read()

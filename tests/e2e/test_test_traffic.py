@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from core.clock import SystemClock
 from core.event import Dedupe, Mode, to_headers
+from core.kafka import open_producer
+from core.layout import Layout
+from core.record_keys import RecordKeys
 from core.routing import of_tenant, topics_of
+from core.settings import KafkaSettings
 from load.client import RunningStack, wait_for
 from load.embedded import SAMPLE_CONFIG, embedded_stack, payhook
 from load.samples import sign
@@ -233,7 +236,8 @@ def test_send_reaches_the_test_ledger(world: World, tmp_path: Path, monkeypatch:
 def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_again(world: World) -> None:
     adapter = world.adapters["stripe"]
     [event] = adapter.events(Request(stripe("evt_astray", livemode=True), []), "live")
-    producer = Producer({"bootstrap.servers": world.endpoints["kafka"]})
+    kafka = KafkaSettings(bootstrap_servers=world.endpoints["kafka"])
+    producer = open_producer(kafka, {}, RecordKeys(Layout(world.data_dir).record_keys))
     headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
     producer.produce(topics_of("test").events, event.body, key=event.entity_key, headers=headers)
     producer.flush(60)
@@ -253,6 +257,26 @@ def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_agai
 
     assert wait_for(lambda: rows() == ["dead", "replayed", "dead"], DECIDED_S), rows()
     assert world.test.decided(event.event_key) == []
+
+
+def test_an_event_and_a_command_of_others_than_payhook_die_and_change_nothing(world: World) -> None:
+    adapter = world.adapters["stripe"]
+    [event] = adapter.events(Request(stripe("evt_forged", livemode=False), []), "test")
+    producer = Producer({"bootstrap.servers": world.endpoints["kafka"]})
+    headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
+    producer.produce(topics_of("test").events, event.body, key=event.entity_key, headers=headers)
+    producer.produce(topics_of("test").control, b"{}", key=b"c1")
+    producer.flush(60)
+
+    def forged() -> list[str]:
+        rows = world.test.rows(["topic", "decision", "error_class"], topic=None)
+        return sorted(row["topic"] for row in rows if (row["decision"], row["error_class"]) == ("dead", "Forged"))
+
+    assert wait_for(lambda: len(forged()) == 2, DECIDED_S), forged()
+    assert forged() == ["payments.control.test", "payments.events.test"]
+    assert world.test.decided(event.event_key) == []
+    assert world.taken(world.signed("stripe", stripe("evt_forged", livemode=False)))
+    assert world.test.becomes(event.event_key, "applied")
 
 
 def test_without_the_test_processor_live_traffic_goes_on_and_nothing_of_the_other_is_lost(world: World) -> None:

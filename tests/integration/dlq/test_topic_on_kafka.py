@@ -32,7 +32,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
     wired: Any = SimpleNamespace(config=config, mode="live")
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
-    shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
+    shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)
 
 

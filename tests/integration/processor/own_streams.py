@@ -208,7 +208,7 @@ class OwnStreams:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         kafka = KafkaSettings(bootstrap_servers=self.bootstrap, durability="single")
-        shared = Shared(self.session, kafka, {}, clock, 2, AnchorKeys(["k" * 32]))
+        shared = Shared(self.session, kafka, {}, clock, 2, AnchorKeys(["k" * 32]), None)
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, self.sections)

@@ -16,6 +16,7 @@ from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
+from core.record_keys import Header
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
 from dlq.command import hash_head
 from dlq.commands import Command, Target, encode
@@ -393,7 +394,13 @@ class Engine:
         there = 0 < seen_seq <= len(self.journal.rows)
         return Target(item_seq, seen_seq, hash_head(self.journal.rows[seen_seq - 1].row_hash if there else "0" * 64))
 
-    def send(self, topic: str, value: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
+    def send(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
+        """Signed, if the stream wants it."""
+        keys = self.rules.record_keys
+        self.put(topic, value, headers if keys is None else keys.sign(topic, key, value, headers), key)
+
+    def put(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
+        """A record as somebody made it who may write to the topic."""
         self._pending.append(
             {
                 "topic": topic,
@@ -401,6 +408,7 @@ class Engine:
                 "offset": self._offsets[topic],
                 "value": value,
                 "headers": [{"key": name, "value": text} for name, text in headers],
+                "key": key,
             }
         )
         self._offsets[topic] += 1
@@ -510,6 +518,7 @@ SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("value", pa.binary()),
         ("headers", HEADERS),
+        ("key", pa.binary()),
     ]
 )
 

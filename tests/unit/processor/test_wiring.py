@@ -28,7 +28,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, KafkaSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]))  # type: ignore[arg-type]
+SHARED = Shared(None, KafkaSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

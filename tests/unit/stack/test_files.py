@@ -12,7 +12,7 @@ import psutil
 
 from core.layout import Layout
 from load.client import wait_for
-from stack.data_folder import make_anchor_key, make_merchants, make_secrets
+from stack.data_folder import make_key, make_merchants, make_secrets
 from stack.endpoints import Endpoints, read_endpoints, record, recorded_supervisor, remove_endpoints, write_endpoints
 from stack.ports import LOOPBACK, free_ports, is_listening
 
@@ -73,9 +73,9 @@ def test_the_first_merchant_directory_knows_every_account_and_a_later_one_is_kep
 
 def test_the_key_of_anchors_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "secrets" / "anchors"
-    make_anchor_key(file)
+    make_key(file)
     key = file.read_text()
-    make_anchor_key(file)
+    make_key(file)
     assert file.read_text() == key
     assert len(key.strip()) == 64
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

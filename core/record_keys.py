@@ -1,0 +1,148 @@
+"""Who made a record: payhook's producers sign what they publish, and nothing else is believed.
+
+Kafka's access control says who may write to a topic. A right too many, or a broker's administrator, could still put an
+event or a command there. So each record has a header with a keyed hash (HMAC-SHA256) over its topic, key, value and
+other headers. The keys are in a file, one a line: the first signs, each is accepted. The file is looked at again every
+`LOOK_S`, so keys are rolled without a restart: add the new one as second line everywhere, then make it the first, and
+remove the old one when Kafka holds nothing any more that it signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import struct
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from core.errors import PayhookError, SettingError
+from core.secret_lines import secret_lines
+
+log = logging.getLogger(__name__)
+
+MAC_HEADER = "mac"
+"""Four bytes that name the key, then the hash."""
+
+SETTING = "kafka.record_keys_file"
+LOOK_S = 5.0
+KEY_CHARS_MIN = 32
+_ID_BYTES = 4
+
+Header: TypeAlias = tuple[str, bytes | None]
+Keys: TypeAlias = Sequence[bytes]
+
+
+class Forged(PayhookError):
+    """The record wasn't made by payhook, or was changed: it is dead, and nothing that it says is believed."""
+
+    def __init__(self, topic: str, problem: str) -> None:
+        self.topic = topic
+        self.problem = problem
+        super().__init__(
+            f"the record on {topic} {problem}. Find out who else may write to the topic; where a receiver or operator "
+            "has other keys, give all of them the same file (kafka.record_keys_file)"
+        )
+
+
+class RecordKeys:
+    """The keys as they are in their file now."""
+
+    def __init__(self, file: Path) -> None:
+        """
+        :raises SettingError: the file can't be read, or holds a key that is too short
+        """
+        self._file = file
+        self._found = self._stamp()
+        self._keys = self._read()
+        self._looked_at = time.monotonic()
+
+    @property
+    def now(self) -> Keys:
+        """The first one signs. A file that can't be read now leaves what there was."""
+        at = time.monotonic()
+        if at - self._looked_at >= LOOK_S:
+            self._looked_at = at
+            self._look()
+        return self._keys
+
+    def sign(self, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> list[Header]:
+        """The headers, and one that says who made the record."""
+        found = list(headers)
+        return [*found, (MAC_HEADER, _signed(self.now[0], _message(topic, key, value, found)))]
+
+    def _look(self) -> None:
+        try:
+            stamp = self._stamp()
+            if stamp != self._found:
+                self._keys, self._found = self._read(), stamp
+                log.info("the keys of records were read again: %d", len(self._keys))
+        except SettingError as wrong:
+            log.warning("the keys of records stay as they are: %s", wrong)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            about = self._file.stat()
+        except OSError:
+            return None
+        return about.st_mtime_ns, about.st_size, about.st_ino
+
+    def _read(self) -> Keys:
+        make = f"`openssl rand -hex 32 > {self._file}` makes one, the same for receivers, processors and operators"
+        try:
+            keys = secret_lines(self._file.read_text("utf-8"))
+        except (OSError, ValueError) as unreadable:
+            raise SettingError(SETTING, f"{self._file} can't be read ({unreadable}); {make}") from unreadable
+        if not keys or min(map(len, keys)) < KEY_CHARS_MIN:
+            raise SettingError(SETTING, f"{self._file} must hold keys of {KEY_CHARS_MIN} characters or more; {make}")
+        return tuple(key.encode() for key in keys)
+
+
+def check_record(
+    keys: Keys, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> Sequence[Header]:
+    """The headers without the hash, which is right.
+
+    :raises Forged: it isn't, or isn't there
+    """
+    found = [text for name, text in headers if name == MAC_HEADER]
+    if not found:
+        raise Forged(topic, "says nothing of who made it")
+    others = [header for header in headers if header[0] != MAC_HEADER]
+    given = found[0] or b""
+    if len(found) == 1:
+        message = _message(topic, key, value, others)
+        for one in keys:
+            if given.startswith(_id(one)) and hmac.compare_digest(_signed(one, message), given):
+                return others
+    raise Forged(topic, "isn't as one of the known keys signed it")
+
+
+def _signed(key: bytes, message: bytes) -> bytes:
+    return _id(key) + hmac.digest(key, message, "sha256")
+
+
+_ids: dict[bytes, bytes] = {}
+
+
+def _id(key: bytes) -> bytes:
+    found = _ids.get(key)
+    if found is None:
+        found = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).digest()[:_ID_BYTES]
+    return found
+
+
+_NONE = 0xFFFFFFFF
+"""Stands for the length of what isn't there: an empty value is another record."""
+
+
+def _message(topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
+    """Each part after the lengths of all: no two records have one message."""
+    parts: list[bytes | None] = [topic.encode(), key, value]
+    for name, text in headers:
+        parts.append(name.encode())
+        parts.append(text)
+    lengths = [_NONE if part is None else len(part) for part in parts]
+    return b"".join((struct.pack(f">{len(lengths)}I", *lengths), *filter(None, parts)))

@@ -1,0 +1,104 @@
+"""What each service may do at a secured Kafka: its own job and nothing else.
+
+``python -m stack.kafka_rights`` prints the page docs/kafka-rights.md. The tests give each service these rights, on a
+cluster with access control lists, and see that it can do its job and that it can't do another's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+EVENTS, CONTROL, RECEIPTS, ANCHORS = "payments.events", "payments.control", "payments.receipts", "payments.anchors"
+DEAD_LETTERS = "dlq."
+
+
+class Right(NamedTuple):
+    """``operations`` on what has a name that begins so: test traffic's topics end in ``.test``."""
+
+    begins: str
+    operations: Sequence[str]
+    why: str
+    kind: str = "topic"
+
+
+GROUP = Right("payhook-", ("Describe",), "its consumers ask for their group, and join none", "group")
+
+
+READS, WRITES, LOOKS = ("Read", "Describe"), ("Write", "Describe"), ("Describe", "DescribeConfigs")
+
+RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
+    {
+        "receiver": (
+            Right(EVENTS, ("Write", *LOOKS), "publishes events, and looks whether the topic keeps them"),
+            Right(RECEIPTS, ("Write", *LOOKS), "notes what was answered"),
+        ),
+        "processor": (
+            GROUP,
+            Right(EVENTS, ("Read", "Write", *LOOKS), "decides events; publishes what was poison again, once it can"),
+            Right(CONTROL, ("Read", *LOOKS), "decides commands"),
+            Right(ANCHORS, WRITES, "anchors its journal"),
+            Right(DEAD_LETTERS, ("Write", *LOOKS), "publishes dead letters"),
+        ),
+        "console": (
+            GROUP,
+            Right(CONTROL, WRITES, "sends commands"),
+            Right(EVENTS, READS, "shows the lag, and bodies that aren't kept any more"),
+        ),
+        "maintenance": (GROUP, Right(RECEIPTS, READS, "collects receipts")),
+        "operator": (
+            GROUP,
+            Right(CONTROL, ("Read", "Write", "Describe"), "commands; `payhook verify` reads what there is"),
+            Right(EVENTS, ("Read", "Write", "Describe"), "`payhook ledger reconcile --send` publishes"),
+            Right(ANCHORS, READS, "`payhook verify` compares them with the journal"),
+            Right(RECEIPTS, READS, "`payhook verify` compares them with the decisions"),
+            Right(DEAD_LETTERS, READS, "`payhook verify` compares them with the decisions"),
+        ),
+        "topics": (
+            Right("payments.", ("Create", "AlterConfigs", *LOOKS), "`python -m stack.topics` makes the topics"),
+            Right(DEAD_LETTERS, ("Create", "AlterConfigs", *LOOKS), "and marks those of dead letters"),
+        ),
+    }
+)
+"""By service. `alerts` asks Kafka nothing."""
+
+
+def commands(service: str) -> Iterator[str]:
+    """Calls of Kafka's own tool that give a user of that name its rights."""
+    for right in RIGHTS[service]:
+        operations = " ".join(f"--operation {operation}" for operation in right.operations)
+        pattern = f"--resource-pattern-type prefixed --{right.kind} {right.begins}"
+        yield f"kafka-acls.sh $AT --add --allow-principal User:{service} {operations} {pattern}"
+
+
+def page() -> Iterator[str]:
+    """The lines of docs/kafka-rights.md."""
+    yield "# What each service may do at Kafka"
+    yield ""
+    yield "One user a service, with the rights below and no others. Topics and groups are named by how they begin:"
+    yield "topics of test traffic end in `.test`. How a service is given its user: `kafka.security` in"
+    yield "[settings.md](settings.md)."
+    yield ""
+    yield "| service | what | may | for |"
+    yield "|---|---|---|---|"
+    for service, rights in RIGHTS.items():
+        for right in rights:
+            yield f"| {service} | {right.kind} `{right.begins}` | {', '.join(right.operations)} | {right.why} |"
+    yield ""
+    yield "As commands, where `AT` is `--bootstrap-server HOST:PORT --command-config FILE` of an administrator:"
+    yield ""
+    yield "```sh"
+    for service in RIGHTS:
+        yield from commands(service)
+    yield "```"
+
+
+def main() -> int:
+    sys.stdout.write("".join(f"{line}\n" for line in page()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""An issuer of certificates for the length of a test, and what it issues, as PEM files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = timedelta(days=1)
+HOSTS = ("127.0.0.1",)
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """``ca`` is the file that clients trust."""
+
+    folder: Path
+    name: str
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def make(cls, folder: Path, name: str = "test issuer") -> Issuer:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(_name(name))
+            .issuer_name(_name(name))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        issuer = cls(folder, name, key, made)
+        issuer.ca.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        return issuer
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca.pem"
+
+    def issue(self, name: str, hosts: tuple[str, ...] = HOSTS, expired: bool = False) -> Path:
+        """A file with a key (PKCS #8) and its certificate, good for servers at ``hosts`` and for clients."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        until = datetime.now(UTC) + (-DAY if expired else DAY)
+        addresses = [x509.IPAddress(ip_address(host)) for host in hosts]
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(_name(name))
+            .issuer_name(_name(self.name))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(until - 3 * DAY)
+            .not_valid_after(until)
+            .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        file = self.folder / f"{name}.pem"
+        private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+        file.write_bytes(private + made.public_bytes(pem))
+        return file

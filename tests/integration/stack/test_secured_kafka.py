@@ -1,0 +1,259 @@
+"""A Kafka with TLS, SCRAM users and access control lists: each service does its own job there, and no
+other's."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
+
+import core.kafka as kafka_clients
+from core.durability import RECORD_BYTES_MAX
+from core.errors import SettingError
+from core.kafka import open_admin, open_consumer, open_producer
+from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
+from core.topics import check_topics
+from ingest.publisher import producer_settings
+from journal.kafka_log import KafkaLog
+from ledger.verify.kafka import RealKafka
+from processor.spark import open_session
+from stack.jars import spark_jars
+from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
+from stack.topics import make_topics, topics
+from tests.certificates import Issuer
+from tests.kafka_cluster import Cluster, secured_cluster
+
+TOPICS = (EVENTS, CONTROL, RECEIPTS, ANCHORS, "dlq.ledger")
+OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "AlterConfigs": AclOperation.ALTER_CONFIGS,
+    "Create": AclOperation.CREATE,
+}
+WAIT_S = 20.0
+REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = open_session("secured", "local[1]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With a user for each service, its rights, and payhook's topics."""
+    with secured_cluster(tmp_path_factory.mktemp("secured"), nodes=1) as made:
+        for service, rights in RIGHTS.items():
+            made.make_user(service)
+            made.allow(
+                service,
+                [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
+            )
+        make_topics(made.settings("topics"), topics(TopicsSettings(events_partitions=2)), replication=1)
+        yield made
+
+
+def error_of(call: Callable[[], object]) -> int | None:
+    """Kafka's code of refusal; None where it was done."""
+    try:
+        call()
+    except KafkaException as refused:
+        return int(refused.args[0].code())
+    return None
+
+
+def write(kafka: KafkaSettings, topic: str) -> None:
+    refused: list[KafkaError] = []
+    producer = open_producer(kafka, {"acks": "all", "log_level": 0, "message.timeout.ms": 10_000})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: refused.append(error) if error else None)
+    assert producer.flush(WAIT_S) == 0
+    if refused:
+        raise KafkaException(refused[0])
+
+
+def read(kafka: KafkaSettings, topic: str) -> None:
+    consumer = open_consumer(kafka, {"group.id": "payhook-test", "enable.partition.eof": True, "log_level": 0})
+    try:
+        unknown = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].error
+        if unknown is not None:
+            raise KafkaException(unknown)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+    finally:
+        consumer.close()
+
+
+def describe(kafka: KafkaSettings, topic: str) -> None:
+    error = open_admin(kafka).list_topics(topic, timeout=WAIT_S).topics[topic].error
+    if error is not None:
+        raise KafkaException(error)
+
+
+def describe_configs(kafka: KafkaSettings, topic: str) -> None:
+    admin = open_admin(kafka)
+    for answer in admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values():
+        answer.result(WAIT_S)
+
+
+def alter_configs(kafka: KafkaSettings, topic: str) -> None:
+    admin = open_admin(kafka)
+    change = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
+    wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    for answer in admin.incremental_alter_configs([wanted]).values():
+        answer.result(WAIT_S)
+
+
+def create(kafka: KafkaSettings, topic: str) -> None:
+    admin = open_admin(kafka)
+    wanted = NewTopic(f"{topic}.{time.monotonic_ns()}", num_partitions=1, replication_factor=1)
+    for answer in admin.create_topics([wanted]).values():
+        answer.result(WAIT_S)
+
+
+PROBES = {
+    "Read": read,
+    "Write": write,
+    "Describe": describe,
+    "DescribeConfigs": describe_configs,
+    "AlterConfigs": alter_configs,
+    "Create": create,
+}
+
+
+@pytest.mark.parametrize("service", RIGHTS)
+def test_a_service_may_do_what_its_rights_say_and_nothing_else(cluster: Cluster, service: str) -> None:
+    kafka = cluster.settings(service)
+    for topic, operation in itertools.product(TOPICS, OPERATIONS):
+        allowed = any(topic.startswith(right.begins) and operation in right.operations for right in RIGHTS[service])
+        code = error_of(lambda topic=topic, operation=operation: PROBES[operation](kafka, topic))  # type: ignore[misc]
+        wanted = {None} if allowed else REFUSED
+        assert code in wanted, f"{service}: {operation} on {topic}"
+
+
+def test_the_receiver_looks_at_its_topics_and_publishes(cluster: Cluster) -> None:
+    kafka = cluster.settings("receiver", "single")
+    check_topics(open_admin(kafka), kafka, {EVENTS: RECORD_BYTES_MAX, RECEIPTS: 0})
+    refused: list[object] = []
+    producer = open_producer(kafka, producer_settings(10_000))
+    producer.produce(EVENTS, b"{}", key=b"k", on_delivery=lambda error, _: refused.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert refused == [None]
+
+
+def test_spark_reads_with_the_same_settings(cluster: Cluster, spark: SparkSession) -> None:
+    write(cluster.settings("console"), CONTROL)
+    kafka = RealKafka(cluster.settings("operator"))
+    assert kafka.ends([CONTROL])[CONTROL][0][1] >= 1
+    assert kafka.frame(spark, CONTROL).count() >= 1
+
+
+def test_a_service_without_rights_is_told_so_by_spark_too(cluster: Cluster, spark: SparkSession) -> None:
+    with pytest.raises(Exception, match=r"TopicAuthorization|Not authorized"):
+        RealKafka(cluster.settings("receiver")).frame(spark, CONTROL).count()
+
+
+def test_a_password_that_is_rolled_needs_no_restart(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers know the new password alone, and every connection ends."""
+    monkeypatch.setattr(kafka_clients, "LOOK_S", 0.2)
+    cluster.make_user("rolls")
+    cluster.allow(
+        "rolls", [("topic", f"{EVENTS}*", AclOperation.WRITE), ("topic", f"{EVENTS}*", AclOperation.DESCRIBE)]
+    )
+    kafka = cluster.settings("rolls")
+    producer = open_producer(kafka, {"acks": "all", "log_level": 0, "message.timeout.ms": 60_000})
+    outcomes: list[object] = []
+
+    def publish() -> None:
+        producer.produce(EVENTS, b"x", on_delivery=lambda error, _: outcomes.append(error))
+        producer.flush(60)
+
+    publish()
+    password = cluster.set_password("rolls")
+    with pytest.raises(KafkaException):
+        open_admin(kafka).list_topics(timeout=3)
+    cluster.write_credentials("rolls", password)
+    (follower,) = [one for security, one in kafka_clients._followers.items() if security == kafka.security]
+    until = time.monotonic() + WAIT_S
+    while follower._known.password != password and time.monotonic() < until:
+        time.sleep(0.05)
+    for node in cluster.nodes:
+        node.restart()
+    publish()
+    assert outcomes == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"credentials_file": "/nowhere"}, "can't be read"),
+        ({"ca_file": "/nowhere"}, "can't be read"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(cluster: Cluster, change: dict[str, str], problem: str) -> None:
+    security = cluster.security("receiver").model_copy(update=change)
+    (setting,) = change
+    with pytest.raises(SettingError, match=problem) as refused:
+        open_admin(KafkaSettings(bootstrap_servers=cluster.bootstrap, security=security))
+    assert f"kafka.security.{setting}" in str(refused.value)
+
+
+def test_brokers_of_another_issuer_are_not_talked_to(cluster: Cluster, tmp_path: Path) -> None:
+    other = Issuer.make(tmp_path, "another issuer")
+    security = cluster.security("receiver").model_copy(update={"ca_file": str(other.ca)})
+    kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap, security=security)
+    with pytest.raises(KafkaException):
+        open_admin(kafka).list_topics(timeout=3)
+
+
+def test_a_client_certificate_goes_along(cluster: Cluster) -> None:
+    """These brokers don't ask clients for one; that it can be read is all that shows here."""
+    own = cluster.issuer.issue("client")
+    security = cluster.security("receiver").model_copy(update={"certificate_file": str(own)})
+    kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap, security=security)
+    assert open_admin(kafka).list_topics(timeout=WAIT_S).brokers
+    assert "BEGIN PRIVATE KEY" in kafka_clients.spark_options(kafka)["kafka.ssl.keystore.key"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"protocol": "SASL_SSL"},
+        {"credentials_file": "x"},
+        {"protocol": "SSL", "credentials_file": "x"},
+        {"ca_file": "x"},
+        {"protocol": "SASL_PLAINTEXT", "credentials_file": "x", "certificate_file": "y"},
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"kafka\.security"):
+        KafkaSecurity(**settings)  # type: ignore[arg-type]
+
+
+def test_positions_are_read_with_the_processors_user(cluster: Cluster) -> None:
+    log = KafkaLog(cluster.settings("processor"))
+    try:
+        assert set(log.topic_ids([EVENTS, CONTROL])) == {EVENTS, CONTROL}
+        assert set(log.held([EVENTS])[EVENTS]) == {0, 1}
+    finally:
+        log.close()

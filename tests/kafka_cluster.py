@@ -1,0 +1,246 @@
+"""Kafka as an operator secures it: several brokers, TLS, SCRAM users and access control lists. On loopback.
+
+Brokers prove themselves to each other by certificates, users to brokers by SCRAM. A topic that isn't allowed isn't even
+known to exist.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import secrets
+import subprocess
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from core.durability import RECORD_BYTES_MAX, Durability
+from core.kafka import open_admin
+from core.settings import KafkaSecurity, KafkaSettings
+from stack.kafka import java_command, logging_file
+from stack.ports import LOOPBACK, free_ports, is_listening
+from stack.server import Running, Server
+from tests.certificates import Issuer
+
+ADMIN = "admin"
+BROKER = "broker"
+"""The name in the certificates of brokers."""
+FORMAT_S_MAX = 60.0
+ITERATIONS = 4_096
+
+
+@dataclass
+class Node:
+    """One broker, which is a controller too."""
+
+    number: int
+    port: int
+    server: Server
+    running: Running | None = None
+
+    def start(self) -> None:
+        self.running = Running(self.server)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is said to the others."""
+        assert self.running is not None
+        self.running.kill()
+        self.running = None
+
+    def restart(self) -> None:
+        """SIGKILL, and it answers again."""
+        self.kill()
+        self.start()
+        assert self.running is not None
+        self.running.wait_until_it_answers()
+
+
+@dataclass
+class Cluster:
+    """Nodes and their users. ``settings(name)`` is how a service with that user reaches them."""
+
+    folder: Path
+    issuer: Issuer
+    nodes: list[Node] = field(default_factory=list)
+    passwords: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{LOOPBACK}:{node.port}" for node in self.nodes)
+
+    def credentials(self, name: str) -> Path:
+        return self.folder / f"{name}.credentials"
+
+    def security(self, name: str) -> KafkaSecurity:
+        return KafkaSecurity(
+            protocol="SASL_SSL", credentials_file=str(self.credentials(name)), ca_file=str(self.issuer.ca)
+        )
+
+    def settings(self, name: str, durability: Durability = "replicated") -> KafkaSettings:
+        return KafkaSettings(bootstrap_servers=self.bootstrap, durability=durability, security=self.security(name))
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The same as variables of a service's process."""
+        return {
+            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
+            "PAYHOOK_KAFKA__DURABILITY": "replicated",
+            "PAYHOOK_KAFKA__SECURITY__PROTOCOL": "SASL_SSL",
+            "PAYHOOK_KAFKA__SECURITY__CREDENTIALS_FILE": str(self.credentials(name)),
+            "PAYHOOK_KAFKA__SECURITY__CA_FILE": str(self.issuer.ca),
+        }
+
+    def admin(self) -> AdminClient:
+        return open_admin(self.settings(ADMIN))
+
+    def write_credentials(self, name: str, password: str) -> None:
+        self.passwords[name] = password
+        self.credentials(name).write_text(f"{name}\n{password}\n", "utf-8")
+
+    def set_password(self, name: str) -> str:
+        """Makes the user, or gives it another password; its file isn't touched."""
+        password = secrets.token_hex(16)
+        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+        wanted = UserScramCredentialUpsertion(name, how, password.encode())
+        admin = self.admin()
+        for done in admin.alter_user_scram_credentials([wanted]).values():
+            done.result(30)
+        return password
+
+    def make_user(self, name: str) -> None:
+        self.write_credentials(name, self.set_password(name))
+
+    def allow(self, name: str, rights: Iterable[tuple[str, str, AclOperation]]) -> None:
+        """``rights``: kind of resource (topic, group, cluster), its name, or how it begins and ``*``, operation."""
+        kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER}
+        wanted = []
+        for kind, resource, operation in rights:
+            begins = resource.endswith("*") and resource != "*"
+            pattern = ResourcePatternType.PREFIXED if begins else ResourcePatternType.LITERAL
+            named = resource.removesuffix("*") if begins else resource
+            wanted.append(
+                AclBinding(kinds[kind], named, pattern, f"User:{name}", "*", operation, AclPermissionType.ALLOW)
+            )
+        admin = self.admin()
+        for done in admin.create_acls(wanted).values():
+            done.result(30)
+
+
+@contextlib.contextmanager
+def secured_cluster(folder: Path, nodes: int = 3) -> Iterator[Cluster]:
+    """Brokers that answer; they are gone after the ``with``."""
+    cluster = Cluster(folder, Issuer.make(folder / "issued"))
+    cluster.write_credentials(ADMIN, secrets.token_hex(16))
+    certificate = cluster.issuer.issue(BROKER)
+    ports = free_ports(3 * nodes)
+    voters = ",".join(f"{number}@{LOOPBACK}:{ports[3 * number - 1]}" for number in range(1, nodes + 1))
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+    for number in range(1, nodes + 1):
+        port, broker, controller = ports[3 * number - 3 : 3 * number]
+        own = folder / f"node-{number}"
+        config = own / "server.properties"
+        own.mkdir()
+        properties = _properties(own, number, nodes, (port, broker, controller), voters, certificate, cluster.issuer.ca)
+        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), "utf-8")
+        _format(config, own / "format.log", cluster_id, cluster.passwords[ADMIN])
+        command = (*java_command(logging_file(own)), "kafka.Kafka", str(config))
+        server = Server(f"kafka-{number}", command, own / "kafka.log", partial(is_listening, port), start_s=120)
+        cluster.nodes.append(Node(number, port, server))
+    try:
+        for node in cluster.nodes:
+            node.start()
+        for node in cluster.nodes:
+            assert node.running is not None
+            node.running.wait_until_it_answers()
+        _await_brokers(cluster)
+        yield cluster
+    finally:
+        for node in cluster.nodes:
+            if node.running is not None:
+                node.running.kill()
+
+
+def _await_brokers(cluster: Cluster) -> None:
+    client = cluster.admin()
+    for _ in range(120):
+        with contextlib.suppress(Exception):
+            if len(client.list_topics(timeout=5).brokers) == len(cluster.nodes):
+                return
+    raise AssertionError("not all brokers are in the cluster")
+
+
+def _format(config: Path, log: Path, cluster_id: str, password: str) -> None:
+    scram = f"SCRAM-SHA-512=[name={ADMIN},iterations={ITERATIONS},password={password}]"
+    tool = (*java_command(logging_file(config.parent)), "kafka.tools.StorageTool", "format")
+    with log.open("wb") as sink:
+        subprocess.run(
+            [*tool, "-t", cluster_id, "-c", str(config), "--add-scram", scram],
+            stdout=sink,
+            stderr=sink,
+            timeout=FORMAT_S_MAX,
+            check=True,
+        )
+
+
+def _properties(
+    folder: Path, number: int, nodes: int, ports: tuple[int, ...], voters: str, certificate: Path, ca: Path
+) -> dict[str, object]:
+    port, broker, controller = ports
+    return {
+        "node.id": number,
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(
+            (f"CLIENT://{LOOPBACK}:{port}", f"BROKER://{LOOPBACK}:{broker}", f"CONTROLLER://{LOOPBACK}:{controller}")
+        ),
+        "advertised.listeners": f"CLIENT://{LOOPBACK}:{port},BROKER://{LOOPBACK}:{broker}",
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,BROKER:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "BROKER",
+        "listener.name.broker.ssl.client.auth": "required",
+        "listener.name.controller.ssl.client.auth": "required",
+        "listener.name.client.ssl.client.auth": "none",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.client.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificate,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": ca,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": f"User:{ADMIN};User:CN={BROKER}",
+        "log.dirs": folder / "logs",
+        "auto.create.topics.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "default.replication.factor": nodes,
+        "min.insync.replicas": min(2, nodes),
+        "message.max.bytes": RECORD_BYTES_MAX,
+        "replica.fetch.max.bytes": RECORD_BYTES_MAX,
+        "offsets.topic.replication.factor": nodes,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        "num.network.threads": 2,
+        "num.io.threads": 2,
+        "background.threads": 2,
+        "log.cleaner.threads": 1,
+        "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
+        "broker.heartbeat.interval.ms": 500,
+        "broker.session.timeout.ms": 6_000,
+        "replica.lag.time.max.ms": 10_000,
+    }
