@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from core.clock import SystemClock
 from core.event import Dedupe, Mode, to_headers
