@@ -45,7 +45,9 @@ class _Producer(confluent_kafka.Producer):
         if self.keys is not None:
             key = key.encode() if isinstance(key, str) else key
             value = value.encode() if isinstance(value, str) else value
-            more["headers"] = self.keys.sign(topic, key, value, more.get("headers") or [])
+            given = more.get("headers") or []
+            headers = given.items() if isinstance(given, Mapping) else given
+            more["headers"] = self.keys.sign(topic, key, value, headers)
         super().produce(topic, value, key, **more)
 
 

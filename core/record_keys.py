@@ -70,8 +70,7 @@ class RecordKeys:
 
     def sign(self, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> list[Header]:
         """The headers, and one that says who made the record."""
-        found = list(headers)
-        return [*found, (MAC_HEADER, _signed(self.now[0], _message(topic, key, value, found)))]
+        return sign_record(self.now, topic, key, value, headers)
 
     def _look(self) -> None:
         try:
@@ -98,6 +97,14 @@ class RecordKeys:
         if not keys or min(map(len, keys)) < KEY_CHARS_MIN:
             raise SettingError(SETTING, f"{self._file} must hold keys of {KEY_CHARS_MIN} characters or more; {make}")
         return tuple(key.encode() for key in keys)
+
+
+def sign_record(
+    keys: Keys, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[Header]
+) -> list[Header]:
+    """The headers, and one with the first key's hash."""
+    found = list(headers)
+    return [*found, (MAC_HEADER, _signed(keys[0], _message(topic, key, value, found)))]
 
 
 def check_record(

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Dedupe, Mode, poison_event, to_headers
-from core.record_keys import Keys
+from core.record_keys import Header, Keys, sign_record
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
 from processor.decide.records import PACKED, KafkaRecord, Named, named, packed, read_batch, work_item
@@ -92,8 +92,11 @@ class MapStage:
         """Takes records that were made up, so that the first records find the way from the JVM and back in use."""
         body = json.dumps({"id": "made up to warm the workers"}).encode()
         event = poison_event("warm", body, self._stage.mode, "")
-        headers = [{"key": name, "value": value} for name, value in to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
-        rows = [("warm", 0, offset, body, headers) for offset in range(WARM_RECORDS)]
+        headers: list[Header] = [*to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
+        keys = self._keys()
+        signed = headers if keys is None else sign_record(keys, "warm", None, body, headers)
+        pairs = [{"key": name, "value": value} for name, value in signed]
+        rows = [("warm", 0, offset, body, pairs, None) for offset in range(WARM_RECORDS)]
         columns = zip(*rows, strict=True)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, _RECORD_TYPES, strict=True)]
         frame = session.createDataFrame(pa.table(dict(zip(COLUMNS, arrays, strict=True))))
