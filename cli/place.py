@@ -78,7 +78,7 @@ class Place:
 
         :raises NotUp: neither is there
         """
-        if "bootstrap_servers" in self.settings.kafka.model_fields_set:
+        if self.settings.kafka.is_outside:
             return self.settings.kafka
         return self.settings.kafka.model_copy(update={"bootstrap_servers": self.endpoints().kafka})
 

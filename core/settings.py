@@ -70,7 +70,9 @@ class KafkaSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str = Field(
-        "127.0.0.1:9092", min_length=1, description="Kafka's bootstrap servers; `payhook up` sets its own broker's"
+        "127.0.0.1:9092",
+        min_length=1,
+        description="Kafka's bootstrap servers; unless they are set, `payhook up` starts a broker of its own",
     )
     durability: Durability = Field(
         "replicated",
@@ -91,9 +93,14 @@ class KafkaSettings(BaseModel):
     security: KafkaSecurity = KafkaSecurity()
 
     @property
-    def embedded_durability(self) -> Durability:
-        """What `payhook up` asks of its own broker: it is all there is, unless the setting says otherwise."""
-        return self.durability if "durability" in self.model_fields_set else "single"
+    def is_outside(self) -> bool:
+        """Whether a Kafka is set that `payhook up` doesn't start."""
+        return "bootstrap_servers" in self.model_fields_set
+
+    @property
+    def durability_of_up(self) -> Durability:
+        """What `payhook up` asks of topics. Its own broker is all there is, unless the setting says otherwise."""
+        return self.durability if self.is_outside or "durability" in self.model_fields_set else "single"
 
 
 class RedisSettings(BaseModel):

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from core.errors import PayhookError
 
@@ -30,15 +31,19 @@ class StackNotUp(PayhookError):
 SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
 
-def payhook(*words: str, timeout_s: float = 600.0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+
+def payhook(
+    *words: str, timeout_s: float = 600.0, stdin: str = "", env: Mapping[str, str] = _NO_MORE
+) -> subprocess.CompletedProcess[str]:
     """Runs the `payhook` command in this interpreter's environment, with the settings of the samples.
 
-    ``stdin``: its standard input.
+    ``stdin``: its standard input. ``env``: more variables.
     """
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
-        env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)},
+        env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG), **env},
         capture_output=True,
         text=True,
         input=stdin,

@@ -82,7 +82,10 @@ def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Loopback ports of one stack; they stay the same while it runs, whatever restarts."""
+    """Loopback ports of one stack; they stay the same while it runs, whatever restarts.
+
+    ``outside_kafka``: the address of a Kafka that isn't the stack's own, where one is set.
+    """
 
     kafka: int
     kafka_controller: int
@@ -92,6 +95,11 @@ class Ports:
     ops: int
     processor_test_metrics: int
     alerts_metrics: int
+    outside_kafka: str = ""
+
+    @property
+    def kafka_address(self) -> str:
+        return self.outside_kafka or f"{LOOPBACK}:{self.kafka}"
 
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
@@ -106,6 +114,7 @@ def choose_ports(settings: Settings, processors: int = 1) -> Ports:
         ops=_configured(settings.console, "port") or next(free),
         processor_test_metrics=_configured(settings.processor, "test_metrics_port") or free_row(processors),
         alerts_metrics=_configured(settings.alerts, "metrics_port") or next(free),
+        outside_kafka=settings.kafka.bootstrap_servers if settings.kafka.is_outside else "",
     )
 
 
@@ -113,7 +122,7 @@ def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequ
     return Endpoints(
         ingest=f"http://{LOOPBACK}:{ports.ingest}",
         ops=f"http://{LOOPBACK}:{ports.ops}",
-        kafka=f"{LOOPBACK}:{ports.kafka}",
+        kafka=ports.kafka_address,
         redis=redis_url(layout.redis),
         journal=str(layout.ledger().journal),
         pids=dict(pids),
@@ -143,8 +152,9 @@ def children(
     env = _environment(layout, ports, config, durability)
     python = partial(_python, layout, env)
     wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
+    kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log")
     return [
-        kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log"),
+        *([] if ports.outside_kafka else [kafka]),
         redis_server(layout.redis, layout.logs / "redis.log"),
         *(
             _processor(layout, env, mode, name, streams, alone=len(wanted[mode]) == 1)
@@ -215,8 +225,6 @@ def _answer(statuses: Sequence[Path]) -> bool:
 def _environment(layout: Layout, ports: Ports, config: Path | None, durability: Durability) -> dict[str, str]:
     env = {
         "PAYHOOK_DATA_DIR": str(layout.root),
-        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": f"{LOOPBACK}:{ports.kafka}",
-        "PAYHOOK_KAFKA__DURABILITY": durability,
         "PAYHOOK_REDIS__URL": redis_url(layout.redis),
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
@@ -225,6 +233,8 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
         "PAYHOOK_CONSOLE__PORT": str(ports.ops),
         "PAYHOOK_ALERTS__METRICS_PORT": str(ports.alerts_metrics),
     }
+    if not ports.outside_kafka:
+        env |= {"PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": ports.kafka_address, "PAYHOOK_KAFKA__DURABILITY": durability}
     if config is not None:
         env["PAYHOOK_CONFIG"] = str(config)
     return env

@@ -140,3 +140,15 @@ class NotUp(PayhookError):
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         super().__init__(f"no stack runs on {data_dir}: start it with `payhook up --detach --data {data_dir}`")
+
+
+class KafkaNotUp(PayhookError):
+    """The Kafka that is set doesn't answer, or refuses."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        self.address = address
+        self.problem = problem
+        super().__init__(
+            f"Kafka at {address} can't be used: {problem}. kafka.bootstrap_servers and kafka.security name it; where "
+            "they aren't set, `payhook up` starts a broker of its own"
+        )

@@ -91,8 +91,9 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        yield Servers(KafkaSettings(bootstrap_servers=endpoints.kafka), endpoints.redis)
-    elif "bootstrap_servers" in settings.kafka.model_fields_set:
+        own = KafkaSettings(bootstrap_servers=endpoints.kafka)
+        yield Servers(settings.kafka if settings.kafka.is_outside else own, endpoints.redis)
+    elif settings.kafka.is_outside:
         yield Servers(settings.kafka, settings.redis.url)
     else:
         layout = settings.layout

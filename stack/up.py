@@ -13,10 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import psutil
+from confluent_kafka import KafkaException
 
 from core.errors import PayhookError
 from core.layout import Layout
@@ -36,12 +38,12 @@ from stack.endpoints import (
     recorded_supervisor,
     remove_endpoints,
 )
-from stack.errors import ServerNotUp, StackNotUp
+from stack.errors import KafkaNotUp, ServerNotUp, StackNotUp
 from stack.rounds import scheduled
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
-from stack.topics import make_topics, topics
+from stack.topics import Topic, make_topics, topics
 
 UP_S_MAX = 300.0
 DOWN_S_MAX = 120.0
@@ -74,9 +76,10 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         modes, streams = settings.ingest.modes, streams_of(settings)
         processors = {mode: processes(settings, mode) for mode in modes}
         ports = choose_ports(settings, max(map(len, processors.values())))
-        kafka = KafkaSettings(bootstrap_servers=f"127.0.0.1:{ports.kafka}")
-        durability = settings.kafka.embedded_durability
-        replication = settings.topics.replicas(durability)
+        durability = settings.kafka.durability_of_up
+        own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
+        kafka = settings.kafka if settings.kafka.is_outside else own_kafka
+        wanted, replication = topics(settings.topics, modes, streams), settings.topics.replicas(durability)
         supervisor = Supervisor(
             layout,
             ports,
@@ -86,7 +89,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
                 maintained=bool(scheduled(settings)),
                 alerting=settings.alerts.every_s > 0,
             ),
-            lambda: make_topics(kafka, topics(settings.topics, modes, streams), replication),
+            partial(_make_topics, kafka, wanted, replication),
             on_change,
             modes,
         )
@@ -94,6 +97,13 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
             yield supervisor
         finally:
             supervisor.stop()
+
+
+def _make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
+    try:
+        make_topics(kafka, wanted, replication)
+    except KafkaException as silent:
+        raise KafkaNotUp(kafka.bootstrap_servers, str(silent.args[0])) from silent
 
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:

@@ -112,7 +112,7 @@ def test_one_broker_is_enough_only_where_that_is_set_or_it_is_the_embedded_one(
     if reported is not None:
         monkeypatch.setenv("PAYHOOK_KAFKA__DURABILITY", reported)
     settings = load_settings()
-    assert (settings.kafka.durability, settings.kafka.embedded_durability) == (own, embedded)
+    assert (settings.kafka.durability, settings.kafka.durability_of_up) == (own, embedded)
     assert settings.topics.replicas(settings.kafka.durability) == replicas
     assert settings.topics.replicas(embedded) == (3 if embedded == "replicated" else 1)  # type: ignore[arg-type]
 
