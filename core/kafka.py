@@ -41,7 +41,7 @@ class _Producer(confluent_kafka.Producer):
 
     keys: RecordKeys | None = None
 
-    def produce(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> None:
+    def produce(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> None:  # type: ignore[override]
         if self.keys is not None:
             key = key.encode() if isinstance(key, str) else key
             value = value.encode() if isinstance(value, str) else value

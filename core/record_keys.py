@@ -24,7 +24,7 @@ from core.secret_lines import secret_lines
 log = logging.getLogger(__name__)
 
 MAC_HEADER = "mac"
-"""Four bytes that name the key, then the hash."""
+"""The last header. Its value: four bytes that name the key, then the hash."""
 
 SETTING = "kafka.record_keys_file"
 LOOK_S = 5.0
@@ -114,16 +114,13 @@ def check_record(
 
     :raises Forged: it isn't, or isn't there
     """
-    found = [text for name, text in headers if name == MAC_HEADER]
-    if not found:
+    if not headers or headers[-1][0] != MAC_HEADER:
         raise Forged(topic, "says nothing of who made it")
-    others = [header for header in headers if header[0] != MAC_HEADER]
-    given = found[0] or b""
-    if len(found) == 1:
-        message = _message(topic, key, value, others)
-        for one in keys:
-            if given.startswith(_id(one)) and hmac.compare_digest(_signed(one, message), given):
-                return others
+    others, given = headers[:-1], headers[-1][1] or b""
+    message = _message(topic, key, value, others)
+    for one in keys:
+        if given.startswith(_id(one)) and hmac.compare_digest(_signed(one, message), given):
+            return others
     raise Forged(topic, "isn't as one of the known keys signed it")
 
 
@@ -141,15 +138,18 @@ def _id(key: bytes) -> bytes:
     return found
 
 
+_SEPARATOR = "\0"
 _NONE = 0xFFFFFFFF
 """Stands for the length of what isn't there: an empty value is another record."""
 
 
 def _message(topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
-    """Each part after the lengths of all: no two records have one message."""
-    parts: list[bytes | None] = [topic.encode(), key, value]
-    for name, text in headers:
-        parts.append(name.encode())
-        parts.append(text)
-    lengths = [_NONE if part is None else len(part) for part in parts]
-    return b"".join((struct.pack(f">{len(lengths)}I", *lengths), *filter(None, parts)))
+    """The lengths of all parts, then the parts: no two records have one message. As many names as texts are joined, so
+    a name with the separator in it would be one too many.
+    """
+    names = _SEPARATOR.join([topic, *[name for name, _ in headers]]).encode()
+    parts = [names, key, value, *[text for _, text in headers]]
+    present = [part for part in parts if part is not None]
+    whole = len(present) == len(parts)
+    lengths = map(len, present) if whole else [_NONE if part is None else len(part) for part in parts]
+    return b"".join((struct.pack(f">{len(parts)}I", *lengths), *present))

@@ -16,6 +16,7 @@ _BY_CLASS: Mapping[str, str] = {
     "FactConflict": "ask the provider which of the two reports holds; reverse the booking where it is the other",
     "HeadDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
     "Poison": "ask the provider what it sends, or mend the adapter; then replay",
+    "Forged": "find out who else writes to the topics; have the provider send the event again",
     "WrongMode": "find out who else writes to the topics: only a receiver may",
     "WorkerLost": "look for native crashes or memory in the handler; replay one before the others",
     "HandlerTimeout": "find what the handler waits for; a breaker or a shorter timeout of its own keeps others going",

@@ -18,7 +18,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.event import OWN_TYPES, Mode, from_record, unquote_text
 from core.keys import join_key
-from core.record_keys import Keys, check_record
+from core.record_keys import Header, Keys, check_record
 from core.routing import is_sparse
 from core.work import WorkItem
 from journal.errors import Refused
@@ -283,10 +283,10 @@ def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
     :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
     """
-    headers = record.headers
+    read: Sequence[Header] = record.headers
     if keys is not None:
-        headers = check_record(keys, record.topic, record.key, record.value, headers)
-    received = from_record(record.value, headers)
+        read = check_record(keys, record.topic, record.key, record.value, read)
+    received = from_record(record.value, read)
     event, headers = received.event, received.headers
     if event.mode != mode:
         raise WrongMode(event.event_key, event.mode, mode)

@@ -162,7 +162,13 @@ def _is_good(message: Message) -> bool:
 
 def _record(message: Message) -> KafkaRecord:
     place = message.topic() or "", message.partition() or 0, message.offset() or 0
-    return KafkaRecord(*place, _bytes(message.value()), list(message.headers() or []), key=_bytes(message.key()))
+    return KafkaRecord(*place, _bytes(message.value()), _headers(message), key=_bytes(message.key()))
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(name, _bytes(text)) for name, text in pairs]
 
 
 def _bytes(found: object) -> bytes | None:

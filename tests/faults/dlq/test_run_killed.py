@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from core.layout import Layout
+from core.record_keys import RecordKeys
 from core.routing import topics_of
 from load.bench.drain import fill
 from load.client import wait_for
@@ -74,7 +76,8 @@ def goes_on(stack: Stack) -> None:
 def test_every_item_takes_effect_once_and_is_shown_however_often_the_processor_is_killed(
     stack: Stack, fired: Path
 ) -> None:
-    fill(stack.endpoints["kafka"], topics_of("live").events, ITEMS, "killed")
+    keys = RecordKeys(Layout(stack.data_dir).record_keys)
+    fill(stack.endpoints["kafka"], topics_of("live").events, ITEMS, "killed", keys)
     assert wait_for(lambda: bool(stack.processor_status().get("dead") == ITEMS), BACK_S)
     assert reported(stack, "select")["count"] == ITEMS
     merchants(stack.data_dir, closed=False)

@@ -247,7 +247,7 @@ def test_a_client_certificate_goes_along(cluster: Cluster) -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"kafka\.security"):
-        KafkaSecurity(**settings)  # type: ignore[arg-type]
+        KafkaSecurity(**settings)
 
 
 def test_positions_are_read_with_the_processors_user(cluster: Cluster) -> None:

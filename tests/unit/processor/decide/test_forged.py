@@ -56,7 +56,7 @@ def forge(engine: Signed, change: Callable[[dict[str, object]], None], fact: str
 
 
 def without_mac(record: dict[str, object]) -> None:
-    record["headers"] = [one for one in record["headers"] if one["key"] != "mac"]  # type: ignore[attr-defined,index]
+    record["headers"] = [one for one in record["headers"] if one["key"] != "mac"]  # type: ignore[attr-defined]
 
 
 def other_body(record: dict[str, object]) -> None:
@@ -113,7 +113,7 @@ def test_a_copy_of_a_true_record_is_a_duplicate(engine: Signed) -> None:
     """It is signed: whoever copies it, it says nothing new."""
     engine.post("evt_1")
     record = engine._pending[-1]
-    engine.put(EVENTS, record["value"], [(one["key"], one["value"]) for one in record["headers"]])  # type: ignore[arg-type,attr-defined,index]
+    engine.put(EVENTS, record["value"], [(one["key"], one["value"]) for one in record["headers"]])  # type: ignore[arg-type,attr-defined]
     assert [row.decision for row in engine.batch()] == ["applied", "duplicate"]
 
 
