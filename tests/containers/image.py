@@ -30,7 +30,8 @@ mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$UPPER,workdir=$WORK" "$ROOT"
 mount -t proc proc "$ROOT/proc"
 for device in null zero random urandom; do touch "$ROOT/dev/$device"; mount --bind /dev/$device "$ROOT/dev/$device"; done
-touch "$ROOT/etc/resolv.conf"
+touch "$ROOT/etc/resolv.conf" "$ROOT/etc/hosts"
+mount --bind /etc/hosts "$ROOT/etc/hosts"
 mount --bind /etc/resolv.conf "$ROOT/etc/resolv.conf"
 mkdir -p "$ROOT$FOLDER"
 exec chroot "$ROOT" /bin/sh -c 'cd "$1"; shift; exec "$@"' sh "$FOLDER" "$@"
