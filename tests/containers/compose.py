@@ -241,7 +241,9 @@ class Project:
                     return time.monotonic() - began
                 last = asked.stderr[-500:]
             time.sleep(min(POLL_S_MAX, interval))
-        raise AssertionError(f"{name} isn't healthy after {limit:.0f} s: {last}\n{self.containers[name].said()[-3000:]}")
+        raise AssertionError(
+            f"{name} isn't healthy after {limit:.0f} s: {last}\n{self.containers[name].said()[-3000:]}"
+        )
 
     def await_end(self, name: str, limit_s: float = 180.0) -> None:
         """``service_completed_successfully``; one that fails is started again where the file says so."""
@@ -260,7 +262,7 @@ class Project:
     def client(self, *command: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """A command of this machine's on the project's network, where no service is."""
         net = f"--net=/proc/{self._nets['client'].pid}/ns/net"
-        hosts = f"mount --bind {shlex.quote(str(self._hosts))} /etc/hosts && exec \"$@\""
+        hosts = f'mount --bind {shlex.quote(str(self._hosts))} /etc/hosts && exec "$@"'
         return subprocess.run(
             ["nsenter", net, "unshare", "--mount", "sh", "-c", hosts, "sh", *command],
             capture_output=True,

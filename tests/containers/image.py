@@ -96,7 +96,9 @@ def _step(image: Image, one: Instruction, context: Path, stages: dict[str, Image
     if one.name == "USER":
         return replace(image, user=one.words)
     if one.name in ("ENTRYPOINT", "CMD"):
-        return replace(image, **{{"ENTRYPOINT": "entrypoint", "CMD": "command"}[one.name]: tuple(json.loads(one.words))})
+        return replace(
+            image, **{{"ENTRYPOINT": "entrypoint", "CMD": "command"}[one.name]: tuple(json.loads(one.words))}
+        )
     if one.name == "COPY":
         return _copied(image, one.words.split(), context, stages, kept)
     assert one.name == "RUN", one

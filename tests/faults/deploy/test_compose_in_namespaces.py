@@ -169,7 +169,9 @@ def test_operators_run_commands_in_the_console(running: Project) -> None:
 def test_a_service_has_no_rights_that_it_could_misuse(running: Project, name: str) -> None:
     container, service = running.containers[name], running.services[name]
     said = dict(
-        line.split(":", 1) for line in Path(f"/proc/{container.pid}/status").read_text("utf-8").splitlines() if ":" in line
+        line.split(":", 1)
+        for line in Path(f"/proc/{container.pid}/status").read_text("utf-8").splitlines()
+        if ":" in line
     )
     assert said["Uid"].split()[0] == str(container.user[0]) != "0"
     assert int(said["CapEff"], 16) == int(said["CapBnd"], 16) == 0 and said["NoNewPrivs"].strip() == "1"
