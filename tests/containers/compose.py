@@ -23,7 +23,7 @@ import yaml
 from tests.containers.image import Image, lower
 
 NETWORK = "10.213.77"
-SHELL = Path(__file__).with_name("launch.py")
+LAUNCH = Path(__file__).with_name("launch.py")
 TMPFS = "rw,nosuid,nodev,noexec"
 """An engine's own options of a tmpfs; those that are given come after them."""
 
@@ -208,11 +208,11 @@ class Project:
         file = self.work / f"{name}.json"
         file.write_text(json.dumps(spec), "utf-8")
         log = self.work / f"{name}.log"
-        kinds = ["--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
+        net = f"--net=/proc/{self._nets[name].pid}/ns/net"
+        own = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         with log.open("ab") as sink:
             outer = subprocess.Popen(
-                ["nsenter", f"--net=/proc/{self._nets[name].pid}/ns/net", "unshare", *kinds, sys.executable]
-                + ["-S", str(SHELL), str(file)],
+                ["nsenter", net, *own, sys.executable, "-S", str(LAUNCH), str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

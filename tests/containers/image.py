@@ -29,7 +29,10 @@ set -eu
 mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$UPPER,workdir=$WORK" "$ROOT"
 mount -t proc proc "$ROOT/proc"
-for device in null zero random urandom; do touch "$ROOT/dev/$device"; mount --bind /dev/$device "$ROOT/dev/$device"; done
+for device in null zero random urandom; do
+    touch "$ROOT/dev/$device"
+    mount --bind "/dev/$device" "$ROOT/dev/$device"
+done
 touch "$ROOT/etc/resolv.conf" "$ROOT/etc/hosts"
 mount --bind /etc/hosts "$ROOT/etc/hosts"
 mount --bind /etc/resolv.conf "$ROOT/etc/resolv.conf"
@@ -95,10 +98,10 @@ def _step(image: Image, one: Instruction, context: Path, stages: dict[str, Image
         return replace(image, folder=one.words)
     if one.name == "USER":
         return replace(image, user=one.words)
-    if one.name in ("ENTRYPOINT", "CMD"):
-        return replace(
-            image, **{{"ENTRYPOINT": "entrypoint", "CMD": "command"}[one.name]: tuple(json.loads(one.words))}
-        )
+    if one.name == "ENTRYPOINT":
+        return replace(image, entrypoint=tuple(json.loads(one.words)))
+    if one.name == "CMD":
+        return replace(image, command=tuple(json.loads(one.words)))
     if one.name == "COPY":
         return _copied(image, one.words.split(), context, stages, kept)
     assert one.name == "RUN", one
@@ -107,7 +110,7 @@ def _step(image: Image, one: Instruction, context: Path, stages: dict[str, Image
 
 
 def _copied(image: Image, words: list[str], context: Path, stages: dict[str, Image], kept: Path) -> Image:
-    to = os.path.normpath(os.path.join(image.folder, words[-1])).lstrip("/")
+    to = os.path.normpath(Path(image.folder, words[-1])).lstrip("/")
     if words[0].startswith("--from="):
         source = stages[words[0].removeprefix("--from=")]
         layer = _layer(kept, image, " ".join(words), *(one.name for one in source.layers))
@@ -125,7 +128,7 @@ def _copied(image: Image, words: list[str], context: Path, stages: dict[str, Ima
         if not layer.exists():
             draft = _draft(layer)
             for file in files:
-                target = draft / to / file
+                target = draft / to / (file if words[0] == "." else Path(file).name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(context / file, target)
                 target.chmod(0o644)

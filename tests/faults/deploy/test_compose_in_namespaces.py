@@ -1,7 +1,7 @@
 """docker-compose.yml as it is written, without a container engine: every service in namespaces of its own.
 
-The image is built from the Dockerfile (`tests.containers.image`), the preparation is what docs/deployment.md prints, and
-each service gets the user, volumes, environment, secrets, tmpfs and rights that the file gives it, and nothing else.
+The image is built from the Dockerfile (`tests.containers.image`), the preparation is what docs/deployment.md prints,
+and each service gets the user, volumes, environment, secrets, tmpfs and rights that the file gives it, nothing else.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from load.samples import sign
@@ -35,10 +32,10 @@ pytestmark = [
     pytest.mark.timeout(2_400),
 ]
 
-NOT_RUN = """not run here, where no container engine is: `docker build` itself and the image python:3.11-slim (a Debian of
-the same release with its own Python 3.11 stands for it), the images of Kafka and Redis (the servers that are installed
-here stand for them, with the same users and variables), Prometheus, Alertmanager and Grafana, published ports, restarts
-by the engine, and the limits (what the services use is measured and compared with them)"""
+NOT_RUN = """not run here, without a container engine: `docker build` itself, and its base image (a Debian of the same
+release with its own Python 3.11 stands for it); the images of Kafka and Redis (the servers that are installed here
+stand for them, with the same users and variables); Prometheus, Alertmanager, Grafana; published ports; restarts by the
+engine; limits (what the services use is measured and compared with them)"""
 
 SECRET = "whsec_containers0123456789abcdef0123"
 RUNNING = ("kafka", "redis", "ingest", "processor", "maintenance", "alerts", "console")
@@ -52,6 +49,20 @@ def image() -> Image:
 
 
 Prepare = Callable[[str], Project]
+Tell = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def tell(request: pytest.FixtureRequest) -> Tell:
+    """Figures, and what wasn't run: on the terminal whatever becomes of the test."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def shown(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            sys.stdout.write(f"\n{text}")
+            sys.stdout.flush()
+
+    return shown
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +97,14 @@ def documented_steps() -> str:
 
 
 @pytest.fixture(scope="module")
-def running(prepare: Prepare) -> Iterator[Project]:
+def running(prepare: Prepare, tell: Tell) -> Iterator[Project]:
     with prepare("whole") as project:
         project.up()
         for name in RUNNING:
             took_s = project.await_health(name)
-            print(f"{name}: its health check passes after {took_s:.0f} s more")
+            tell(f"{name}: its health check passes after {took_s:.0f} s more")
         yield project
-    print(NOT_RUN)
+    tell(NOT_RUN)
 
 
 def post(project: Project, number: int) -> int:
@@ -158,7 +169,7 @@ def test_every_process_is_on_the_one_page_of_metrics(running: Project) -> None:
 
 def test_operators_run_commands_in_the_console(running: Project) -> None:
     added = running.containers["console"].execute(
-        "payhook", "users", "add", "night", "--role", "admin", text="plain-words-for-the-night-shift\n" * 2
+        *("payhook", "users", "add", "night", "--role", "admin", "--password-stdin"), text="plain words for the night\n"
     )
     assert added.returncode == 0, added.stderr
     verified = running.containers["console"].execute("payhook", "verify", timeout=400.0)
@@ -182,10 +193,10 @@ def test_a_service_has_no_rights_that_it_could_misuse(running: Project, name: st
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_a_service_stays_within_its_limits(running: Project, name: str) -> None:
+def test_a_service_stays_within_its_limits(running: Project, name: str, tell: Tell) -> None:
     limits = running.services[name]["deploy"]["resources"]["limits"]
     memory, threads = running.containers[name].used()
-    print(f"{name}: {memory >> 20} MiB of {limits['memory']}, {threads} threads of {limits['pids']}")
+    tell(f"{name}: {memory >> 20} MiB of {limits['memory']}, {threads} threads of {limits['pids']}")
     assert memory < 0.8 * bytes_of(limits["memory"]) and threads < 0.8 * int(limits["pids"])
 
 
@@ -200,10 +211,10 @@ def test_a_secret_that_is_replaced_counts_without_a_restart(running: Project) ->
     assert seen.returncode == 0, seen.stderr
 
 
-def test_every_service_ends_in_time_and_goes_on_when_it_is_started_again(running: Project) -> None:
+def test_every_service_ends_in_time_and_goes_on_when_it_is_started_again(running: Project, tell: Tell) -> None:
     for name in reversed(RUNNING):
         code, took_s, grace_s = running.stop(name)
-        print(f"{name}: ended with {code} after {took_s:.1f} s of {grace_s:.0f}")
+        tell(f"{name}: ended with {code} after {took_s:.1f} s of {grace_s:.0f}")
         assert took_s < grace_s and code in (0, 143), running.containers[name].said()[-2000:]
     running.up()
     for name in RUNNING:
@@ -213,7 +224,7 @@ def test_every_service_ends_in_time_and_goes_on_when_it_is_started_again(running
     until(lambda: booked(running) == 2, 60.0, "the second event is booked, the first one once")
 
 
-def test_without_kafka_nothing_ends_and_everything_can_be_stopped(prepare: Prepare) -> None:
+def test_without_kafka_nothing_ends_and_everything_can_be_stopped(prepare: Prepare, tell: Tell) -> None:
     """At night the broker is down, and somebody starts the machine again."""
     with prepare("no-kafka") as project:
         project.up("redis")
@@ -225,7 +236,7 @@ def test_without_kafka_nothing_ends_and_everything_can_be_stopped(prepare: Prepa
             assert project.containers[name].outer.poll() is None, project.containers[name].said()[-2000:]
         for name in ("ingest", "processor", "alerts", "console", "maintenance"):
             code, took_s, grace_s = project.stop(name)
-            print(f"without Kafka {name}: ended with {code} after {took_s:.1f} s of {grace_s:.0f}")
+            tell(f"without Kafka {name}: ended with {code} after {took_s:.1f} s of {grace_s:.0f}")
             assert took_s < grace_s, project.containers[name].said()[-2000:]
 
 

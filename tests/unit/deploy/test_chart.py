@@ -1,4 +1,4 @@
-"""What the chart renders, for each set of values in deploy/chart/ci: against the API's schemas, and against the services.
+"""What the chart renders, for each set of values in deploy/chart/ci: against the API's schemas, and the services.
 
 Needs helm (`deploy/check.sh --fetch` builds it) and no network.
 """
@@ -92,7 +92,8 @@ def containers(values: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def selects(selector: dict[str, str], pod: Any) -> bool:
-    return selector.items() <= pod["metadata"]["labels"].items()
+    labels: dict[str, str] = pod["metadata"]["labels"]
+    return selector.items() <= labels.items()
 
 
 @needs_helm

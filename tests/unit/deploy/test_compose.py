@@ -28,7 +28,7 @@ NEEDED = {
     "alerts": {"alerts", "object-store"},
     "console": {"anchors", "object-store"},
 }
-"""The providers' secrets are the receiver's alone; who writes the lake can't sign its anchors, but for the two that do."""
+"""The providers' secrets are the receiver's alone. Two services sign anchors; the others that write the lake can't."""
 
 WITHOUT_DATA = ("topics", "ingest")
 
