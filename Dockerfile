@@ -25,7 +25,7 @@ COPY stack/__init__.py stack/class_archive.py stack/errors.py stack/jars.py stac
 COPY stack/spark-jars.lock stack/spark-store-jars.lock stack/
 # Spark's jars, with those for an object store, and the archive of their classes, by which a JVM starts sooner.
 RUN python -m stack.jars spark spark-store \
-    && python -m stack.class_archive \
+    && { python -m stack.class_archive || echo "no archive of classes: each start takes some seconds longer"; } \
     && printf '#!/bin/sh\nexec python -m cli.main "$@"\n' > .venv/bin/payhook \
     && chmod 755 .venv/bin/payhook \
     && python -m compileall -q --invalidation-mode unchecked-hash .venv

@@ -50,6 +50,8 @@ def systems(merged: Path) -> None:
     mount("-t", "tmpfs", "tmpfs", "-o", "mode=755,nosuid", str(folder_at(merged, "/dev")))
     for device in DEVICES:
         bind(Path("/dev") / device, merged, f"/dev/{device}", False)
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        (merged / "dev" / name).symlink_to(f"/proc/self/{target}")
     mount("-t", "tmpfs", "tmpfs", "-o", "mode=1777,size=64m", str(folder_at(merged, "/dev/shm")))
 
 

@@ -17,7 +17,7 @@ KAFKA_UID, REDIS_UID, REDIS_GID = 1000, 999, 1000
 
 _RUN = """#!/bin/bash
 # As apache/kafka's own: each KAFKA_… variable but these is a line of server.properties.
-set -eu
+set -euf
 config=/opt/kafka/config/server.properties
 while IFS= read -r line; do
     name=${line%%=*}
