@@ -169,11 +169,45 @@ def test_every_process_is_on_the_one_page_of_metrics(running: Project) -> None:
 
 def test_operators_run_commands_in_the_console(running: Project) -> None:
     added = running.containers["console"].execute(
-        *("payhook", "users", "add", "night", "--role", "admin", "--password-stdin"), text="plain words for the night\n"
+        *("payhook", "users", "add", "night", "--role", "admin", "--password-stdin"),
+        text="seven lamps along the quay\n",
     )
     assert added.returncode == 0, added.stderr
     verified = running.containers["console"].execute("payhook", "verify", timeout=400.0)
     assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_the_image_has_the_jars_of_an_object_store_and_none_of_a_broker(running: Project) -> None:
+    code = (
+        "from core.location import LakeUrl; from stack.jars import spark_jars; print(*spark_jars(LakeUrl('s3://a/b')))"
+    )
+    asked = running.containers["console"].execute("python", "-c", code)
+    assert asked.returncode == 0 and "hadoop-aws-" in asked.stdout, asked.stderr
+    assert running.containers["console"].execute("ls", "/opt/payhook/.payhook/jars").stdout.split() == [
+        "spark",
+        "spark-store",
+    ]
+    tools = ("pip", "make", "redis-server", "gcc")
+    found = running.containers["console"].execute("sh", "-c", f"which {' '.join(tools)} || true")
+    assert not found.stdout
+    tests = running.containers["console"].execute("python", "-c", "import pytest")
+    assert "ModuleNotFoundError" in tests.stderr
+
+
+def test_the_broker_may_load_what_a_compressor_needs(running: Project) -> None:
+    """Native code, which it unpacks into /tmp: engines mount a tmpfs without the right to execute unless it is given."""
+    producing = (
+        "from confluent_kafka import Producer; from confluent_kafka.admin import AdminClient, NewTopic\n"
+        "servers = {'bootstrap.servers': 'kafka:9092'}\n"
+        "AdminClient(servers).create_topics([NewTopic('trial', 1, 1)])['trial'].result()\n"
+        "failed = []\n"
+        "producer = Producer({**servers, 'compression.type': 'zstd', 'message.timeout.ms': 20000, 'linger.ms': 100})\n"
+        "for _ in range(100): producer.produce('trial', b'a' * 1000, on_delivery=lambda e, m: e and failed.append(e))\n"
+        "producer.flush()\n"
+        "raise SystemExit(str(failed[0]) if failed else 0)\n"
+    )
+    produced = running.client(sys.executable, "-c", producing, timeout=60)
+    assert produced.returncode == 0, produced.stderr
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -259,12 +293,22 @@ def test_a_secret_that_is_missing_or_cannot_be_read_is_named(prepare: Prepare) -
 
 def test_a_volume_of_another_user_is_named(prepare: Prepare) -> None:
     with prepare("volume") as project:
-        volume = project.work / "volumes" / "payhook-data"
-        volume.mkdir(parents=True)
-        for name in ("processor", "console", "alerts"):
+        (project.work / "volumes" / "payhook-data").mkdir(parents=True)
+        for name in ("processor", "console", "alerts", "maintenance"):
             said = ended(project, name)
-            assert "/var/lib/payhook" in said and "Permission denied" in said
+            assert "/var/lib/payhook can't be used by user 10001: Permission denied: it is user 0's" in said
             assert "Traceback" not in said, said
+
+
+def test_settings_that_are_wrong_are_named(prepare: Prepare) -> None:
+    with prepare("settings") as project:
+        settings = project.folder / "deploy" / "config" / "payhook.toml"
+        settings.write_text("[ingest]\nportt = 8080\n", "utf-8")
+        for name in ("topics", "ingest", "processor", "console", "alerts", "maintenance"):
+            said = ended(project, name)
+            assert "ingest.portt" in said and "Traceback" not in said, said
+        settings.unlink()
+        assert "/etc/payhook/payhook.toml" in ended(project, "ingest")
 
 
 def ended(project: Project, name: str) -> str:
