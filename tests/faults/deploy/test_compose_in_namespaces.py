@@ -195,7 +195,7 @@ def test_the_image_has_the_jars_of_an_object_store_and_none_of_a_broker(running:
 
 
 def test_the_broker_may_load_what_a_compressor_needs(running: Project) -> None:
-    """Native code, which it unpacks into /tmp: engines mount a tmpfs without the right to execute unless it is given."""
+    """Native code, which it unpacks into /tmp; engines mount a tmpfs without the right to execute by default."""
     producing = (
         "from confluent_kafka import Producer; from confluent_kafka.admin import AdminClient, NewTopic\n"
         "servers = {'bootstrap.servers': 'kafka:9092'}\n"
