@@ -199,7 +199,8 @@ def test_the_broker_may_load_what_a_compressor_needs(running: Project) -> None:
     producing = (
         "from confluent_kafka import Producer; from confluent_kafka.admin import AdminClient, NewTopic\n"
         "servers = {'bootstrap.servers': 'kafka:9092'}\n"
-        "AdminClient(servers).create_topics([NewTopic('trial', 1, 1)])['trial'].result()\n"
+        "admin = AdminClient(servers)\n"
+        "admin.create_topics([NewTopic('trial', 1, 1)])['trial'].result()\n"
         "failed = []\n"
         "producer = Producer({**servers, 'compression.type': 'zstd', 'message.timeout.ms': 20000, 'linger.ms': 100})\n"
         "for _ in range(100): producer.produce('trial', b'a' * 1000, on_delivery=lambda e, m: e and failed.append(e))\n"
