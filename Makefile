@@ -49,7 +49,7 @@ lint: environment  ## check style, types, import direction, the compose file
 	@$(PY) -m mypy .
 	@$(PYTEST) tests/unit/test_imports.py -q
 	@if [ -f docker-compose.yml ]; then \
-		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml; fi
+		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/compose.object-store.yml; fi
 
 bench: setup  ## print figures beside baselines of the same run; ONLY=receiver,redis SHORT=1
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from console.access import Everybody
+from core.addresses import each_address
 from core.clock import Clock
 from core.kafka import open_consumer
 from core.settings import KafkaSettings
@@ -74,7 +75,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
 
     @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
-        scrapes = [await _scrape(name, url, client) for name, url in watched.metrics.items()]
+        pages = await asyncio.to_thread(each_address, watched.metrics)
+        scrapes = [await _scrape(name, url, client) for name, url in pages.items()]
         return Response(merge(scrapes), media_type=CONTENT_TYPE)
 
     return app

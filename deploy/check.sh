@@ -1,10 +1,13 @@
 #!/bin/sh
-# Checks rules, their tests and routes with the tools that run them. Uses promtool and amtool where they are; else, with
-# --fetch, unpacks Debian's packages below .payhook (nothing is installed, no service is started). What can't be had is
-# said and passed over: tests/unit/deploy checks rules, dashboard and metric names everywhere.
+# Checks rules, their tests and routes, and the chart, with the tools that run them. Uses promtool, amtool and helm where
+# they are; else, with --fetch, unpacks Debian's packages below .payhook and builds helm there (nothing is installed, no
+# service is started). What can't be had is said and passed over: tests/unit/deploy checks rules, dashboard and metric
+# names everywhere, and what the chart renders where there is a helm.
 set -eu
 cd "$(dirname "$0")/.."
 tools=.payhook/tools/prometheus
+programs=.payhook/tools/bin
+helm_version=v3.16.4
 
 fetch() {
     command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
@@ -14,8 +17,16 @@ fetch() {
     rm -f "$tools"/*.deb
 }
 
+fetch_helm() {
+    command -v go >/dev/null || return 1
+    mkdir -p "$programs"
+    GOBIN="$PWD/$programs" nice go install "helm.sh/helm/v3/cmd/helm@$helm_version" >"$programs/helm.log" 2>&1
+}
+
 tool() {
-    command -v "$1" 2>/dev/null || { [ -x "$tools/usr/bin/$1" ] && echo "$tools/usr/bin/$1"; } || true
+    command -v "$1" 2>/dev/null ||
+        { [ -x "$tools/usr/bin/$1" ] && echo "$tools/usr/bin/$1"; } ||
+        { [ -x "$programs/$1" ] && echo "$programs/$1"; } || true
 }
 
 if [ -z "$(tool promtool)" ] && [ "${1:-}" = --fetch ]; then
@@ -39,4 +50,15 @@ if [ -n "$amtool" ]; then
     done
 else
     echo "passed over: Alertmanager's routes aren't run, there is no amtool (Debian: apt-get install prometheus-alertmanager)"
+fi
+
+if [ -z "$(tool helm)" ] && [ "${1:-}" = --fetch ]; then
+    fetch_helm || echo "helm can't be built here (see $programs/helm.log)"
+fi
+helm=$(tool helm)
+if [ -n "$helm" ]; then
+    for values in deploy/chart/ci/*.yaml; do "$helm" lint --quiet --strict deploy/chart --values "$values"; done
+    echo "the chart is as helm wants it"
+else
+    echo "passed over: the chart isn't rendered, there is no helm (a Go compiler builds it: deploy/check.sh --fetch)"
 fi

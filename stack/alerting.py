@@ -24,6 +24,7 @@ from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import Watch
 from stack.children import metrics_urls, status_files
+from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
@@ -94,6 +95,7 @@ def main() -> int:
     configure_logging()
     try:
         settings = load_settings()
+        own(settings)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

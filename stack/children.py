@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from core.durability import Durability
 from core.event import Mode
@@ -54,16 +55,21 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
 
 
 def metrics_urls(settings: Settings) -> dict[str, str]:
-    """The metrics page of each process by its name, where a port is set for it here, or its URL is."""
+    """The metrics page of each process by its name, where a port is set for it here, or its URL is. The receiver's
+    processes are where the receiver answers.
+    """
     first, workers = settings.ingest.metrics_port, settings.ingest.workers
     names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
-    ports = {name: first + number for number, name in enumerate(names) if first}
+    receivers = {name: first + number for number, name in enumerate(names) if first}
+    ports: dict[str, int] = {}
     for mode in settings.ingest.modes:
         ports |= metrics_ports(settings, mode)
     if settings.alerts.metrics_port:
         ports["alerts"] = settings.alerts.metrics_port
-    here = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
-    return here | settings.console.metrics_urls
+    host = urlsplit(settings.console.ingest_url).hostname or LOOPBACK
+    found = {name: f"http://{host}:{port}/metrics" for name, port in receivers.items()}
+    found |= {name: f"http://{LOOPBACK}:{port}/metrics" for name, port in ports.items()}
+    return found | settings.console.metrics_urls
 
 
 def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:

@@ -46,12 +46,12 @@ def own(settings: Settings) -> None:
 
     A folder of another owner is left as it is.
 
-    :raises SettingError: there is no such group, or this user may not give files to it
+    :raises SettingError: the folder can't be written; there is no such group, or this user may not give files to it
     """
     limit_rights(settings)
     group = settings.ledger.readers_group
     root = settings.data_dir
-    root.mkdir(parents=True, exist_ok=True)
+    _check_writable(root)
     if root.stat().st_uid != os.geteuid():
         return
     if not group:
@@ -63,6 +63,18 @@ def own(settings: Settings) -> None:
         raise SettingError("ledger.readers_group", f"there is no group {group}") from None
     except PermissionError as wrong:
         raise SettingError("ledger.readers_group", f"this user may not give files to {group}: {wrong}") from None
+
+
+def _check_writable(root: Path) -> None:
+    problem = ""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+            problem = f"Permission denied: it is user {root.stat().st_uid}'s"
+    except OSError as wrong:
+        problem = wrong.strerror or type(wrong).__name__
+    if problem:
+        raise SettingError("data_dir", f"{root} can't be used by user {os.geteuid()}: {problem}")
 
 
 def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:

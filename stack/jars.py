@@ -1,7 +1,7 @@
 """JVM libraries: a locked list of coordinates, fetched by Spark's own resolver and checked by hash.
 
-``python -m stack.jars`` installs the lists under ``.payhook/jars``; it is a step of `make setup`. By ``--object-store``
-it installs what Spark reads an object store with as well.
+``python -m stack.jars`` installs lists under ``.payhook/jars``; it is a step of `make setup`. Lists are named by their
+folders: ``python -m stack.jars spark spark-store`` is what an image needs, which runs no broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from stack.machine import find_java
 RESOLVER_MEMORY = "512m"
 END_TIMEOUT_S = 30.0
 LOG = "resolver.log"
-OBJECT_STORE = "--object-store"
 STAMP = ".lock.sha256"
 LISTS = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
 """Each lock, and the folder that its jars are installed into."""
@@ -182,8 +181,10 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def main(arguments: Sequence[str] = ()) -> int:
-    lists = (*LISTS, STORE_LIST) if OBJECT_STORE in arguments else LISTS
+def main(names: Sequence[str] = ()) -> int:
+    """``names``: the folders of the lists that are wanted; none: `LISTS`."""
+    by_name = {folder.name: (lock, folder) for lock, folder in (*LISTS, STORE_LIST)}
+    lists = [by_name[name] for name in names] or LISTS
     wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]
     cache = paths.STATE / "resolver"
     try:

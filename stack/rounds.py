@@ -23,6 +23,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from core.status_file import moment_of, read_said
+from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
@@ -128,7 +129,13 @@ def run_once(name: str) -> bool:
 
 def main() -> int:
     configure_logging()
-    rounds = scheduled(load_settings())
+    try:
+        settings = load_settings()
+        own(settings)
+    except PayhookError as problem:
+        log.error("%s", problem)
+        return 1
+    rounds = scheduled(settings)
     with stopped_by_signal() as stop:
         if rounds:
             stay(rounds, stop)

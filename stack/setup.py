@@ -89,7 +89,7 @@ def install_jars() -> None:
     wants_store = bool(os.environ.get(OBJECT_STORE))
     lists = (*jars.LISTS, jars.STORE_LIST) if wants_store else jars.LISTS
     if not all(jars.is_installed(lock, folder) for lock, folder in lists):
-        _run([str(VENV / "bin" / "python"), "-m", "stack.jars", *([jars.OBJECT_STORE] if wants_store else [])])
+        _run([str(VENV / "bin" / "python"), "-m", "stack.jars", *(folder.name for _, folder in lists)])
 
 
 def archive_classes() -> None:

@@ -124,9 +124,9 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 
 
 def main() -> int:
-    settings = load_settings()
-    kafka = settings.kafka
     try:
+        settings = load_settings()
+        kafka = settings.kafka
         wanted = topics(settings.topics, settings.ingest.modes, streams_of(settings))
         make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.addresses import each_address
 from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
@@ -69,7 +70,7 @@ class Looking:
             dead={stream: _dead(stream, items) for stream, items in self._dead.items()},
             samples={
                 series: value
-                for process, url in self._places.metrics.items()
+                for process, url in each_address(self._places.metrics).items()
                 for series, value in self._samples(process, url).items()
             },
             backup_age=self._backup_age(now),

@@ -1,0 +1,35 @@
+"""Several processes behind one name: each of their addresses is asked for itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+
+def each_address(urls: Mapping[str, str]) -> dict[str, str]:
+    """URLs by the names of processes; where a URL's host has several addresses, one URL for each of them.
+
+    ``{"ingest": "http://receivers:9101/metrics"}`` with two receivers is ``ingest-10.0.0.4`` and ``ingest-10.0.0.5``. A
+    name that can't be looked up stays as it is: asking it will say so. It blocks as long as the look-up takes.
+    """
+    found: dict[str, str] = {}
+    for name, url in urls.items():
+        addresses = _addresses(urlsplit(url).hostname or "")
+        if len(addresses) < 2:
+            found[name] = url
+            continue
+        for address in addresses:
+            parts = urlsplit(url)
+            port = "" if parts.port is None else f":{parts.port}"
+            found[f"{name}-{address}"] = parts._replace(netloc=f"{address}{port}").geturl()
+    return found
+
+
+def _addresses(host: str) -> list[str]:
+    """Of IPv4: a name of one process may have one address of each kind."""
+    try:
+        asked = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return sorted({str(address[0]) for *_, address in asked})

@@ -1,0 +1,148 @@
+"""What the compose file asks of every service. It runs in tests/faults/deploy."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.containers.compose import bytes_of, load, seconds
+from tests.containers.image import allowed, instructions
+
+CHECKOUT = Path(__file__).parents[3]
+FILE = load(CHECKOUT / "docker-compose.yml", CHECKOUT / "deploy" / "compose.object-store.yml")
+SERVICES: dict[str, Any] = FILE["services"]
+OURS = {name: one for name, one in SERVICES.items() if "build" in one}
+ENDING = ("topics",)
+"""Services that do one thing and end."""
+
+NEEDED = {
+    "topics": set(),
+    "ingest": {"receiver", "records"},
+    "processor": {"anchors", "notify", "object-store", "records"},
+    "processor-test": {"anchors", "notify", "object-store", "records"},
+    "maintenance": {"object-store"},
+    "alerts": {"alerts", "object-store"},
+    "console": {"anchors", "object-store", "records"},
+}
+"""The providers' secrets are the receiver's alone. Two services sign anchors, and three what they
+publish; the others can't."""
+
+WITHOUT_DATA = ("topics", "ingest")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_as_few_rights_as_it_can(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"] and "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service and "network_mode" not in service
+    if name not in OURS:
+        uid, _, _ = service["user"].partition(":")
+        assert int(uid) > 0
+    for port in service.get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), "published to others than this machine"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_limits_and_time_to_end(name: str) -> None:
+    service = SERVICES[name]
+    limits = service["deploy"]["resources"]["limits"]
+    assert bytes_of(limits["memory"]) and float(limits["cpus"]) > 0 and int(limits["pids"]) > 0
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}, "logs fill the disk"
+    if name not in ENDING:
+        assert seconds(service["stop_grace_period"]) >= 30
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_watched(name: str) -> None:
+    service = SERVICES[name]
+    if name in ENDING:
+        assert service["restart"] == "on-failure"
+        return
+    assert service["restart"] == "unless-stopped"
+    check = service["healthcheck"]
+    assert check["test"][0] in ("CMD", "CMD-SHELL") and check.keys() >= {"interval", "timeout", "retries"}
+    assert seconds(check["start_period"]) > 0
+
+
+def test_images_are_named_exactly() -> None:
+    version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    for name, service in SERVICES.items():
+        tag = service["image"].rpartition(":")[2]
+        assert re.match(r"v?\d+\.\d+\.\d+", tag), service["image"]
+        if name in OURS:
+            assert service["image"] == f"payhook:{version}"
+    sources = [one.words.split()[0] for one in instructions(CHECKOUT / "Dockerfile") if one.name == "FROM"]
+    assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-bookworm", sources[0]) and set(sources[1:]) == {"base"}
+
+
+def test_a_service_has_the_secrets_that_it_needs_and_no_others() -> None:
+    assert {name: set(service.get("secrets", [])) for name, service in OURS.items()} == NEEDED
+    assert set().union(*NEEDED.values()) == FILE["secrets"].keys()
+    assert not [name for name, service in SERVICES.items() if name not in OURS and service.get("secrets")]
+    for service in SERVICES.values():
+        assert not [volume for volume in service.get("volumes", []) if "secrets" in volume]
+
+
+def test_a_service_has_the_data_only_where_it_keeps_something() -> None:
+    for name, service in OURS.items():
+        has_data = any(volume.startswith("payhook-data:") for volume in service["volumes"])
+        assert has_data is (name not in WITHOUT_DATA)
+        assert "./deploy/config:/etc/payhook:ro" in service["volumes"]
+
+
+def test_kafkas_log_is_on_its_volume() -> None:
+    kafka = SERVICES["kafka"]
+    (volume,) = kafka["volumes"]
+    assert volume.split(":")[1] == kafka["environment"]["KAFKA_LOG_DIRS"]
+
+
+def test_there_is_one_processor_in_each_mode() -> None:
+    """A container with a name of its own can't be scaled."""
+    named = {name: service["container_name"] for name, service in OURS.items() if "container_name" in service}
+    assert named == {"processor": "payhook-processor", "processor-test": "payhook-processor-test"}
+
+
+def test_the_image_holds_what_runs_and_nothing_else() -> None:
+    files = allowed(CHECKOUT, ["."])
+    folders = {file.split("/")[0] for file in files}
+    assert folders == {
+        *("cli", "console", "core", "dlq", "ingest", "journal", "ledger", "notify", "processor", "providers", "stack"),
+        "requirements-runtime.lock",
+    }
+    assert {"processor/streams.toml", "stack/services/receiver.py", "stack/spark-store-jars.lock"} <= set(files)
+    assert not [file for file in files if "__pycache__" in file]
+
+
+def test_the_image_runs_as_a_user_that_has_a_number() -> None:
+    users = [one.words for one in instructions(CHECKOUT / "Dockerfile") if one.name == "USER"]
+    assert users == ["10001:10001"], "Kubernetes checks runAsNonRoot by the number alone"
+    packages = " ".join(one.words for one in instructions(CHECKOUT / "Dockerfile") if "apt-get install" in one.words)
+    assert not {"make", "redis-server", "procps"} & set(packages.split())
+
+
+def lock(name: str) -> dict[str, str]:
+    entries = re.split(r"(?m)^(?=[A-Za-z0-9])", (CHECKOUT / name).read_text("utf-8"))
+    return {entry.split(" ", 1)[0]: entry.strip() for entry in entries if entry.strip()}
+
+
+def test_what_runs_is_locked_as_what_is_tested() -> None:
+    """Made by: uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+    --no-annotate --constraint requirements.lock pyproject.toml - <<< setuptools -o requirements-runtime.lock
+    """
+    tested, runs = lock("requirements.lock"), lock("requirements-runtime.lock")
+    assert [name for name in runs if runs[name] != tested.get(name)] == []
+    wanted = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]
+    there = {name.partition("==")[0] for name in runs}
+    assert [one for one in map(name_of, wanted["dependencies"]) if one not in there] == []
+    needed = set(map(name_of, wanted["dependencies"])) | {"setuptools"}
+    assert [one for one in map(name_of, wanted["optional-dependencies"]["dev"]) if one in there - needed] == []
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\[<>=;~! ]", requirement)[0].lower()
