@@ -11,14 +11,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from redis import Redis
-from redis.exceptions import RedisError
-
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
+from core.redis import FAILURES, sync_redis
 from core.routing import is_sparse, stream_of, topics_of
+from core.settings import RedisSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
@@ -44,6 +43,8 @@ from stack.supervisor import sole_supervisor
 
 log_ = logging.getLogger(__name__)
 
+REDIS_TIMEOUT_S = 10.0
+"""For one command of the walk through all claims."""
 RECEIPTS_BEFORE = timedelta(days=1)
 """Receipts that are older than the journal's last row by more than this were decided, or never published."""
 
@@ -75,10 +76,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Addresses of Kafka and Redis."""
+    """Kafka's address, and how Redis is reached."""
 
     kafka: str
-    redis: str
+    redis: RedisSettings
 
 
 @contextlib.contextmanager
@@ -90,16 +91,16 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        yield Servers(endpoints.kafka, endpoints.redis)
+        yield Servers(endpoints.kafka, RedisSettings(url=endpoints.redis))
     elif "bootstrap_servers" in settings.kafka.model_fields_set:
-        yield Servers(settings.kafka.bootstrap_servers, settings.redis.url)
+        yield Servers(settings.kafka.bootstrap_servers, settings.redis)
     else:
         layout = settings.layout
         port, controller = free_ports(2)
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            yield Servers(f"{LOOPBACK}:{port}", redis_url(layout.redis))
+            yield Servers(f"{LOOPBACK}:{port}", RedisSettings(url=redis_url(layout.redis)))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:
@@ -109,9 +110,9 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    with contextlib.closing(KafkaLog(servers.kafka)) as log, contextlib.closing(Redis.from_url(servers.redis)) as redis:
+    with contextlib.closing(KafkaLog(servers.kafka)) as log:
         return [
-            _look(settings, config, mode, log, keys, redis)
+            _look(settings, config, mode, log, keys, servers.redis)
             for mode in settings.ingest.modes
             for config in streams_of(settings).values()
             if has_table(str(settings.layout.stream(stream_of(config.name, mode)).journal))
@@ -146,7 +147,9 @@ def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
     return len(lines)
 
 
-def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: Redis) -> Look:
+def _look(
+    settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: RedisSettings
+) -> Look:
     layout = settings.layout.stream(stream_of(config.name, mode))
     reader = JournalReader(str(layout.journal))
     state = reader.state()
@@ -185,13 +188,16 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
 
 
 def _claims(
-    layout: StreamLayout, redis: Redis, mode: Mode, generation: int, waiting: Collection[bytes]
+    layout: StreamLayout, redis: RedisSettings, mode: Mode, generation: int, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
     try:
-        with contextlib.closing(open_beside_its_writer(layout.index)) as index:
-            parts = confirmed_hashes(redis, mode, generation)
+        with (
+            contextlib.closing(open_beside_its_writer(layout.index)) as index,
+            contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)) as client,
+        ):
+            parts = confirmed_hashes(client, mode, generation)
             unknown = {one for part in parts for one in index.unknown_hashes(part) if one not in waiting}
-    except (IndexUnreadable, RedisError) as unreadable:
+    except (IndexUnreadable, *FAILURES) as unreadable:
         log_.warning("claims aren't compared: %s", unreadable)
         return None
     return tuple(sorted(unknown))

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pybreaker
 import redis
 from redis.asyncio import Redis
 
@@ -217,7 +216,7 @@ def measure_redis(run: Run) -> dict[str, float]:
 
 async def _bytes_per_key(url: str, keys: int, done: Done) -> float:
     async with Redis.from_url(url) as redis:
-        gate = RedisGate(pybreaker.CircuitBreaker(), PATIENCE_S)
+        gate = RedisGate(PATIENCE_S)
         claims = RedisClaims(redis, gate, LEASE_S, CONFIRMED_S)
         await _take(claims, ["first"])
         before = int((await redis.info("memory"))["used_memory"])
