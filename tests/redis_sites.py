@@ -146,6 +146,17 @@ class Site:
         assert wait_for(lambda: any(node.role == "master" for node in self.nodes), WAIT_S)
         return next(node for node in self.nodes if node.role == "master")
 
+    def primary_client(self) -> contextlib.closing[Client]:
+        """As payhook's processors."""
+        return contextlib.closing(sync_redis(self.settings(), ADMIN_S))
+
+    def part(self, replica: Node, *, parted: bool = True) -> None:
+        """From now on it gets none of what its primary is told; or again."""
+        with replica.admin() as client:
+            client.config_set("masterauth", "wrong" if parted else self.passwords[ADMIN])
+            client.execute_command("CLIENT KILL", "TYPE", "master")
+        assert not parted or wait_for(lambda: not self._replicates(replica), WAIT_S)
+
     # how they are started
 
     @contextlib.contextmanager
@@ -162,7 +173,7 @@ class Site:
         """A primary, a replica, and three Sentinels that have users of their own."""
         primary, replica, *sentinels = free_ports(5)
         self._where = {
-            **({"url": "rediss:///0"} if self.tls else {}),
+            "url": "rediss:///0" if self.tls else "redis:///0",
             "sentinels": [f"{LOOPBACK}:{port}" for port in sentinels],
             "sentinel_service": SERVICE,
             "sentinel_credentials_file": str(self.credentials()),

@@ -22,7 +22,8 @@ from pathlib import Path
 import redis
 from redis.asyncio import Redis
 
-from core.generation import Announced, generation_key
+from core.generation import Announced, generation_keys
+from core.redis import is_cluster
 from core.routing import MODES
 from core.settings import TopicsSettings
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
@@ -172,8 +173,8 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
 
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
     """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
-    for mode in MODES:
-        client.set(generation_key(mode), Announced(generation).encode())
+    for key in (key for mode in MODES for key in generation_keys(mode, cluster=is_cluster(client))):
+        client.set(key, Announced(generation).encode())
 
 
 def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:

@@ -66,6 +66,8 @@ class GenerationWriter:
         self._ends = True
         self._wake.set()
         self._thread.join()
+        if self._redis is not None:
+            self._redis.close()
 
     def _live(self) -> None:
         while not self._ends:

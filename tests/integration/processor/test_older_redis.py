@@ -16,6 +16,7 @@ from redis import Redis
 from core.clock import SystemClock
 from core.event import Headers
 from core.generation import Announced, generation_key
+from core.settings import RedisSettings
 from ingest.claims import ClaimKey, ClaimState, RedisGate, RedisGenerations
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
@@ -73,9 +74,8 @@ class Ground:
         url = redis_url(self.data, ADMIN)
         with running(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
-                writer = open_generation_writer(url, "live")
+                writer = open_generation_writer(RedisSettings(url=url), "live")
                 writer._write(Announced(self.generation))
-                writer._redis.close()
             yield client
 
     def sends(self, *event_ids: str, restarted: bool = False) -> list[str]:
