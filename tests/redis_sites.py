@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
 from core.redis import FAILURES, AsyncClient, Client, async_redis, sync_redis
 from core.settings import RedisSettings
@@ -150,11 +151,25 @@ class Site:
         """As payhook's processors."""
         return contextlib.closing(sync_redis(self.settings(), ADMIN_S))
 
+    def master_of(self, key: bytes) -> Node:
+        """The cluster's node that has a key's slot now; asked of those that answer."""
+        port = 0
+        for node in self.nodes:
+            with contextlib.suppress(*FAILURES), node.admin() as client:
+                slots: Any = client.execute_command("CLUSTER SLOTS")
+                slot = key_slot(key)
+                port = next(int(row["primary"][1]) for (low, high), row in slots.items() if low <= slot <= high)
+                break
+        return next(node for node in self.nodes if node.port == port)
+
     def part(self, replica: Node, *, parted: bool = True) -> None:
         """From now on it gets none of what its primary is told; or again."""
         with replica.admin() as client:
             client.config_set("masterauth", "wrong" if parted else self.passwords[ADMIN])
             client.execute_command("CLIENT KILL", "TYPE", "master")
+            if not parted:
+                # Sentinel wrote the other one into its file when it was promoted.
+                client.config_rewrite()
         assert not parted or wait_for(lambda: not self._replicates(replica), WAIT_S)
 
     # how they are started
