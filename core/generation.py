@@ -7,6 +7,7 @@ lower generation are void. Each mode has its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.event import Mode
@@ -39,3 +40,16 @@ class Announced:
 def generation_key(mode: Mode) -> str:
     """The key in Redis. A claim's has fewer characters."""
     return f"payhook:claims:generation:{mode}"
+
+
+_COPIES: Mapping[Mode, tuple[int, int]] = {"live": (1500, 638), "test": (770, 1943)}
+
+
+def generation_keys(mode: Mode, *, cluster: bool) -> list[str]:
+    """Where an announcement stands: in one key; on a Redis Cluster in three, whose slots are a third of all apart.
+
+    So the loss of one master doesn't take the generation with it. Each holds for `ANNOUNCED_S` by itself; the highest
+    that can be read counts, and a refusal in any.
+    """
+    first = generation_key(mode)
+    return [first, *(f"{first}:{copy}" for copy in _COPIES[mode])] if cluster else [first]

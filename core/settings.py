@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Literal
+from urllib.parse import ParseResult, parse_qs, urlparse
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,6 +29,8 @@ STORE_CONNECT_TIMEOUT_S = 3.0
 
 KEY_ID, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 
+_ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_DATABASE = re.compile(r"[0-9]{0,5}")
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
 
 
@@ -104,13 +107,111 @@ class KafkaSettings(BaseModel):
 
 
 class RedisSettings(BaseModel):
-    """The Redis that receivers claim keys in, and processors announce their generation in."""
+    """The Redis that receivers claim keys in, and processors announce their generation in.
+
+    One server, the primary that Sentinel names, or a Cluster; clients are made from it by `core.redis`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(
-        "redis://127.0.0.1:6379/0", min_length=1, description="Redis's URL; `payhook up` sets its own server's"
+        "redis://127.0.0.1:6379/0",
+        min_length=1,
+        description="`redis://HOST:PORT/DATABASE`, or `rediss://` with TLS; of a cluster one of its nodes, with "
+        "Sentinel no host: `rediss:///0`. `payhook up` sets its own server's",
     )
+    credentials_file: str = Field(
+        "",
+        description="a file with the ACL user and its password, a line each (`default` where there is only a "
+        "password); it is read at each new connection",
+    )
+    ca_file: str = Field(
+        "", description="certificates of the authorities that may sign the servers'; empty: the system's"
+    )
+    certificate_file: str = Field("", description="the client's certificate, where the servers ask for one")
+    key_file: str = Field("", description="its key, without a passphrase")
+    sentinels: tuple[str, ...] = Field(
+        (), description="`HOST:PORT` of each Sentinel; they are asked with TLS where `redis.url` says so"
+    )
+    sentinel_service: str = Field("", description="the name under which the Sentinels watch the primary")
+    sentinel_credentials_file: str = Field(
+        "", description="as `redis.credentials_file`, where the Sentinels ask for a password of their own"
+    )
+    cluster: bool = Field(False, description="`redis.url` is a node of a Redis Cluster")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> RedisSettings:
+        """Refuses what contradicts itself. The URL isn't repeated: it may hold a password."""
+        url = _redis_url(self.url)
+        if (url.username or url.password) and self.credentials_file:
+            raise ValueError("redis.url has a user or password, and redis.credentials_file is set: leave out one")
+        if not self.is_tls and (self.ca_file or self.certificate_file or self.key_file):
+            raise ValueError(
+                "redis.ca_file, certificate_file and key_file are for TLS: begin redis.url with rediss://, or leave "
+                "them out"
+            )
+        if bool(self.certificate_file) != bool(self.key_file):
+            raise ValueError("redis.certificate_file and redis.key_file go together: set both, or neither")
+        if self.sentinels:
+            self._check_sentinels(url)
+        elif self.sentinel_service or self.sentinel_credentials_file:
+            raise ValueError("redis.sentinels is missing: set the HOST:PORT of each, or leave out redis.sentinel_…")
+        elif url.scheme != "unix" and not url.hostname:
+            raise ValueError("redis.url names no host; without one redis.sentinels is needed")
+        if self.cluster and (url.scheme == "unix" or self.database):
+            raise ValueError("redis.cluster: a cluster has only database 0, and no Unix socket; change redis.url")
+        return self
+
+    def _check_sentinels(self, url: ParseResult) -> None:
+        if self.cluster:
+            raise ValueError("redis.sentinels and redis.cluster are both set: a cluster fails over without Sentinel")
+        if not self.sentinel_service:
+            raise ValueError("redis.sentinel_service is missing: the name under which the Sentinels watch the primary")
+        if "url" in self.model_fields_set and (url.hostname or url.scheme == "unix"):
+            raise ValueError(
+                "redis.url names a server, and redis.sentinels is set: leave one out. With Sentinel it is rediss:///0 "
+                "for TLS, redis:///0 without"
+            )
+        if url.username or url.password:
+            raise ValueError("redis.url has a user or password; with Sentinel they stand in redis.credentials_file")
+        for one in self.sentinels:
+            if not _ADDRESS.fullmatch(one):
+                raise ValueError(f"redis.sentinels has {one!r}; HOST:PORT is wanted")
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url.startswith("rediss://")
+
+    @property
+    def database(self) -> int:
+        """The number of the URL."""
+        url = _redis_url(self.url)
+        return int(parse_qs(url.query).get("db", [url.path.strip("/") if url.scheme != "unix" else ""])[0] or 0)
+
+    @property
+    def sentinel_addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        pairs = (one.rpartition(":") for one in self.sentinels)
+        return [(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def _redis_url(text: str) -> ParseResult:
+    """
+    :raises ValueError: it is none; without a word of it
+    """
+    try:
+        url = urlparse(text)
+        _ = url.port
+        known = set(parse_qs(url.query, strict_parsing=True)) <= {"db"} if url.query else True
+    except ValueError:
+        raise ValueError("redis.url can't be read; redis://HOST:PORT/DATABASE is wanted") from None
+    if url.scheme not in ("redis", "rediss", "unix") or not known:
+        raise ValueError("redis.url begins with redis:// or rediss://, or unix://, and takes no option but db")
+    if not _DATABASE.fullmatch(parse_qs(url.query).get("db", [""])[0]):
+        raise ValueError("redis.url names a database that is no number")
+    if url.scheme != "unix" and not _DATABASE.fullmatch(url.path.strip("/")):
+        raise ValueError("redis.url ends with the number of a database; redis://HOST:PORT/0 is wanted")
+    return url
 
 
 class TopicsSettings(BaseModel):

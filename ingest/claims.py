@@ -7,22 +7,22 @@ states and steps, the circuit breaker before Redis, and the generation that clai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 import pybreaker
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
-from core.generation import ANNOUNCE_EVERY_S, Announced, generation_key
+from core.generation import ANNOUNCE_EVERY_S, Announced, generation_keys
 from core.keys import hash16
+from core.redis import FAILURES, AsyncClient, is_cluster
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
@@ -116,39 +116,65 @@ Result = TypeVar("Result")
 
 
 class RedisGate:
-    """Lets a round trip through while Redis answers within ``timeout_s``.
+    """Lets a round trip through while its server answers within ``timeout_s``; each master of a cluster has a breaker.
 
     The breaker's `calling` holds its lock only while the state is read and changed; `call` would hold it all along.
+
+    :param failures_max: in a row; they open the breaker
+    :param reset_s: until an open breaker lets one through again
     """
 
-    def __init__(self, breaker: pybreaker.CircuitBreaker, timeout_s: float) -> None:
-        self._breaker = breaker
+    def __init__(self, timeout_s: float, failures_max: int = 5, reset_s: float = 60.0) -> None:
         self._timeout_s = timeout_s
+        self._failures_max = failures_max
+        self._reset_s = reset_s
+        self._breakers: dict[str, pybreaker.CircuitBreaker] = {}
         self.tries = 0
         self.failures = 0
-        breaker.add_listener(BreakerLog())
 
     @property
     def refusing(self) -> bool:
-        """Whether Redis isn't even asked for now."""
-        return bool(self._breaker.current_state == pybreaker.STATE_OPEN)
+        """Whether a server isn't even asked for now."""
+        return any(breaker.current_state == pybreaker.STATE_OPEN for breaker in self._breakers.values())
 
-    async def through(self, step: Callable[[], Awaitable[Result]]) -> Result:
+    def keep(self, servers: Collection[str]) -> None:
+        """Forgets those that are no masters any more."""
+        self._breakers = {server: breaker for server, breaker in self._breakers.items() if server in servers}
+
+    async def through(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
         """
+        :param server: which one it asks, where there are several
         :raises ClaimsUnavailable: it failed, was late, or wasn't tried; what it did on Redis isn't known
         """
         self.tries += 1
         try:
-            with self._breaker.calling():
+            with self._breaker(server).calling():
                 async with asyncio.timeout(self._timeout_s):
                     return await step()
         except pybreaker.CircuitBreakerError as refused:
             problem = str(refused)
-        except (TimeoutError, RedisError, OSError) as failed:
-            problem = f"{type(failed).__name__} {failed}".strip()
-            log.warning("Redis can't be asked: %s", problem)
+        except (TimeoutError, *FAILURES) as failed:
+            problem = described(failed)
+            log.warning("Redis%s can't be asked: %s", f" at {server}" if server else "", problem)
         self.failures += 1
         raise ClaimsUnavailable(problem)
+
+    def _breaker(self, server: str) -> pybreaker.CircuitBreaker:
+        found = self._breakers.get(server)
+        if found is None:
+            found = pybreaker.CircuitBreaker(
+                fail_max=self._failures_max,
+                reset_timeout=self._reset_s,
+                name=f"Redis at {server}" if server else "Redis",
+                listeners=[BreakerLog()],
+            )
+            self._breakers[server] = found
+        return found
+
+
+def described(failed: BaseException) -> str:
+    """The kind of a failure, and what it says."""
+    return f"{type(failed).__name__} {failed}".strip()
 
 
 class BreakerLog(pybreaker.CircuitBreakerListener):
@@ -156,7 +182,7 @@ class BreakerLog(pybreaker.CircuitBreakerListener):
 
     def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
         level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
-        log.log(level, "the breaker to %s is %s", breaker.name or "Redis", new.name)
+        log.log(level, "the breaker to %s is %s", breaker.name, new.name)
 
 
 UNREAD_S_MAX = 5.0
@@ -170,14 +196,14 @@ class RedisGenerations:
     know of the loss that raised it. A refusal counts whatever generation it names.
     """
 
-    def __init__(self, redis: Redis, modes: Sequence[Mode], clock: Clock) -> None:
+    def __init__(self, redis: AsyncClient, modes: Sequence[Mode], clock: Clock) -> None:
         self._redis = redis
         self._modes = modes
         self._clock = clock
         self._seen: dict[Mode, int] = {}
         self._usable: dict[Mode, int] = {}
         self._problems: dict[Mode, str] = {}
-        self._read_at = clock.monotonic()
+        self._read_at = dict.fromkeys(modes, clock.monotonic())
 
     def of(self, mode: Mode) -> int | None:
         return self._usable.get(mode)
@@ -195,27 +221,44 @@ class RedisGenerations:
 
     async def read(self) -> None:
         """Reads once; where Redis can't be asked, what was read before holds for `UNREAD_S_MAX`."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for mode in self._modes:
-            pipeline.get(generation_key(mode))
-        try:
+        unread: dict[Mode, str] = dict.fromkeys(self._modes, "no answer in time")
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANNOUNCE_EVERY_S):
-                values = await pipeline.execute()
-        except (TimeoutError, RedisError, OSError):
-            if self._clock.monotonic() - self._read_at >= UNREAD_S_MAX:
                 for mode in self._modes:
-                    self._defer(mode, "Redis can't be asked")
-            return
-        self._read_at = self._clock.monotonic()
-        for mode, value in zip(self._modes, values, strict=True):
-            self._take(mode, Announced.decode(value))
+                    try:
+                        self._take(mode, await self._announced(mode))
+                        del unread[mode]
+                    except FAILURES as failed:
+                        unread[mode] = described(failed)
+        now = self._clock.monotonic()
+        self._read_at |= {mode: now for mode in self._modes if mode not in unread}
+        for mode, problem in unread.items():
+            if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
+                self._defer(mode, f"Redis can't be asked: {problem}")
 
-    def _take(self, mode: Mode, announced: Announced | None) -> None:
-        if announced is None:
+    async def _announced(self, mode: Mode) -> list[Announced]:
+        """What stands in the mode's keys, as far as they can be read.
+
+        :raises RedisError, RedisClusterException, OSError: none can
+        """
+        values: list[Any] = []
+        failures: list[Exception] = []
+        for key in generation_keys(mode, cluster=is_cluster(self._redis)):
+            try:
+                values.append(await self._redis.get(key))
+            except FAILURES as failed:
+                failures.append(failed)
+        if not values:
+            raise failures[0]
+        return [announced for announced in map(Announced.decode, values) if announced is not None]
+
+    def _take(self, mode: Mode, announced: Sequence[Announced]) -> None:
+        if not announced:
             self._defer(mode, "no processor announces a generation")
             return
-        generation = self._seen[mode] = max(announced.generation, self._seen.get(mode, 0))
-        if announced.refused:
+        generation = max(self._seen.get(mode, 0), *(one.generation for one in announced))
+        self._seen[mode] = generation
+        if any(one.refused for one in announced):
             self._defer(mode, "the processor refuses to go on; `payhook status` says why")
         elif self._usable.get(mode) != generation:
             self._usable[mode] = generation

@@ -1,28 +1,29 @@
 """The claim protocol on Redis: a Lua script a step, with concurrent requests sharing a pipeline and its scripts.
 
-Works on Redis 6.2 and later; on a cluster too, with one key a script. A value is ``p`` + owner (16 bytes) +
-content (8) + the lease's end (13 digits, milliseconds of Redis's own clock) while pending, ``d`` + content (8) when
-done.
+Works on Redis 6.2 and later; on a cluster too, with pipelines to each master and one key a script. A value is ``p`` +
+owner (16 bytes) + content (8) + the lease's end (13 digits, milliseconds of Redis's own clock) while pending, ``d`` +
+content (8) when done.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal, TypeAlias, cast
 
-import redis
-from redis.asyncio import Redis
+from redis.asyncio import RedisCluster
 from redis.exceptions import NoScriptError
 
 from core.event import Mode
+from core.redis import AsyncClient, Client, Script
 from ingest.claims import HASH_BYTES, PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable, RedisGate, name_prefix
+from ingest.masters import Command, Masters
 
 PIPELINES_MAX = 2
-"""At once, on a connection each; meanwhile the next one fills up, so that load makes pipelines longer, not more."""
+"""At once to a server, on a connection each; meanwhile the next one fills up: load makes pipelines longer, not more."""
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 SETTLE_AGAIN_S = 0.5
@@ -40,7 +41,7 @@ _STATES = {
     ord("c"): ClaimState.CONFLICT,
 }
 
-CLAIM = """
+CLAIM = Script("""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local pending = string.format('%013d', now + ARGV[1])
@@ -59,13 +60,13 @@ for i, key in ipairs(KEYS) do
   end
 end
 return table.concat(found)
-"""
+""")
 """ARGV: lease and how long a pending key is kept, in ms; then owner + content by key. Answers one letter a key.
 
 A pipeline may be sent twice, so a claim that its own owner holds is claimed.
 """
 
-CONFIRM = """
+CONFIRM = Script("""
 for i, key in ipairs(KEYS) do
   local asked = ARGV[i + 1]
   local held = redis.call('GET', key)
@@ -74,16 +75,16 @@ for i, key in ipairs(KEYS) do
   end
 end
 return ''
-"""
+""")
 """ARGV: how long a confirmed key is kept, in ms; then owner + content by key."""
 
-RELEASE = """
+RELEASE = Script("""
 for i, key in ipairs(KEYS) do
   local held = redis.call('GET', key)
   if held and held:byte(1) == 112 and held:sub(2, 17) == ARGV[i]:sub(1, 16) then redis.call('DEL', key) end
 end
 return ''
-"""
+""")
 """ARGV: owner + content by key."""
 
 _SCRIPTS = (CONFIRM, RELEASE, CLAIM)
@@ -94,8 +95,8 @@ _Kind: TypeAlias = Literal[0, 1, 2]
 _CONFIRM: _Kind = 0
 _RELEASE: _Kind = 1
 _CLAIM: _Kind = 2
-_Call: TypeAlias = tuple[int, list[bytes], list[Any]]
-"""Which of `_SCRIPTS`, its keys, its arguments."""
+_Call: TypeAlias = tuple[Script, list[bytes], list[Any]]
+"""A script, its keys, its arguments."""
 
 
 @dataclass(slots=True)
@@ -108,24 +109,34 @@ class _Step:
     kind: _Kind
     keys: list[bytes]
     arguments: list[bytes]
-    answer: asyncio.Future[bytes] | None
+    answer: asyncio.Future[bytes] | None = None
     until: float = math.inf
+
+
+@dataclass(slots=True)
+class _Server:
+    """One server: the steps that wait for it, and the pipelines under way. ``name``: of a cluster's master."""
+
+    name: str
+    waiting: list[_Step] = field(default_factory=list)
+    running: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class RedisClaims:
     """`Claims` on a Redis client that was opened by the caller; every pipeline passes the gate as a whole.
 
-    :param keys_a_script: 1 on a cluster, where a script's keys must be on one node
+    On a cluster each master has pipelines of its own, and the gate's breaker for it. A request whose keys are on
+    several is answered by all of them, or not at all.
+
     :param settle_again_s: seconds until a settlement that Redis didn't take is sent again
     """
 
     def __init__(
         self,
-        redis: Redis,
+        redis: AsyncClient,
         gate: RedisGate,
         lease_s: float,
         confirmed_s: float,
-        keys_a_script: int = KEYS_A_SCRIPT,
         settle_again_s: float = SETTLE_AGAIN_S,
     ) -> None:
         self._redis = redis
@@ -133,27 +144,30 @@ class RedisClaims:
         lease_ms = int(lease_s * 1000)
         kept_ms = lease_ms + PENDING_KEPT_S * 1000
         self._leading: tuple[tuple[int, ...], ...] = ((int(confirmed_s * 1000),), (), (lease_ms, kept_ms))
-        self._keys_a_script = keys_a_script
+        self._masters = Masters(redis, self._forget) if isinstance(redis, RedisCluster) else None
+        self._keys_a_script = KEYS_A_SCRIPT if self._masters is None else 1
         self._lease_s = lease_s
         self._settle_again_s = settle_again_s
         self._unsettled: list[_Step] = []
         self._again: asyncio.TimerHandle | None = None
-        self._waiting: list[_Step] = []
-        self._running: set[asyncio.Task[None]] = set()
-        self._hashes: list[str] = []
+        self._servers: dict[str, _Server] = {}
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
+        names, arguments = [key.name for key in keys], [owner + key.content8 for key in keys]
         if not keys:
             return []
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._join(_CLAIM, keys, owner, answer)
-        return [_STATES[letter] for letter in await answer]
+        if self._masters is None:
+            letters = await self._ask("", names, arguments)
+        else:
+            of = self._masters.of
+            asked = (self._ask(of(name), [name], [one]) for name, one in zip(names, arguments, strict=True))
+            letters = b"".join(await asyncio.gather(*asked))
+        return [_STATES[letter] for letter in letters]
 
     def settle(self, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
-        if published:
-            self._join(_CONFIRM, published, owner, None)
-        if given_up:
-            self._join(_RELEASE, given_up, owner, None)
+        for kind, keys in ((_CONFIRM, published), (_RELEASE, given_up)):
+            if keys:
+                self._settle([_Step(kind, [key.name for key in keys], [owner + key.content8 for key in keys])])
 
     @property
     def unsettled(self) -> int:
@@ -167,43 +181,74 @@ class RedisClaims:
         last, self._unsettled = self._unsettled, []
         for step in last:
             step.until = 0.0
-        self._add(last)
-        while self._waiting or self._running:
-            await (asyncio.wait(self._running) if self._running else asyncio.sleep(0))
+        self._settle(last)
+        while busy := [one for one in self._servers.values() if one.waiting or one.running]:
+            running = [task for one in busy for task in one.running]
+            await (asyncio.wait(running) if running else asyncio.sleep(0))
+        if self._masters is not None:
+            self._masters.close()
 
-    def _join(self, kind: _Kind, keys: Sequence[ClaimKey], owner: bytes, answer: asyncio.Future[bytes] | None) -> None:
-        names = [key.name for key in keys]
-        self._add([_Step(kind, names, [owner + key.content8 for key in keys], answer)])
+    def _ask(self, server: str, names: list[bytes], arguments: list[bytes]) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._add(server, [_Step(_CLAIM, names, arguments, answer)])
+        return answer
 
-    def _add(self, steps: Sequence[_Step]) -> None:
-        """They join the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._leave)
-        self._waiting.extend(steps)
-
-    def _leave(self) -> None:
-        if not self._waiting or len(self._running) >= PIPELINES_MAX:
+    def _settle(self, steps: Sequence[_Step]) -> None:
+        """Each to the server that has its keys now."""
+        if self._masters is None:
+            self._add("", steps)
             return
-        steps, self._waiting = self._waiting, []
-        task = asyncio.get_running_loop().create_task(self._run(steps))
-        self._running.add(task)
+        for step in steps:
+            for name, argument in zip(step.keys, step.arguments, strict=True):
+                self._add(self._masters.of(name), [_Step(step.kind, [name], [argument], until=step.until)])
 
-    async def _run(self, steps: list[_Step]) -> None:
+    def _add(self, name: str, steps: Sequence[_Step]) -> None:
+        """They join the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
+        server = self._servers.get(name)
+        if server is None:
+            server = self._servers[name] = _Server(name)
+        if not server.waiting:
+            asyncio.get_running_loop().call_soon(self._leave, server)
+        server.waiting.extend(steps)
+
+    def _leave(self, server: _Server) -> None:
+        if not server.waiting or len(server.running) >= PIPELINES_MAX:
+            return
+        steps, server.waiting = server.waiting, []
+        task = asyncio.get_running_loop().create_task(self._run(server, steps))
+        server.running.add(task)
+
+    async def _run(self, server: _Server, steps: list[_Step]) -> None:
         kinds = [[step for step in steps if step.kind == kind] for kind in range(len(_SCRIPTS))]
         calls = [call for kind, asked in enumerate(kinds) for call in self._calls(kind, asked)]
         answers: list[bytes] | Exception
         try:
-            answers = await self._gate.through(lambda: self._pipeline(calls))
+            if self._masters is not None and not server.name:
+                steps = await self._without_master(self._masters, steps)
+                answers = ClaimsUnavailable("no master of the cluster has these slots")
+            else:
+                answers = await self._gate.through(lambda: self._pipeline(server.name, calls), server.name)
         except Exception as failed:
             answers = failed
         # The next one leaves before this one's requests go on: Redis works while they do.
-        self._running.discard(cast(asyncio.Task[None], asyncio.current_task()))
-        self._leave()
-        if isinstance(answers, Exception):
-            self._keep([step for step in steps if step.answer is None])
-            _fail(steps, answers)
-        else:
+        server.running.discard(cast(asyncio.Task[None], asyncio.current_task()))
+        self._leave(server)
+        if not isinstance(answers, Exception):
             _answer([step for asked in kinds for step in asked], b"".join(answers))
+            return
+        if self._masters is not None and steps:
+            self._masters.refresh_soon()
+        self._keep([step for step in steps if step.answer is None])
+        _fail(steps, answers)
+
+    async def _without_master(self, masters: Masters, steps: list[_Step]) -> list[_Step]:
+        """Those that no master can take. The others join a pipeline of the one that is known by now."""
+        if not masters.known:
+            await self._gate.through(masters.refresh)
+        for step in steps:
+            if name := masters.of(step.keys[0]):
+                self._add(name, [step])
+        return [step for step in steps if not masters.of(step.keys[0])]
 
     def _keep(self, settlements: Sequence[_Step]) -> None:
         """Whether they arrived isn't known. Sent twice they do no more than once, and nothing to another's claim."""
@@ -221,7 +266,7 @@ class RedisClaims:
     def _send_again(self) -> None:
         self._again = None
         steps, self._unsettled = self._unsettled[:SETTLEMENTS_AGAIN], self._unsettled[SETTLEMENTS_AGAIN:]
-        self._add(steps)
+        self._settle(steps)
         self._send_again_later()
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
@@ -230,35 +275,38 @@ class RedisClaims:
         arguments = [argument for step in steps for argument in step.arguments]
         for start in range(0, len(keys), self._keys_a_script):
             part = slice(start, start + self._keys_a_script)
-            yield kind, keys[part], [*self._leading[kind], *arguments[part]]
+            yield _SCRIPTS[kind], keys[part], [*self._leading[kind], *arguments[part]]
 
-    async def _pipeline(self, calls: Sequence[_Call]) -> list[bytes]:
+    async def _pipeline(self, server: str, calls: Sequence[_Call]) -> list[bytes]:
         """
         :raises RedisError: one of them failed; others may have been done
         """
-        if not self._hashes:
-            await self._load()
-        answers = await self._send(calls)
+        answers = await self._send(server, [_command("EVALSHA", call[0].digest, call) for call in calls])
         if any(isinstance(answer, NoScriptError) for answer in answers):
-            await self._load()
-            answers = await self._send(calls)
+            answers = await self._send(server, [_command("EVAL", call[0].text, call) for call in calls])
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
         return answers
 
-    async def _send(self, calls: Sequence[_Call]) -> list[Any]:
+    async def _send(self, server: str, commands: Sequence[Command]) -> list[Any]:
+        if self._masters is not None:
+            return await self._masters.send(server, commands)
         pipeline = self._redis.pipeline(transaction=False)
-        for kind, keys, arguments in calls:
-            pipeline.evalsha(self._hashes[kind], len(keys), *keys, *arguments)
+        for command in commands:
+            pipeline.execute_command(*command)
         return list(await pipeline.execute(raise_on_error=False))
 
-    async def _load(self) -> None:
-        self._hashes = [_text(await self._redis.script_load(script)) for script in _SCRIPTS]
+    def _forget(self, masters: Collection[str]) -> None:
+        """Servers that are no masters any more, once nothing waits for them."""
+        self._gate.keep(masters)
+        kept = [one for one in self._servers.values() if one.name in masters or one.waiting or one.running]
+        self._servers = {one.name: one for one in kept}
 
 
-def _text(answer: bytes | str) -> str:
-    return answer.decode() if isinstance(answer, bytes) else answer
+def _command(name: str, script: str, call: _Call) -> Command:
+    _, keys, arguments = call
+    return (name, script, len(keys), *keys, *arguments)
 
 
 def _answer(steps: Sequence[_Step], letters: bytes) -> None:
@@ -282,7 +330,7 @@ def _fail(steps: Sequence[_Step], failed: Exception) -> None:
 KEYS_AT_ONCE = 1_000
 
 
-def confirmed_hashes(client: redis.Redis, mode: Mode, generation: int) -> Iterator[list[bytes]]:
+def confirmed_hashes(client: Client, mode: Mode, generation: int) -> Iterator[list[bytes]]:
     """The event keys that are confirmed in a generation, as `core.keys.hash16`: the index holds them by the same hash.
 
     Lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least once, and may come

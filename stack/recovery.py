@@ -11,15 +11,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from redis import Redis
-from redis.exceptions import RedisError
-
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
+from core.redis import FAILURES, sync_redis
 from core.routing import is_sparse, stream_of, topics_of
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, RedisSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
@@ -45,6 +43,8 @@ from stack.supervisor import sole_supervisor
 
 log_ = logging.getLogger(__name__)
 
+REDIS_TIMEOUT_S = 10.0
+"""For one command of the walk through all claims."""
 RECEIPTS_BEFORE = timedelta(days=1)
 """Receipts that are older than the journal's last row by more than this were decided, or never published."""
 
@@ -79,7 +79,7 @@ class Servers:
     """Where Kafka and Redis are."""
 
     kafka: KafkaSettings
-    redis: str
+    redis: RedisSettings
 
 
 @contextlib.contextmanager
@@ -92,16 +92,17 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
         own = KafkaSettings(bootstrap_servers=endpoints.kafka)
-        yield Servers(settings.kafka if settings.kafka.is_outside else own, endpoints.redis)
+        yield Servers(settings.kafka if settings.kafka.is_outside else own, RedisSettings(url=endpoints.redis))
     elif settings.kafka.is_outside:
-        yield Servers(settings.kafka, settings.redis.url)
+        yield Servers(settings.kafka, settings.redis)
     else:
         layout = settings.layout
         port, controller = free_ports(2)
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            yield Servers(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"), redis_url(layout.redis))
+            own = KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")
+            yield Servers(own, RedisSettings(url=redis_url(layout.redis)))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:
@@ -111,9 +112,9 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    with contextlib.closing(KafkaLog(servers.kafka)) as log, contextlib.closing(Redis.from_url(servers.redis)) as redis:
+    with contextlib.closing(KafkaLog(servers.kafka)) as log:
         return [
-            _look(settings, config, mode, log, keys, redis)
+            _look(settings, config, mode, log, keys, servers.redis)
             for mode in settings.ingest.modes
             for config in streams_of(settings).values()
             if has_table(str(settings.layout.stream(stream_of(config.name, mode)).journal))
@@ -148,7 +149,9 @@ def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
     return len(lines)
 
 
-def _look(settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: Redis) -> Look:
+def _look(
+    settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: RedisSettings
+) -> Look:
     layout = settings.layout.stream(stream_of(config.name, mode))
     reader = JournalReader(str(layout.journal))
     state = reader.state()
@@ -187,13 +190,16 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
 
 
 def _claims(
-    layout: StreamLayout, redis: Redis, mode: Mode, generation: int, waiting: Collection[bytes]
+    layout: StreamLayout, redis: RedisSettings, mode: Mode, generation: int, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
     try:
-        with contextlib.closing(open_beside_its_writer(layout.index)) as index:
-            parts = confirmed_hashes(redis, mode, generation)
+        with (
+            contextlib.closing(open_beside_its_writer(layout.index)) as index,
+            contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)) as client,
+        ):
+            parts = confirmed_hashes(client, mode, generation)
             unknown = {one for part in parts for one in index.unknown_hashes(part) if one not in waiting}
-    except (IndexUnreadable, RedisError) as unreadable:
+    except (IndexUnreadable, *FAILURES) as unreadable:
         log_.warning("claims aren't compared: %s", unreadable)
         return None
     return tuple(sorted(unknown))

@@ -8,12 +8,13 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote, urlparse
 
-import redis
-
 from core.files import create_once, write_whole
+from core.redis import FAILURES, sync_redis
+from core.settings import RedisSettings
 from stack.errors import SocketFolderUnsafe
 from stack.machine import find_redis
 from stack.server import Server
@@ -27,8 +28,12 @@ SOCKET_PATH_BYTES_MAX = 100
 PAYHOOK, ADMIN = "payhook", "admin"
 """The user that payhook is, and a person's who looks into it; each with its password in a file of its name."""
 
-COMMANDS = ("ping", "get", "set", "del", "getrange", "time", "scan", "eval", "evalsha", "script|load", "client|setinfo")
+COMMANDS = ("ping", "get", "set", "del", "getrange", "time", "scan", "eval", "evalsha")
 """What payhook calls, its scripts included."""
+CLUSTER_COMMANDS = ("cluster|slots", "command", "asking")
+"""Beside `COMMANDS`, on each node of a cluster."""
+SENTINEL_COMMANDS = ("sentinel|masters",)
+"""All that Sentinels are asked."""
 
 
 def redis_server(folder: Path, log: Path) -> Server:
@@ -99,12 +104,15 @@ def _clean(folder: Path, socket: Path) -> None:
 
 def _write_users(folder: Path) -> None:
     """As Redis' ACL file has them; passwords as their hashes."""
-    rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in COMMANDS), ADMIN: "+@all"}
-    lines = ["user default off"]
-    for user, may in rules.items():
-        digest = hashlib.sha256(_password(folder, user).encode()).hexdigest()
-        lines.append(f"user {user} on #{digest} ~* &* {may}")
-    write_whole(folder / USERS, "\n".join(lines) + "\n")
+    passwords = {user: _password(folder, user) for user in (PAYHOOK, ADMIN)}
+    write_whole(folder / USERS, "user default off\n" + acl(passwords, COMMANDS))
+
+
+def acl(passwords: Mapping[str, str], commands: Sequence[str]) -> str:
+    """Lines of an ACL file: `PAYHOOK` may do nothing but ``commands``, `ADMIN` everything."""
+    rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in commands), ADMIN: "+@all"}
+    digests = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
+    return "".join(f"user {user} on #{digests[user]} ~* &* {may}\n" for user, may in rules.items())
 
 
 def _password(folder: Path, user: str) -> str:
@@ -117,10 +125,10 @@ def _password(folder: Path, user: str) -> str:
 
 def redis_answers(url: str) -> bool:
     """Whether the server takes commands; while it loads its file it doesn't."""
-    client = redis.Redis.from_url(url, socket_timeout=ASK_TIMEOUT_S, socket_connect_timeout=ASK_TIMEOUT_S)
+    client = sync_redis(RedisSettings(url=url), ASK_TIMEOUT_S)
     try:
         return bool(client.ping())
-    except redis.RedisError:
+    except FAILURES:
         return False
     finally:
         client.close()

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import KafkaException
 
-from core.errors import PayhookError
+from core.errors import PayhookError, SettingError
 from core.layout import Layout
 from core.log import configure_logging
 from core.settings import KafkaSettings, part_with_keys
@@ -61,8 +61,12 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
     """The stack for the length of a ``with``: its body must call ``step`` over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
+    :raises SettingError: a Redis is set that isn't the stack's own
     """
     layout = settings.layout
+    if given := settings.redis.model_fields_set - {"url"}:
+        names = ", ".join(sorted(given))
+        raise SettingError("redis", f"`payhook up` starts a Redis of its own: leave out {names}, or start the services")
     own(settings)
     with sole_supervisor(layout):
         check_restored(layout)

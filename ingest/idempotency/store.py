@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import orjson
-from redis.asyncio import Redis
 
 from core.clock import Clock
+from core.redis import AsyncClient, Script
 from ingest.claims import ClaimState, ClaimsUnavailable, RedisGate
 
 DAY_S = 86_400.0
@@ -229,7 +229,7 @@ local held = redis.call('GET', KEYS[1])
 local is_owner = held and held:sub(1, 1) == 'p' and held:sub(2, 17) == ARGV[1]
 """
 
-CLAIM = (
+CLAIM = Script(
     _NOW
     + """
 local held = redis.call('GET', KEYS[1])
@@ -246,7 +246,7 @@ return {'claimed'}
 """
 )
 
-RENEW = (
+RENEW = Script(
     _NOW
     + _IS_OWNER
     + """
@@ -256,7 +256,7 @@ return 1
 """
 )
 
-CONFIRM = (
+CONFIRM = Script(
     _IS_OWNER
     + """
 if held and not is_owner then return 0 end
@@ -265,7 +265,7 @@ return 1
 """
 )
 
-RELEASE = (
+RELEASE = Script(
     _IS_OWNER
     + """
 if is_owner then redis.call('DEL', KEYS[1]) end
@@ -277,39 +277,36 @@ return 1
 class RedisAnswers:
     """`AnswerStore` on a Redis client that was opened by the caller (``decode_responses`` off), behind its gate."""
 
-    def __init__(self, redis: Redis, gate: RedisGate, lease_s: float = LEASE_S, kept_s: float = DAY_S) -> None:
+    def __init__(self, redis: AsyncClient, gate: RedisGate, lease_s: float = LEASE_S, kept_s: float = DAY_S) -> None:
         self._gate = gate
         self._lease_s = lease_s
         self._lease_ms = int(lease_s * 1000)
         self._kept_ms = int(kept_s * 1000)
-        self._claim = redis.register_script(CLAIM)
-        self._renew = redis.register_script(RENEW)
-        self._confirm = redis.register_script(CONFIRM)
-        self._release = redis.register_script(RELEASE)
+        self._redis = redis
 
     @property
     def lease_s(self) -> float:
         return self._lease_s
 
     async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
-        state, *answer = await self._ask(self._claim, key, owner, key.fingerprint32, self._lease_ms, self._kept_ms)
+        state, *answer = await self._ask(CLAIM, key, owner, key.fingerprint32, self._lease_ms, self._kept_ms)
         return Claimed(ClaimState(state.decode()), KeptAnswer.decode(answer[0]) if answer else None)
 
     async def renew(self, key: RequestKey, owner: bytes) -> bool:
-        return bool(await self._ask(self._renew, key, owner, self._lease_ms, self._kept_ms))
+        return bool(await self._ask(RENEW, key, owner, self._lease_ms, self._kept_ms))
 
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
-        kept = await self._ask(self._confirm, key, owner, key.fingerprint32, answer.encode(), self._kept_ms)
+        kept = await self._ask(CONFIRM, key, owner, key.fingerprint32, answer.encode(), self._kept_ms)
         return bool(kept)
 
     async def lapse(self, key: RequestKey, owner: bytes) -> None:
-        await self._ask(self._renew, key, owner, 0, self._kept_ms)
+        await self._ask(RENEW, key, owner, 0, self._kept_ms)
 
     async def release(self, key: RequestKey, owner: bytes) -> None:
-        await self._ask(self._release, key, owner)
+        await self._ask(RELEASE, key, owner)
 
-    async def _ask(self, script: Any, key: RequestKey, *arguments: bytes | int) -> Any:
+    async def _ask(self, script: Script, key: RequestKey, *arguments: bytes | int) -> Any:
         """
         :raises ClaimsUnavailable: what it did on Redis isn't known
         """
-        return await self._gate.through(lambda: script(keys=[PREFIX + key.key32], args=list(arguments)))
+        return await self._gate.through(lambda: script.run(self._redis, PREFIX + key.key32, *arguments))

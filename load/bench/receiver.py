@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pybreaker
 import redis
 from redis.asyncio import Redis
 
-from core.generation import Announced, generation_key
+from core.generation import Announced, generation_keys
+from core.redis import is_cluster
 from core.routing import MODES
 from core.settings import KafkaSettings, TopicsSettings
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
@@ -173,8 +173,8 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
 
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
     """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
-    for mode in MODES:
-        client.set(generation_key(mode), Announced(generation).encode())
+    for key in (key for mode in MODES for key in generation_keys(mode, cluster=is_cluster(client))):
+        client.set(key, Announced(generation).encode())
 
 
 def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:
@@ -217,7 +217,7 @@ def measure_redis(run: Run) -> dict[str, float]:
 
 async def _bytes_per_key(url: str, keys: int, done: Done) -> float:
     async with Redis.from_url(url) as redis:
-        gate = RedisGate(pybreaker.CircuitBreaker(), PATIENCE_S)
+        gate = RedisGate(PATIENCE_S)
         claims = RedisClaims(redis, gate, LEASE_S, CONFIRMED_S)
         await _take(claims, ["first"])
         before = int((await redis.info("memory"))["used_memory"])

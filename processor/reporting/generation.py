@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-
-from redis import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+from collections.abc import Callable
 
 from core.errors import SettingError
 from core.event import Mode
-from core.generation import ANNOUNCE_EVERY_S, ANNOUNCED_S, Announced, generation_key
+from core.generation import ANNOUNCE_EVERY_S, ANNOUNCED_S, Announced, generation_keys
+from core.redis import FAILURES, Client, check_redis, is_cluster, sync_redis
+from core.settings import RedisSettings
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +30,13 @@ class GenerationWriter:
 
     Nothing is written before `publish`, nor after `withdraw` until it is published again: what was written then expires
     (`ANNOUNCED_S`), and receivers publish without claims.
+
+    :param open_redis: called in the thread; it may fail, and is called again then
     """
 
-    def __init__(self, redis: Redis, mode: Mode) -> None:
-        self._redis = redis
+    def __init__(self, open_redis: Callable[[], Client], mode: Mode) -> None:
+        self._open_redis = open_redis
+        self._redis: Client | None = None
         self._mode = mode
         self._announced: Announced | None = None
         self._wake = threading.Event()
@@ -65,6 +66,8 @@ class GenerationWriter:
         self._ends = True
         self._wake.set()
         self._thread.join()
+        if self._redis is not None:
+            self._redis.close()
 
     def _live(self) -> None:
         while not self._ends:
@@ -74,24 +77,31 @@ class GenerationWriter:
                 self._write(self._announced)
 
     def _write(self, announced: Announced) -> None:
-        key, holds_ms = generation_key(self._mode), int(ANNOUNCED_S * 1000)
+        problems: list[Exception] = []
         try:
-            self._redis.eval(WRITE, 1, key, announced.generation, announced.encode(), holds_ms)
-            self._fails = False
-        except (RedisError, OSError) as failed:
-            if not self._fails:
-                log.warning("receivers go on without claims, for their generation can't be written: %s", failed)
-            self._fails = True
+            if self._redis is None:
+                self._redis = self._open_redis()
+            keys = generation_keys(self._mode, cluster=is_cluster(self._redis))
+            problems = [failed for key in keys if (failed := self._write_one(self._redis, key, announced)) is not None]
+            fails = len(problems) == len(keys)
+        except (*FAILURES, SettingError) as failed:
+            problems, fails = [failed], True
+        if fails and not self._fails:
+            log.warning("receivers go on without claims, for their generation can't be written: %s", problems[0])
+        self._fails = fails
+
+    def _write_one(self, redis: Client, key: str, announced: Announced) -> Exception | None:
+        try:
+            redis.eval(WRITE, 1, key, announced.generation, announced.encode(), int(ANNOUNCED_S * 1000))
+        except FAILURES as failed:
+            return failed
+        return None
 
 
-def open_generation_writer(url: str, mode: Mode) -> GenerationWriter:
+def open_generation_writer(settings: RedisSettings, mode: Mode) -> GenerationWriter:
     """For the receivers' Redis, which isn't asked for anything yet.
 
-    :raises SettingError: that is no URL of a Redis
+    :raises SettingError: a file that the settings name can't be read
     """
-    once = Retry(NoBackoff(), 0)
-    try:
-        redis = Redis.from_url(url, socket_connect_timeout=TIMEOUT_S, socket_timeout=TIMEOUT_S, retry=once)
-    except ValueError as wrong:
-        raise SettingError("redis.url", str(wrong)) from None
-    return GenerationWriter(redis, mode)
+    check_redis(settings)
+    return GenerationWriter(lambda: sync_redis(settings, TIMEOUT_S), mode)

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pybreaker
 import uvicorn
 from confluent_kafka import Producer
 from fastapi import APIRouter
-from redis.asyncio import Redis
 
 from console.access import Access, Sessions, SignInThrottle, Users, UserService
 from console.api import Desks, mount_api
@@ -34,6 +32,7 @@ from core.event import Mode
 from core.kafka import open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
+from core.redis import async_redis, check_redis
 from core.routing import topics_of
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
@@ -52,7 +51,6 @@ SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 log = logging.getLogger(__name__)
 
 LIVE_ONLY: tuple[Mode, ...] = ("live",)
-REDIS_CONNECTIONS_MAX = 16
 REDIS_TIMEOUT_S = 1.0
 """Far more than the receiver allows: an operator's order waits rather than being refused."""
 REDIS_FAILURES_MAX = 5
@@ -68,6 +66,7 @@ def main() -> int:
     try:
         settings = load_settings()
         own(settings)
+        check_redis(settings.redis)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
@@ -80,16 +79,8 @@ def main() -> int:
 async def _serve(settings: Settings) -> None:
     clock, console = SystemClock(), settings.console
     lag = KafkaLag(settings.kafka)
-    redis = Redis.from_url(
-        settings.redis.url,
-        max_connections=REDIS_CONNECTIONS_MAX,
-        socket_connect_timeout=REDIS_TIMEOUT_S,
-        socket_timeout=REDIS_TIMEOUT_S,
-    )
     producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
-    gate = RedisGate(
-        pybreaker.CircuitBreaker(fail_max=REDIS_FAILURES_MAX, reset_timeout=REDIS_RESET_S), REDIS_TIMEOUT_S
-    )
+    gate = RedisGate(REDIS_TIMEOUT_S, REDIS_FAILURES_MAX, REDIS_RESET_S)
     audit_log = AuditLog(settings.layout.acts)
     users, sessions = Users(settings.layout.users), _sessions(settings, clock)
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
@@ -98,7 +89,10 @@ async def _serve(settings: Settings) -> None:
         Cookies(console.public_url.startswith("https://")),
     )
     origins = origins_of(console.host, console.port, console.public_url)
-    async with httpx2.AsyncClient(trust_env=False) as client:
+    async with (
+        httpx2.AsyncClient(trust_env=False) as client,
+        async_redis(settings.redis, REDIS_TIMEOUT_S, REDIS_TIMEOUT_S) as redis,
+    ):
         app = create_app(_watched(settings, lag), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {
@@ -116,7 +110,6 @@ async def _serve(settings: Settings) -> None:
         with _anchored(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
     access.close()
-    await redis.aclose()
     lag.close()
 
 

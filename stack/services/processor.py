@@ -55,7 +55,7 @@ def main() -> int:
         check_restored(settings.layout)
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)
-        generations = {one.name: open_generation_writer(settings.redis.url, mode) for one in wired if _is_ledger(one)}
+        generations = {one.name: open_generation_writer(settings.redis, mode) for one in wired if _is_ledger(one)}
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
     except PayhookError as problem:
         log.error("%s", problem)

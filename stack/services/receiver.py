@@ -15,11 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pybreaker
 import uvicorn
 from confluent_kafka import KafkaException
 from prometheus_client import start_http_server
-from redis.asyncio import Redis
 
 from core.clock import Clock, SystemClock
 from core.durability import RECORD_BYTES_MAX
@@ -27,6 +25,7 @@ from core.errors import PayhookError
 from core.kafka import open_admin, open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
+from core.redis import AsyncClient, async_redis, check_redis
 from core.routing import topics_of
 from core.topics import check_topics
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
@@ -54,7 +53,6 @@ GRACE_S = 10
 ASK_AGAIN_S = 1.0
 GC_THRESHOLDS = (20_000, 20, 20)
 """Python's 700 would look through every request under way many times before it ends."""
-REDIS_CONNECTIONS_MAX = 16
 SOCKET_TIMEOUTS = 4
 """A connection that is silent for so many of a request's time-outs is given up."""
 
@@ -90,9 +88,10 @@ def main(limits: Limits = LIMITS) -> None:
 
 def check(settings: Settings) -> None:
     """
-    :raises PayhookError: the settings, the secrets' files or the masking key's are wrong
+    :raises PayhookError: the settings, the secrets' files, the masking key's or Redis's are wrong
     """
     masking_key(settings.ingest)
+    check_redis(settings.redis)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
@@ -159,8 +158,19 @@ async def open_receiver(
     settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
+    timeout_s = settings.ingest.redis_timeout_ms / 1000
+    async with (
+        async_redis(settings.redis, timeout_s, SOCKET_TIMEOUTS * timeout_s) as redis,
+        _open_receiver(settings, limits, metrics, clock, redis) as parts,
+    ):
+        yield parts
+
+
+@contextlib.asynccontextmanager
+async def _open_receiver(
+    settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock, redis: AsyncClient
+) -> AsyncIterator[tuple[Receiver, Publisher]]:
     ingest = settings.ingest
-    redis = _redis(settings.redis.url, ingest)
     producer = open_producer(
         settings.kafka,
         producer_settings(limits.publish_timeout_ms),
@@ -175,8 +185,7 @@ async def open_receiver(
     ]
     for task in tasks:
         task.add_done_callback(_end_without_it)
-    breaker = pybreaker.CircuitBreaker(fail_max=limits.redis_failures_max, reset_timeout=limits.redis_reset_s)
-    gate = RedisGate(breaker, ingest.redis_timeout_ms / 1000)
+    gate = RedisGate(ingest.redis_timeout_ms / 1000, limits.redis_failures_max, limits.redis_reset_s)
     claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
     protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
@@ -195,7 +204,6 @@ async def open_receiver(
             await publisher.close(GRACE_S)
             await claims.settled()
             await fetch.close()
-            await redis.aclose()
 
 
 def _gauges(
@@ -235,16 +243,6 @@ def _end_without_it(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (failed := task.exception()) is not None:
         log.critical("%s ended: %s", task.get_name(), failed, exc_info=failed)
         signal.raise_signal(signal.SIGTERM)
-
-
-def _redis(url: str, settings: IngestSettings) -> Redis:
-    return Redis.from_url(
-        url,
-        max_connections=REDIS_CONNECTIONS_MAX,
-        socket_connect_timeout=settings.redis_timeout_ms / 1000,
-        socket_timeout=SOCKET_TIMEOUTS * settings.redis_timeout_ms / 1000,
-        decode_responses=False,
-    )
 
 
 if __name__ == "__main__":

@@ -1,34 +1,38 @@
-"""The claim protocol, row by row: in memory, on fakeredis, and on a real Redis."""
+"""The claim protocol, row by row: in memory, on fakeredis, and on a real Redis in each of its forms."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import fakeredis
-import pybreaker
 import pytest
-import redis.asyncio
+import redis
 
 from core.clock import ManualClock
+from core.redis import AsyncClient, Client, async_redis
 from core.routing import MODES
+from core.settings import RedisSettings
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.memory_claims import MemoryClaims
+from tests.redis_sites import FORMS, Site
 
 LEASE_S, BRIEF_S = 60.0, 0.05
 """Time passes by itself on a real Redis: a lease that a test outlives is a brief one, the others outlive the test."""
 CONFIRMED_S = 1_000.0
 ANN, BOB = b"a" * 16, b"b" * 16
 CONTENT, OTHER = "11" * 32, "22" * 32
-GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0)
+ASK_S = 5.0
 Answer = TypeVar("Answer")
+OpenClient: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[AsyncClient]]
 _numbers = itertools.count()
 
 
@@ -57,18 +61,23 @@ class MemoryGround:
 
 
 class RedisGround:
-    """``client`` opens one in each run's event loop; time passes by itself."""
+    """``open_client`` makes one in each run's event loop; time passes by itself.
 
-    def __init__(self, client: Callable[[], Any]) -> None:
-        self.client = client
+    :param on_servers: does something to each server that has keys, as somebody who may do everything
+    """
+
+    def __init__(self, open_client: OpenClient, on_servers: Callable[[Callable[[Client], object]], object]) -> None:
+        self._open_client = open_client
+        self.on_servers = on_servers
 
     def run(self, use: Callable[[Claims], Awaitable[Answer]], lease_s: float = LEASE_S) -> Answer:
         async def inside() -> Answer:
-            client = self.client()
-            try:
-                return await use(RedisClaims(client, GATE, lease_s, CONFIRMED_S))
-            finally:
-                await client.aclose()
+            async with self._open_client() as client:
+                claims = RedisClaims(client, RedisGate(timeout_s=60.0), lease_s, CONFIRMED_S)
+                try:
+                    return await use(claims)
+                finally:
+                    await claims.settled()
 
         return asyncio.run(inside())
 
@@ -76,12 +85,7 @@ class RedisGround:
         asyncio.run(asyncio.sleep(seconds))
 
     def forget(self) -> None:
-        async def flush() -> None:
-            client = self.client()
-            await client.flushall()
-            await client.aclose()
-
-        asyncio.run(flush())
+        self.on_servers(lambda client: client.flushall())
 
 
 async def _await(step: Awaitable[Answer]) -> Answer:
@@ -95,15 +99,23 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield redis_url(folder, ADMIN)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
+@pytest.fixture(params=["memory", "fakeredis", "redis", *FORMS])
 def ground(request: pytest.FixtureRequest) -> Ground:
     if request.param == "memory":
         return MemoryGround()
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        return RedisGround(lambda: fakeredis.FakeAsyncRedis(server=server))
+        return RedisGround(
+            lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server)),
+            lambda do: do(fakeredis.FakeRedis(server=server)),
+        )
+    if request.param in FORMS:
+        site: Site = request.getfixturevalue(request.param)
+        return RedisGround(site.open, site.on_masters)
     url = request.getfixturevalue("real_redis")
-    return RedisGround(lambda: redis.asyncio.Redis.from_url(url))
+    return RedisGround(
+        lambda: async_redis(RedisSettings(url=url), ASK_S, ASK_S), lambda do: do(redis.Redis.from_url(url))
+    )
 
 
 @pytest.fixture
@@ -220,17 +232,15 @@ def test_claimed_again_by_its_owner_it_is_still_the_owners(ground: Ground, key: 
     assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
 
 
-@pytest.mark.parametrize("ground", ["fakeredis", "redis"], indirect=True)
+@pytest.mark.parametrize("ground", ["fakeredis", "redis", *FORMS], indirect=True)
 def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(ground: RedisGround, key: ClaimKey) -> None:
     """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
 
     async def lose_a_script(claims: Claims) -> list[ClaimState]:
         settled = ClaimKey.of(f"{key.name.hex()}:settled", CONTENT)
         await claims.claim([settled], BOB)
-        client = ground.client()
-        await client.script_flush()
-        await client.script_load(CLAIM)
-        await client.aclose()
+        ground.on_servers(lambda client: client.script_flush())
+        ground.on_servers(lambda client: client.script_load(CLAIM.text))
         claims.settle([settled], [], BOB)
         return await claims.claim([key, settled], ANN)
 

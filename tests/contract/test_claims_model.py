@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import fakeredis
-import pybreaker
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ LEASE_S = 30.0
 CONFIRMED_S = 691_200.0
 EVENT_KEY = "stripe:evt_1:charge.succeeded"
 CONTENT, OTHER = "11" * 32, "22" * 32
-GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+GATE = RedisGate(timeout_s=5.0)
 CONTENTS = st.sampled_from([CONTENT, OTHER])
 PUBLISHED = (ClaimState.CLAIMED, ClaimState.RECLAIMED, ClaimState.CONFLICT)
 START = datetime(2026, 1, 31, tzinfo=UTC)

@@ -1,46 +1,48 @@
-"""Confirmed claims as Redis gives them, on fakeredis and on a real Redis."""
+"""Confirmed claims as Redis gives them, on fakeredis and on a real Redis in each of its forms."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import fakeredis
-import pybreaker
 import pytest
-import redis
-import redis.asyncio
 
 from core.event import Mode
 from core.generation import Announced, generation_key
 from core.keys import hash16
+from core.redis import AsyncClient, Client, async_redis, sync_redis
+from core.settings import RedisSettings
 from ingest.claims import ClaimKey, RedisGate
 from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
-from stack.redis import ADMIN, redis_server, redis_url
+from stack.redis import redis_server, redis_url
 from stack.server import running
+from tests.redis_sites import FORMS, Site
 
 CONTENT = "11" * 32
 ANN = b"a" * 16
+ASK_S = 5.0
+OpenClient: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[AsyncClient]]
 MANY = 2 * KEYS_AT_ONCE + 500
 
 
 class Ground:
     """A Redis that is asked in both ways: as the receiver does, and from the command line."""
 
-    def __init__(self, sync: Any, open_async: Any) -> None:
-        self.redis: redis.Redis = sync
+    def __init__(self, sync: Client, open_async: OpenClient) -> None:
+        self.redis = sync
         self._open_async = open_async
 
     def confirm(self, confirmed: list[ClaimKey], pending: list[ClaimKey]) -> None:
         async def inside() -> None:
-            client = self._open_async()
-            claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), 30.0), 60.0, 1_000.0)
-            await claims.claim([*confirmed, *pending], ANN)
-            claims.settle(confirmed, [], ANN)
-            await claims.settled()
-            await client.aclose()
+            async with self._open_async() as client:
+                claims = RedisClaims(client, RedisGate(30.0), 60.0, 1_000.0)
+                await claims.claim([*confirmed, *pending], ANN)
+                claims.settle(confirmed, [], ANN)
+                await claims.settled()
 
         asyncio.run(inside())
 
@@ -48,16 +50,25 @@ class Ground:
         return list(confirmed_hashes(self.redis, mode, generation))
 
 
-@pytest.fixture(params=["fakeredis", "redis"])
+@pytest.fixture(params=["fakeredis", "redis", *FORMS])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        yield Ground(fakeredis.FakeRedis(server=server), lambda: fakeredis.FakeAsyncRedis(server=server))
+        yield Ground(
+            fakeredis.FakeRedis(server=server), lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server))
+        )
+        return
+    if request.param in FORMS:
+        site: Site = request.getfixturevalue(request.param)
+        site.on_masters(lambda client: client.flushall())
+        with contextlib.closing(sync_redis(site.settings(), ASK_S)) as sync:
+            yield Ground(sync, site.open)
         return
     with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
-        url = redis_url(tmp_path / "redis", ADMIN)
-        with redis.Redis.from_url(url) as sync:
-            yield Ground(sync, lambda: redis.asyncio.Redis.from_url(url))
+        url = redis_url(tmp_path / "redis")
+        settings = RedisSettings(url=url)
+        with contextlib.closing(sync_redis(settings, ASK_S)) as sync:
+            yield Ground(sync, lambda: async_redis(settings, ASK_S, ASK_S))
 
 
 def event_keys(name: str, count: int) -> list[str]:
@@ -84,8 +95,8 @@ def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Groun
 def test_many_come_in_bounded_parts_and_nothing_is_changed(ground: Ground) -> None:
     names = event_keys("many", MANY)
     ground.confirm([ClaimKey.of(name, CONTENT) for name in names], [])
-    before = ground.redis.dbsize()
+    before = set(ground.redis.scan_iter())
     parts = ground.found("live", 0)
     assert max(map(len, parts)) <= KEYS_AT_ONCE
     assert {one for part in parts for one in part} == set(map(hash16, names))
-    assert ground.redis.dbsize() == before
+    assert set(ground.redis.scan_iter()) == before

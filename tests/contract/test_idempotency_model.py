@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import fakeredis
-import pybreaker
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from tests.examples import examples
 
 LEASE_S = 60.0
 KEPT_S = 86_400.0
-GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+GATE = RedisGate(timeout_s=5.0)
 BODIES = st.sampled_from([b"refund 5", b"refund 7"])
 PROBE = bytes(16)
 """An owner that claims nothing in the model: it asks only where the answer can't be a claim."""

@@ -1,30 +1,35 @@
-"""The claim protocol with kept answers, row by row: in memory, on fakeredis, and on a real Redis."""
+"""The claim protocol with kept answers, row by row: in memory, on fakeredis, and on a real Redis in each
+of its forms."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import fakeredis
-import pybreaker
 import pytest
-import redis.asyncio
+import redis
 
 from core.clock import ManualClock
+from core.redis import AsyncClient, async_redis
+from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
 from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
+from tests.redis_sites import FORMS, Site
 
 LASTS_S, BRIEF_S = 60.0, 0.05
 """Leases and answers: those that a test outlives last briefly, the others outlive the test."""
 RENEWED_S = 2.0
 ANN, BOB = b"a" * 16, b"b" * 16
-GATE = RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0)
+ASK_S = 5.0
+OpenClient: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[AsyncClient]]
 ANSWER = KeptAnswer(201, ((b"content-type", b"text/plain"), (b"location", b"/a")), b"\x00\xffdone", 6)
 TOO_LARGE = KeptAnswer(200, (), None, 10**9)
 Result = TypeVar("Result")
@@ -66,18 +71,16 @@ class MemoryGround:
 class RedisGround:
     """``open_client`` is called in each run's event loop; time passes by itself."""
 
-    def __init__(self, open_client: Callable[[], Any]) -> None:
+    def __init__(self, open_client: OpenClient, empty: Callable[[], object]) -> None:
         self._open_client = open_client
+        self._empty = empty
 
     def run(
         self, use: Callable[[AnswerStore], Awaitable[Result]], lease_s: float = LASTS_S, kept_s: float = LASTS_S
     ) -> Result:
         async def inside() -> Result:
-            client = self._open_client()
-            try:
-                return await use(RedisAnswers(client, GATE, lease_s, kept_s))
-            finally:
-                await client.aclose()
+            async with self._open_client() as client:
+                return await use(RedisAnswers(client, RedisGate(timeout_s=60.0), lease_s, kept_s))
 
         return asyncio.run(inside())
 
@@ -85,12 +88,7 @@ class RedisGround:
         asyncio.run(asyncio.sleep(seconds))
 
     def forget(self) -> None:
-        async def flush() -> None:
-            client = self._open_client()
-            await client.flushall()
-            await client.aclose()
-
-        asyncio.run(flush())
+        self._empty()
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +98,22 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield redis_url(folder, ADMIN)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
+@pytest.fixture(params=["memory", "fakeredis", "redis", *FORMS])
 def ground(request: pytest.FixtureRequest) -> Ground:
     if request.param == "memory":
         return MemoryGround()
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        return RedisGround(lambda: fakeredis.FakeAsyncRedis(server=server))
+        return RedisGround(
+            lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server)),
+            lambda: fakeredis.FakeRedis(server=server).flushall(),
+        )
+    if request.param in FORMS:
+        site: Site = request.getfixturevalue(request.param)
+        return RedisGround(site.open, lambda: site.on_masters(lambda client: client.flushall()))
     url = request.getfixturevalue("real_redis")
-    return RedisGround(lambda: redis.asyncio.Redis.from_url(url))
+    settings = RedisSettings(url=url)
+    return RedisGround(lambda: async_redis(settings, ASK_S, ASK_S), lambda: redis.Redis.from_url(url).flushall())
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pybreaker
 import pytest
 import redis.asyncio
 from fastapi import FastAPI
@@ -74,8 +73,7 @@ def as_ada(app: ASGIApp) -> ASGIApp:
 async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx2.AsyncClient]:
     """One management listener with connections of its own."""
     connections = redis.asyncio.Redis.from_url(url, socket_connect_timeout=WAIT_S)
-    breaker = pybreaker.CircuitBreaker(fail_max=5, reset_timeout=0.1)
-    answers = RedisAnswers(connections, RedisGate(breaker, WAIT_S), lease_s)
+    answers = RedisAnswers(connections, RedisGate(WAIT_S, reset_s=0.1), lease_s)
     app = FastAPI()
     clock = SystemClock()
     orders = Orders(lambda: kafka, CONTROL, Recorder(AuditLog(journal.parent / "acts"), clock, "api"))

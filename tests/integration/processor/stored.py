@@ -81,6 +81,7 @@ class FileKafka:
         self._path = path
         self.shown: int | None = None
         """How many records there are as yet; None for all."""
+        self.batch_max = RECORDS_PER_BATCH
 
     def post(self, event_id: str, entity: str = "", content: str = "") -> str:
         """An event; its key."""
@@ -102,7 +103,7 @@ class FileKafka:
     def read(self, since: int) -> pa.Table:
         """A batch of the records from an offset on."""
         records = [_record(offset, line) for offset, line in enumerate(self._lines())]
-        return table(records[since:][:RECORDS_PER_BATCH])
+        return table(records[since:][: self.batch_max])
 
     @property
     def end(self) -> int:

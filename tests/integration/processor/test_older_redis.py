@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pybreaker
 import pytest
 import redis.asyncio
 from redis import Redis
@@ -17,6 +16,7 @@ from redis import Redis
 from core.clock import SystemClock
 from core.event import Headers
 from core.generation import Announced, generation_key
+from core.settings import RedisSettings
 from ingest.claims import ClaimKey, ClaimState, RedisGate, RedisGenerations
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
@@ -74,9 +74,8 @@ class Ground:
         url = redis_url(self.data, ADMIN)
         with running(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
-                writer = open_generation_writer(url, "live")
+                writer = open_generation_writer(RedisSettings(url=url), "live")
                 writer._write(Announced(self.generation))
-                writer._redis.close()
             yield client
 
     def sends(self, *event_ids: str, restarted: bool = False) -> list[str]:
@@ -85,7 +84,7 @@ class Ground:
 
     async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
         client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
-        claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), LEASE_S, CONFIRMED_S)
+        claims = RedisClaims(client, RedisGate(timeout_s=60.0), LEASE_S, CONFIRMED_S)
         generations = RedisGenerations(client, ("live",), SystemClock())
         generations._seen["live"] = 0 if restarted else self.seen
         publisher = FilePublisher(self.stored.kafka)
@@ -104,7 +103,7 @@ class Ground:
 
         async def inside() -> list[ClaimState]:
             client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
-            claims = RedisClaims(client, RedisGate(pybreaker.CircuitBreaker(), timeout_s=60.0), BRIEF_S, CONFIRMED_S)
+            claims = RedisClaims(client, RedisGate(timeout_s=60.0), BRIEF_S, CONFIRMED_S)
             event = event_of(event_id)
             try:
                 return await claims.claim([ClaimKey.of(event.event_key, event.content_sha256)], b"o" * 16)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from redis.crc import key_slot
 
-from core.generation import Announced, generation_key
+from core.event import Mode
+from core.generation import Announced, generation_key, generation_keys
+from core.routing import MODES
 
 
 @pytest.mark.parametrize(
@@ -21,5 +24,15 @@ def test_what_cant_be_read_announces_nothing(value: bytes | None) -> None:
     assert Announced.decode(value) is None
 
 
-def test_each_mode_has_a_key_of_its_own() -> None:
-    assert generation_key("live") != generation_key("test")
+def test_each_mode_has_keys_of_its_own() -> None:
+    keys = [key for mode in MODES for key in generation_keys(mode, cluster=True)]
+    assert len(set(keys)) == 6
+    assert [generation_keys(mode, cluster=False) for mode in MODES] == [[generation_key(mode)] for mode in MODES]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("masters", range(3, 13))
+def test_on_a_cluster_its_keys_are_on_three_masters(mode: Mode, masters: int) -> None:
+    """Where each has as many slots, in a row."""
+    slots = [key_slot(key.encode()) for key in generation_keys(mode, cluster=True)]
+    assert len({slot * masters // 16_384 for slot in slots}) == 3

@@ -32,7 +32,7 @@ class Redis:
 
 
 def gate(reset_s: float = 60.0) -> RedisGate:
-    return RedisGate(pybreaker.CircuitBreaker(fail_max=3, reset_timeout=reset_s), timeout_s=TIMEOUT_S)
+    return RedisGate(TIMEOUT_S, failures_max=3, reset_s=reset_s)
 
 
 async def refused(gate: RedisGate, redis: Redis) -> None:
@@ -80,7 +80,7 @@ def test_a_slow_redis_counts_as_down_and_nobody_waits_for_it_longer_than_the_tim
 
 def test_slow_round_trips_overlap_the_breaker_holds_no_lock_meanwhile() -> None:
     async def history() -> float:
-        open_gate = RedisGate(pybreaker.CircuitBreaker(), timeout_s=5.0)
+        open_gate = RedisGate(timeout_s=5.0)
 
         async def slow() -> None:
             await asyncio.sleep(0.4)

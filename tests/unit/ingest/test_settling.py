@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import fakeredis
-import pybreaker
 import pytest
 
 from ingest import redis_claims
@@ -26,14 +25,14 @@ class Gate(RedisGate):
     """Shut while Redis is ``down``, or does what is asked and can't say so (``mute``)."""
 
     def __init__(self) -> None:
-        super().__init__(pybreaker.CircuitBreaker(fail_max=1_000), timeout_s=5.0)
+        super().__init__(timeout_s=5.0, failures_max=1_000)
         self.down = self.mute = False
 
-    async def through(self, step: Callable[[], Awaitable[Result]]) -> Result:
+    async def through(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
         if self.down:
             self.tries += 1
             raise ClaimsUnavailable("down")
-        answer = await super().through(step)
+        answer = await super().through(step, server)
         if self.mute:
             raise ClaimsUnavailable("no answer in time")
         return answer

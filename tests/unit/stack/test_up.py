@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import SettingError
+from core.settings import RedisSettings
 from stack import up
 from stack.endpoints import Endpoints, write_endpoints
 from stack.errors import StackNotUp
@@ -24,3 +26,11 @@ def test_what_a_killed_supervisor_left_is_not_taken_for_the_next_ones(
     monkeypatch.setattr(up, "_detached", lambda *_: subprocess.Popen([sys.executable, "-c", ""]))
     with pytest.raises(StackNotUp, match="no port is free"):
         up.go_up(settings, None)
+
+
+def test_another_redis_than_its_own_is_refused_at_once(tmp_path: Path) -> None:
+    redis = RedisSettings(sentinels=("a:26379",), sentinel_service="claims")
+    settings = Settings(data_dir=tmp_path / "data", redis=redis)
+    with pytest.raises(SettingError, match="leave out sentinel_service, sentinels"), up.supervised(settings, None):
+        pass
+    assert not (tmp_path / "data").exists()

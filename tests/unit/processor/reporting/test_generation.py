@@ -9,16 +9,14 @@ from typing import Any
 
 import fakeredis
 import pytest
-import redis
+from redis.exceptions import RedisClusterException
 
 from core.clock import SystemClock
-from core.errors import SettingError
 from core.generation import ANNOUNCED_S, Announced, generation_key
-from processor.reporting.generation import GenerationWriter, open_generation_writer
+from core.redis import Client
+from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
 
 WAIT_S_MAX = 30.0
 
@@ -30,7 +28,7 @@ def server() -> fakeredis.FakeServer:
 
 @pytest.fixture
 def writer(server: fakeredis.FakeServer) -> Iterator[GenerationWriter]:
-    made = GenerationWriter(fakeredis.FakeRedis(server=server), "live")
+    made = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live")
     made.start()
     yield made
     made.close()
@@ -77,7 +75,7 @@ def test_it_is_written_again_where_redis_forgot_it(writer: GenerationWriter, ser
 
 
 def test_a_higher_one_of_another_process_stays(server: fakeredis.FakeServer) -> None:
-    ours = GenerationWriter(fakeredis.FakeRedis(server=server), "live")
+    ours = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live")
     fakeredis.FakeRedis(server=server).set(generation_key("live"), b"10")
     for announced in (Announced(9, refused=True), Announced(9)):
         ours._write(announced)
@@ -103,7 +101,7 @@ def test_withdrawn_it_isnt_written_any_more_until_it_is_published_again(server: 
             written.append(arguments[2])
             return super().eval(script, numkeys, *arguments)
 
-    writer = GenerationWriter(Recording(server=server), "live")
+    writer = GenerationWriter(lambda: Recording(server=server), "live")
     writer.publish(3)
     writer.withdraw()
     writer.start()
@@ -127,25 +125,26 @@ def test_redis_away_is_said_once_and_written_when_it_is_back(
     assert caplog.text.count("can't be written") == 1
 
 
-def test_an_address_that_is_none_is_found_at_start() -> None:
-    with pytest.raises(SettingError, match=r"redis\.url"):
-        open_generation_writer("http://127.0.0.1", "live")
+def test_a_redis_that_cant_be_opened_yet_is_opened_later(
+    server: fakeredis.FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a cluster of which no node answers."""
+    tries: list[None] = []
 
+    def open_redis() -> Client:
+        tries.append(None)
+        if len(tries) < 3:
+            raise RedisClusterException("no node answers")
+        return fakeredis.FakeRedis(server=server)
 
-def test_on_a_real_redis_modes_are_apart(tmp_path: Path) -> None:
-    url = redis_url(tmp_path / "redis", ADMIN)
-    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")), redis.Redis.from_url(url) as client:
-        client.set(generation_key("test"), b"7")
-        live, test = open_generation_writer(url, "live"), open_generation_writer(url, "test")
-        for writer in (live, test):
-            writer.start()
-            writer.publish(5, refused=True)
-        assert wait_for(lambda: client.get(generation_key("live")) == b"5 refused")
-        test.publish(8)
-        assert wait_for(lambda: client.get(generation_key("test")) == b"8")
-        assert 0 < client.pttl(generation_key("test")) <= ANNOUNCED_S * 1000
-        live.close()
-        test.close()
+    writer = GenerationWriter(open_redis, "live")
+    writer.start()
+    for _ in range(2):
+        writer.publish(3)
+        assert wait_for(lambda: not writer._wake.is_set())
+    assert becomes(server, Announced(3))
+    writer.close()
+    assert (len(tries), caplog.text.count("no node answers")) == (3, 1)
 
 
 def test_a_stream_announces_what_its_journal_says_and_withdraws_it_when_it_fails(

@@ -1,0 +1,70 @@
+"""The generation as the processor writes it and the receiver reads it, on a real Redis in each of its forms."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.clock import SystemClock
+from core.generation import Announced, generation_key, generation_keys
+from core.redis import async_redis, is_cluster, sync_redis
+from core.settings import RedisSettings
+from ingest.claims import RedisGenerations
+from load.client import wait_for
+from processor.reporting.generation import open_generation_writer
+from stack.redis import redis_server, redis_url
+from stack.server import running
+from tests.redis_sites import FORMS, Site
+
+ASK_S = 5.0
+WAIT_S = 60.0
+
+
+@pytest.fixture(params=["redis", *FORMS])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSettings]:
+    if request.param in FORMS:
+        site: Site = request.getfixturevalue(request.param)
+        site.on_masters(lambda client: client.flushall())
+        yield site.settings()
+        return
+    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
+        yield RedisSettings(url=redis_url(tmp_path / "redis"))
+
+
+def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(settings: RedisSettings) -> None:
+    async def read() -> tuple[int | None, int | None]:
+        async with async_redis(settings, ASK_S, ASK_S) as client:
+            generations = RedisGenerations(client, ("live", "test"), SystemClock())
+            await generations.read()
+            return generations.of("live"), generations.of("test")
+
+    def reads(wanted: tuple[int | None, int | None]) -> bool:
+        return wait_for(lambda: asyncio.run(read()) == wanted, WAIT_S)
+
+    assert asyncio.run(read()) == (None, None)
+    live, test = open_generation_writer(settings, "live"), open_generation_writer(settings, "test")
+    for writer in (live, test):
+        writer.start()
+        writer.publish(5, refused=True)
+    test.publish(8)
+    assert reads((None, 8))
+    live.publish(6)
+    assert reads((6, 8))
+    live.close()
+    test.close()
+    with contextlib.closing(sync_redis(settings, ASK_S)) as client:
+        for key in generation_keys("test", cluster=is_cluster(client)):
+            assert client.get(key) == b"8"
+
+
+def test_a_higher_one_stays_and_what_cant_be_read_is_written_over(settings: RedisSettings) -> None:
+    with contextlib.closing(sync_redis(settings, ASK_S)) as client:
+        client.set(generation_key("live"), b"soon")
+        writer = open_generation_writer(settings, "live")
+        for announced, stands in ((Announced(9), b"9"), (Announced(10), b"10"), (Announced(9, refused=True), b"10")):
+            writer._write(announced)
+            assert client.get(generation_key("live")) == stands
