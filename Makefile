@@ -63,4 +63,5 @@ clean: down  ## remove data folders
 docs: setup  ## write the generated pages again
 	@$(PY) -m stack.settings > docs/settings.md
 	@$(PY) -m ingest.openapi > docs/openapi-receiver.json
+	@$(PY) -m core.metrics > docs/metrics.md
 	@$(PY) -m dlq.alerts.prometheus > deploy/prometheus/rules/payhook.yml

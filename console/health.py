@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from console.access import Everybody
 from core.clock import Clock
+from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
@@ -72,8 +74,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
 
     @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
-        scrapes = [await _scrape(name, url, client) for name, url in watched.metrics.items()]
-        return Response(merge(scrapes), media_type=CONTENT_TYPE)
+        scrapes = await asyncio.gather(*(_scrape(name, url, client) for name, url in watched.metrics.items()))
+        return Response(merge([*scrapes, own_scrape()]), media_type=CONTENT_TYPE)
 
     return app
 
@@ -114,6 +116,18 @@ async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:
         return (await client.get(url, timeout=ASK_TIMEOUT_S)).status_code == 200
     except httpx2.HTTPError:
         return False
+
+
+def own_scrape() -> Scrape:
+    """The listener's own metrics."""
+    return Scrape(OWN_NAME, generate_latest(_own_registry()).decode())
+
+
+@functools.cache
+def _own_registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    add_process(registry)
+    return registry
 
 
 async def _scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
@@ -165,6 +179,8 @@ class KafkaLag:
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 UP_METRIC = "payhook_process_up"
+OWN_NAME = "console"
+"""The listener itself among the processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +194,8 @@ class Scrape:
 def merge(scrapes: Sequence[Scrape]) -> bytes:
     """All families on one page, and `UP_METRIC` for each process.
 
-    A family of more than one process (those of Python's own client) gets a ``process`` label on each
-    sample: Prometheus refuses a page that has one series twice.
+    A family that is a process's own by the catalogue, or that more than one process has, gets a ``process`` label on
+    each sample: Prometheus refuses a page that has one series twice.
     """
     registry = CollectorRegistry()
     registry.register(_Merged(scrapes))
@@ -197,15 +213,21 @@ class _Merged(Collector):
         merged: dict[str, Metric] = {}
         for process, family in exposed:
             whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            added = {"process": process} if count[family.name] > 1 else {}
+            added = {PROCESS_LABEL: process} if count[family.name] > 1 or _is_process_own(family.name) else {}
             whole.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
         yield from merged.values()
 
     def _up(self) -> GaugeMetricFamily:
-        up = GaugeMetricFamily(UP_METRIC, "1 if the process answers with its metrics", labels=["process"])
+        entry = CATALOGUE[UP_METRIC]
+        up = GaugeMetricFamily(UP_METRIC, entry.meaning, labels=entry.labels)
         for one in self._scrapes:
             up.add_metric([one.process], 0.0 if one.text is None else 1.0)
         return up
+
+
+def _is_process_own(family: str) -> bool:
+    entry = CATALOGUE.get(family)
+    return entry is not None and COMMON_LABELS.get(entry.service) == PROCESS_LABEL
 
 
 def _families(scrape: Scrape) -> Iterator[Metric]:

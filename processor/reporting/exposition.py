@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_serve
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LABEL = "stream"
+from core.metrics import STREAM_LABEL, add_process
+
 READY_PATH = "/readyz"
 
 Said = Callable[[], Mapping[str, Mapping[str, Any]]]
@@ -26,15 +27,16 @@ class _Labelled(Collector):
         for stream, registry in self._registries.items():
             for family in registry.collect():
                 whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                label = {LABEL: stream}
+                label = {STREAM_LABEL: stream}
                 whole.samples.extend(sample._replace(labels={**sample.labels, **label}) for sample in family.samples)
         return merged.values()
 
 
 def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
-    """One registry over those of the streams, by their names; asked again with each scrape."""
+    """One registry over those of the streams, by their names, and of this process; asked again with each scrape."""
     whole = CollectorRegistry()
     whole.register(_Labelled(registries))
+    add_process(whole)
     return whole
 
 

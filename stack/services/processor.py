@@ -30,6 +30,7 @@ from processor.opening import OpenableStream, Shared
 from processor.reporting.exposition import by_stream, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.parts import Parts
 from processor.reporting.status import StatusFile, StreamStatus
 from processor.spark import calm, open_session, with_slots
 from processor.streams import StreamConfig, taking
@@ -64,12 +65,14 @@ def main() -> int:
     files = {one.name: StatusFile(one.places.status, clock) for one in wired}
     for file in files.values():
         file.remove()
-    port = metrics_port(settings, mode, names)
+    port, parts = metrics_port(settings, mode, names), Parts()
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
+        registry.register(parts)
         host = settings.processor.metrics_host
         serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys)
+    parts.start(shared.session)
     statuses = {
         one.name: StreamStatus(one.name, files[one.name], metrics[one.name], generations.get(one.name)) for one in wired
     }

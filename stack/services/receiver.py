@@ -200,20 +200,17 @@ def _gauges(
     generations: RedisGenerations,
     gate: RedisGate,
     fetch: HttpFetch,
-) -> dict[str, tuple[str, Callable[[], float]]]:
+) -> dict[str, Callable[[], float]]:
     return {
-        "payhook_ingest_receipts_dropped": ("Receipts that Kafka didn't take", lambda: publisher.dropped),
-        "payhook_ingest_in_flight": ("Requests under way", lambda: receiver.load.requests),
-        "payhook_ingest_in_flight_bytes": ("Bytes of their bodies", lambda: receiver.load.bytes),
-        "payhook_ingest_fetches_failed": ("Fetches from providers that failed", lambda: fetch.failures),
-        "payhook_redis_pipelines": ("Pipelines to Redis; concurrent requests share them", lambda: gate.tries),
-        "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
-        "payhook_redis_unsettled": ("Confirmations and releases it is to be told again", lambda: claims.unsettled),
-        "payhook_redis_modes_deferred": (
-            "Modes whose events aren't claimed: no processor announces a generation, or it refuses",
-            lambda: generations.missing,
-        ),
-        "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
+        "payhook_ingest_receipts_dropped": lambda: publisher.dropped,
+        "payhook_ingest_in_flight": lambda: receiver.load.requests,
+        "payhook_ingest_in_flight_bytes": lambda: receiver.load.bytes,
+        "payhook_ingest_fetches_failed": lambda: fetch.failures,
+        "payhook_redis_pipelines": lambda: gate.tries,
+        "payhook_redis_failures": lambda: gate.failures,
+        "payhook_redis_unsettled": lambda: claims.unsettled,
+        "payhook_redis_modes_deferred": lambda: generations.missing,
+        "payhook_redis_breaker_open": lambda: gate.refusing,
     }
 
 

@@ -15,7 +15,10 @@ from typing import Any
 import psutil
 import pytest
 import redis
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
+from core.metrics import CATALOGUE
 from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -68,6 +71,33 @@ def answers(name: str, address: str) -> bool:
 def folder(one_stack: Stack) -> Path:
     """The data folder of a stack that is up; the last test of this file ends it."""
     return one_stack.data_dir
+
+
+def metrics_of(folder: Path) -> list[Metric]:
+    """Every family on the management listener's page."""
+    with urllib.request.urlopen(f"{endpoints(folder)['ops']}/metrics", timeout=30) as page:
+        return list(text_string_to_metric_families(page.read().decode()))
+
+
+def test_all_processes_expose_what_the_catalogue_says_and_nothing_else(folder: Path) -> None:
+    """Memory and processor time of every process, the JVM's too."""
+    wait_for(lambda: any(family.name == "payhook_jvm_gc_seconds" and family.samples for family in metrics_of(folder)))
+    for family in metrics_of(folder):
+        entry = CATALOGUE[family.name]
+        assert family.type == entry.kind and family.documentation == entry.meaning
+        labels = {name for sample in family.samples for name in sample.labels}
+        assert labels - {"le"} <= {*entry.all_labels, "process"}, family.name
+    measured = {
+        (sample.labels["process"], sample.labels.get("part")): sample.value
+        for family in metrics_of(folder)
+        if family.name in ("process_resident_memory_bytes", "payhook_part_memory_bytes")
+        for sample in family.samples
+    }
+    assert measured.keys() == {
+        *(("ingest", None), ("processor", None), ("alerts", None), ("console", None)),
+        *(("processor", "jvm"), ("processor", "workers")),
+    }
+    assert all(size > 10_000_000 for size in measured.values()), measured
 
 
 def test_up_returns_when_everything_answers(folder: Path) -> None:
