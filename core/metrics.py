@@ -15,6 +15,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
 
+from core.memory import memory_used
+
 ATTEMPT_MAX = 20
 """Retry numbers that are counted apart: more than shipped policies have tries; one that goes on for ever has no end."""
 
@@ -306,6 +308,31 @@ _ALERTS = _rows(
         "Age of the newest good backup in times of backup.every_h; 0 where none are made by schedule",
         (),
     ),
+    ("payhook_disk_used_ratio", "share", "Used part of the disk that holds a place", ("place",)),
+    (
+        "payhook_verify_broken",
+        "invariants",
+        "Invariants that didn't hold when payhook verify last looked at them",
+        ("stream",),
+    ),
+    (
+        "payhook_maintenance_age_ratio",
+        "times",
+        "Age of the last round of maintenance that was done, in times of ledger.maintain.every_s; 0 where none is set",
+        (),
+    ),
+    (
+        "payhook_kafka_partitions_out_of_sync",
+        "partitions",
+        "Partitions of payhook's topics of which a replica isn't in sync; 0 while Kafka can't be asked",
+        (),
+    ),
+    (
+        "payhook_kafka_partitions_under_min_isr",
+        "partitions",
+        "Of these, the ones with fewer in sync than min.insync.replicas: Kafka takes nothing for them",
+        (),
+    ),
     (
         "payhook_card_data_bodies",
         "bodies",
@@ -325,6 +352,12 @@ _EVERY = (
     *_rows(
         Service.EVERY,
         Kind.GAUGE,
+        (
+            "payhook_memory_used_ratio",
+            "share",
+            "Used part of the memory of the process's container, where that has a limit, or of the machine",
+            (),
+        ),
         ("process_resident_memory_bytes", "bytes", "Resident memory of the (Python) process", ()),
         ("process_virtual_memory_bytes", "bytes", "Its virtual memory", ()),
         ("process_start_time_seconds", "seconds", "When it started, in Unix time", ()),
@@ -340,7 +373,7 @@ _EVERY = (
         ("python_gc_collections", "collections", "How often a generation was looked at", ("generation",)),
     ),
 )
-"""Prometheus' client names these; `add_process` has it make them."""
+"""What `add_process` makes; Prometheus' client names all but the first."""
 
 CATALOGUE: Final[Mapping[str, Entry]] = {
     entry.name: entry for entry in (*_RECEIVER, *_STREAM, *_PROCESSOR, *_ALERTS, *_CONSOLE, *_EVERY)
@@ -380,6 +413,7 @@ def add_process(registry: CollectorRegistry) -> None:
     """Memory, processor time and garbage collections of this process; read when the page is asked for."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
+    gauge("payhook_memory_used_ratio", registry).set_function(memory_used)
 
 
 def _entry(name: str, kind: Kind) -> Entry:

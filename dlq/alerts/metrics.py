@@ -18,6 +18,11 @@ OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
     "backup": "payhook_backup_age_ratio",
     "card_data": "payhook_card_data_bodies",
+    "disk": "payhook_disk_used_ratio",
+    "verify": "payhook_verify_broken",
+    "maintenance": "payhook_maintenance_age_ratio",
+    "isr": "payhook_kafka_partitions_out_of_sync",
+    "min_isr": "payhook_kafka_partitions_under_min_isr",
 }
 """The gauge that shows a rule's readings; one with a label has the subject there."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SLOW_S, WINDOW_S, Reading
+from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its labels, sorted."""
@@ -17,6 +17,7 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 WANTED = (
     *("payhook_decisions_total", "payhook_sli_events_total"),
     *("payhook_redis_claim_seconds_bucket", "payhook_redis_claim_seconds_count"),
+    *("payhook_ingest_answers_total", "payhook_ingest_refusals_total", "payhook_memory_used_ratio"),
 )
 """The samples that are looked at."""
 
@@ -35,10 +36,21 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """Partitions of payhook's topics: with a replica that isn't in sync; with too few of them for Kafka to take
+    anything."""
+
+    out_of_sync: int
+    under_min: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
     can't be read; ``samples``: of every process whose metrics answered; ``backup_age``: of the newest good backup, in
-    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data.
+    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data; ``disks``: used
+    share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when last looked at;
+    ``maintenance_age``: of the last round that was done, in times of what lies between two.
     """
 
     receiver_ready: bool | None = None
@@ -47,6 +59,11 @@ class Seen:
     samples: Mapping[Series, float] = field(default_factory=dict)
     backup_age: float | None = None
     card_bodies: int | None = None
+    disks: Mapping[str, float | None] = field(default_factory=dict)
+    memory: float | None = None
+    broken: Mapping[str, int] = field(default_factory=dict)
+    maintenance_age: float | None = None
+    replicas: Replicas | None = None
 
 
 class Readings:
@@ -66,7 +83,8 @@ class Readings:
         self._window.read(now_s, {**seen.samples, **lags})
         backup = Reading("backup", "", seen.backup_age)
         cards = Reading("card_data", "", None if seen.card_bodies is None else float(seen.card_bodies))
-        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
+        events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
+        return [*events, *_of_the_house(seen), *self._signatures(seen)]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         for stream, dead in seen.dead.items():
@@ -124,6 +142,19 @@ class Readings:
         share = self._share(quick, claims, counted_min=self._claims_min, others=True) if quick else None
         return Reading("redis_slow", "", share)
 
+    def _signatures(self, seen: Seen) -> Iterator[Reading]:
+        """Of each provider's requests, those that were refused for their signature; 0 where they are few."""
+        answers = [one for one in seen.samples if one[0] == "payhook_ingest_answers_total"]
+        refusals = [one for one in seen.samples if one[0] == "payhook_ingest_refusals_total"]
+        invalid = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+        for provider in sorted({name for one in answers if (name := _label(one, "provider")) is not None}):
+            every = [one for one in answers if _label(one, "provider") == provider]
+            some = [one for one in invalid if _label(one, "provider") == provider]
+            refused = self._window.gained(some, answers, self._window_s)
+            counted = self._window.gained(every, answers, self._window_s)
+            share = refused / counted if counted and refused >= SIGNATURES_MIN else 0.0
+            yield Reading("signatures", provider, share)
+
     def _share(
         self,
         some: list[Series],
@@ -144,6 +175,20 @@ class Readings:
         found = self._window.gained(some, every, over_s)
         # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
         return max(0.0, counted - found) / counted if others else found / counted
+
+
+def _of_the_house(seen: Seen) -> Iterator[Reading]:
+    """Disks, memory, what rounds over the lake found, Kafka's replicas."""
+    for place, used in seen.disks.items():
+        yield Reading("disk", place, used)
+    everywhere = [value for (name, _), value in seen.samples.items() if name == "payhook_memory_used_ratio"]
+    yield Reading("memory", "", max([*everywhere, *([] if seen.memory is None else [seen.memory])], default=None))
+    for stream, broken in seen.broken.items():
+        yield Reading("verify", stream, float(broken))
+    yield Reading("maintenance", "", seen.maintenance_age)
+    replicas = seen.replicas
+    yield Reading("isr", "", None if replicas is None else float(replicas.out_of_sync))
+    yield Reading("min_isr", "", None if replicas is None else float(replicas.under_min))
 
 
 class Window:

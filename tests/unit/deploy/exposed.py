@@ -65,7 +65,7 @@ def _ingest() -> str:
     for outcome in ("claimed", "duplicate"):
         metrics.took("stripe", outcome)
     metrics.answered("stripe", 200, 0.1)
-    metrics.refused("stripe", "signature")
+    metrics.refused("stripe", "signature_mismatch")
     metrics.verified("stripe", 0)
     metrics.claim_seconds.observe(0.001)
     return generate_latest(metrics.registry).decode()
@@ -88,7 +88,7 @@ def _processor() -> str:
 
 def _alerts() -> str:
     settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
-    seen = Seen(dead={"ledger": Dead(101, NOW)})
+    seen = Seen(dead={"ledger": Dead(101, NOW)}, disks={"data folder": 0.5}, broken={"ledger": 0})
     watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
     watch.step()
     metrics = AlertMetrics(ManualClock(NOW))
