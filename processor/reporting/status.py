@@ -6,13 +6,14 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.clock import Clock, to_rfc3339
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
+from processor.decide.item import Item
 from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 
@@ -72,16 +73,23 @@ class StatusFile:
 class StreamStatus:
     """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
 
-    ``generations``: of the stream that decides what receivers publish; None for every other one.
+    ``generations``: of the stream that decides what receivers publish; None for every other one. ``on_decided`` is
+    shown what each commit decided, where anybody looks.
     """
 
     def __init__(
-        self, stream: str, file: StatusFile, metrics: ProcessorMetrics, generations: GenerationWriter | None = None
+        self,
+        stream: str,
+        file: StatusFile,
+        metrics: ProcessorMetrics,
+        generations: GenerationWriter | None = None,
+        on_decided: Callable[[Sequence[Item]], None] | None = None,
     ) -> None:
         self.metrics = metrics
         self._stream = stream
         self._file = file
         self._generations = generations
+        self.on_decided = on_decided
         self._batches = itertools.count(1)
         self._restarts = 0
         self._last_failure: str | None = None

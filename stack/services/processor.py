@@ -24,6 +24,7 @@ from core.event import Mode
 from core.layout import LEDGER
 from core.log import configure_logging
 from core.routing import MODES, base_of
+from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.opening import OpenableStream, Shared
@@ -32,6 +33,7 @@ from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.parts import Parts
 from processor.reporting.status import StatusFile, StreamStatus
+from processor.reporting.traces import DecisionSpans
 from processor.spark import calm, open_session, with_slots
 from processor.streams import StreamConfig, taking
 from processor.wiring import Wired, wire
@@ -73,8 +75,16 @@ def main() -> int:
         serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys)
     parts.start(shared.session)
+    tracing = open_tracing("processor", clock)
     statuses = {
-        one.name: StreamStatus(one.name, files[one.name], metrics[one.name], generations.get(one.name)) for one in wired
+        one.name: StreamStatus(
+            one.name,
+            files[one.name],
+            metrics[one.name],
+            generations.get(one.name),
+            None if tracing is None else DecisionSpans(one.name, tracing),
+        )
+        for one in wired
     }
     streams = [(OpenableStream(one, shared, statuses[one.name]), statuses[one.name]) for one in wired]
     for writer in generations.values():
@@ -88,6 +98,8 @@ def main() -> int:
     finally:
         for writer in generations.values():
             writer.close()
+        if tracing is not None:
+            tracing.close()
 
 
 def _is_ledger(wired: Wired) -> bool:

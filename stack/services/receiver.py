@@ -28,6 +28,7 @@ from core.errors import PayhookError
 from core.log import configure_logging
 from core.routing import topics_of
 from core.topics import check_topics
+from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
 from ingest.claims import RedisGate, RedisGenerations
 from ingest.endpoints import SecretFiles, check_endpoints
@@ -179,7 +180,10 @@ async def open_receiver(
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))
-        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits)
+        tracing = open_tracing("receiver", clock)
+        receiver = Receiver(
+            ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits, tracing
+        )
         metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
@@ -191,6 +195,8 @@ async def open_receiver(
             await claims.settled()
             await fetch.close()
             await redis.aclose()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
 
 def _gauges(
