@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ from prometheus_client.registry import Collector
 
 from console.access import Everybody
 from core.clock import Clock
+from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
+from core.routing import stream_of
 from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
@@ -37,7 +40,8 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 class Watched:
     """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
 
-    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file.
+    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file;
+    ``statuses``: where processors say the same, asked where files are missing or old.
     """
 
     ingest_ready_url: str
@@ -46,6 +50,7 @@ class Watched:
     lag: Callable[[Marks], dict[str, int] | None]
     test_processor_status: Path | None = None
     streams: Mapping[str, Path] = field(default_factory=dict)
+    statuses: Sequence[str] = ()
 
 
 def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
@@ -74,7 +79,7 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
 
     @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
-        scrapes = await asyncio.gather(*(_scrape(name, url, client) for name, url in watched.metrics.items()))
+        scrapes = await asyncio.gather(*(scrape(name, url, client) for name, url in watched.metrics.items()))
         return Response(merge([*scrapes, own_scrape()]), media_type=CONTENT_TYPE)
 
     return app
@@ -87,22 +92,47 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     ``"streams"`` has the words of every work stream; the ledger's alone decide about ``ready``.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
-    said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
+    files = {**watched.streams, LEDGER: watched.processor_status}
     if watched.test_processor_status is not None:
-        said["test"] = _side(ingest_ready, watched.test_processor_status, now)
+        files[stream_of(LEDGER, "test")] = watched.test_processor_status
+    streams = {name: read_status_file(path, now) for name, path in files.items()}
+    if any(not _is_fresh(one) for one in streams.values()):
+        # Their processors may run elsewhere, where this process reads no files.
+        for url in watched.statuses:
+            told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
+            aged = {name: _aged(one, now) for name, one in told.items()}
+            streams |= {name: one for name, one in aged.items() if _is_fresh(one)}
+    said = {**_side(ingest_ready, streams[LEDGER]), "ingest": {"ready": ingest_ready}}
+    if watched.test_processor_status is not None:
+        said["test"] = _side(ingest_ready, streams[stream_of(LEDGER, "test")])
     if watched.streams:
-        said["streams"] = {name: read_status_file(path, now) for name, path in watched.streams.items()}
+        said["streams"] = {name: streams[name] for name in watched.streams}
     return said
 
 
-def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str, Any]:
-    processor = read_status_file(processor_status, now)
+def _side(ingest_ready: bool, processor: dict[str, Any]) -> dict[str, Any]:
     return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
+
+
+async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
+    """What a processor says of its streams (`processor.reporting.exposition`); nothing where it doesn't answer."""
+    try:
+        streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    return {name: one for name, one in streams.items() if isinstance(one, dict)} if isinstance(streams, dict) else {}
+
+
+def _is_fresh(status: Mapping[str, Any]) -> bool:
+    return float(status.get("age_s", math.inf)) <= STATUS_AGE_MAX.total_seconds()
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
     """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
-    status = read_said(path)
+    return _aged(read_said(path), now)
+
+
+def _aged(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
     at = moment_of(status, "at")
     if status is None or at is None:
         return {"ready": False}
@@ -130,7 +160,8 @@ def _own_registry() -> CollectorRegistry:
     return registry
 
 
-async def _scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+async def scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+    """What a process says on its metrics page now."""
     try:
         answer = await client.get(url, timeout=ASK_TIMEOUT_S)
         answer.raise_for_status()

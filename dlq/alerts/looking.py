@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from prometheus_client.parser import text_string_to_metric_families
 
 from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
 from core.memory import memory_used
 from core.status_file import fresh_status, moment_of, read_said
-from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series
+from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
 from journal.reader import JournalReader
@@ -131,16 +130,10 @@ class Looking:
         try:
             answer = self._client.get(url, timeout=ASK_TIMEOUT_S)
             answer.raise_for_status()
-            families = list(text_string_to_metric_families(answer.text))
+            return samples_of(process, answer.text, WANTED)
         except (httpx2.HTTPError, ValueError) as failed:
             log.debug("%s doesn't tell its metrics: %s", process, failed)
             return {}
-        return {
-            (sample.name, tuple(sorted({**sample.labels, "process": process}.items()))): sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name in WANTED
-        }
 
 
 def disk_used(path: Path) -> float | None:

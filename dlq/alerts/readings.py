@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -24,7 +26,8 @@ WANTED = (
 RECEIVER = "the receiver"
 """The subject of what isn't a stream."""
 
-_TRIES = ("applied", "ignored", "retry", "dead")
+TRIES = ("applied", "ignored", "retry", "dead")
+"""Decisions that a try came to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,19 @@ class Seen:
     broken: Mapping[str, int] = field(default_factory=dict)
     maintenance_age: float | None = None
     replicas: Replicas | None = None
+
+
+def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
+    """Those of a process's metrics page that are wanted, by their names; each with the process as a label.
+
+    :raises ValueError: it is no such page
+    """
+    return {
+        (sample.name, tuple(sorted({**sample.labels, "process": process}.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name in wanted
+    }
 
 
 class Readings:
@@ -121,7 +137,7 @@ class Readings:
         of_stream = [
             one for one in seen.samples if one[0] == "payhook_decisions_total" and _label(one, "stream") == stream
         ]
-        tries = [one for one in of_stream if _label(one, "decision") in _TRIES]
+        tries = [one for one in of_stream if _label(one, "decision") in TRIES]
         return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
@@ -207,6 +223,12 @@ class Window:
     def spans(self, seconds: float) -> bool:
         """Whether there are readings over so long."""
         return bool(self._readings) and self._readings[-1][0] - self._readings[0][0] >= seconds
+
+    def covered(self, seconds: float) -> float:
+        """Seconds that `gained` of so long is over: less where there are no older readings."""
+        since = self._readings[-1][0] - seconds if self._readings else 0.0
+        begins = [at for at, _ in self._readings if at <= since] or [at for at, _ in self._readings]
+        return self._readings[-1][0] - (begins[-1] if begins[-1] <= since else begins[0]) if begins else 0.0
 
     def gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
         """What counters gained in the last ``seconds``, all of them together.

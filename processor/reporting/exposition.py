@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from core.metrics import STREAM_LABEL, add_process
 
 READY_PATH = "/readyz"
+STATUS_PATH = "/status"
 
 Said = Callable[[], Mapping[str, Mapping[str, Any]]]
 """What each stream last reported of itself (`processor.reporting.status.StatusFile`)."""
@@ -41,18 +42,24 @@ def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
 
 
 def serve(port: int, host: str, registry: CollectorRegistry, said: Said) -> None:
-    """Answers ``/metrics`` and `READY_PATH` on a thread of its own: 200 where every stream is ready, else 503; the body
-    says each stream's state, and why it isn't ready.
+    """Answers ``/metrics``, `READY_PATH` and `STATUS_PATH` on a thread of its own.
+
+    Readiness is 200 where every stream is ready, else 503; its body says each stream's state, and why it isn't ready.
+    The status is what each stream's status file says, by its name: for who can't read those files.
     """
     server, _ = start_http_server(port, host, registry)
-    server.set_app(_with_readiness(make_wsgi_app(registry), said))
+    server.set_app(_with_status(make_wsgi_app(registry), said))
 
 
-def _with_readiness(metrics: Any, said: Said) -> Any:
+def _with_status(metrics: Any, said: Said) -> Any:
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        if environ.get("PATH_INFO") != READY_PATH:
+        path, ready, body = environ.get("PATH_INFO"), True, dict[str, Any]()
+        if path == READY_PATH:
+            ready, body = readiness(said())
+        elif path == STATUS_PATH:
+            body = {"streams": {name: dict(one) for name, one in said().items()}}
+        else:
             return metrics(environ, start_response)
-        ready, body = readiness(said())
         start_response("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "application/json")])
         return [json.dumps(body).encode()]
 

@@ -39,7 +39,7 @@ class StatusFile:
 
     @property
     def written(self) -> Mapping[str, Any]:
-        """What was last written; nothing before that."""
+        """What was last written, also where the file couldn't be; nothing before that."""
         return self._written
 
     def is_due(self) -> bool:
@@ -48,9 +48,10 @@ class StatusFile:
 
     def write(self, status: dict[str, Any]) -> None:
         """Replaces what was written. A file that can't be written is left: a status never ends a stream."""
-        self._written = status
+        of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
+        self._written = {**of_now, **status, **of_now}
         self._written_at = self._clock.monotonic()
-        text = json.dumps({"pid": os.getpid(), "at": to_rfc3339(self._clock.now()), **status}, indent=1)
+        text = json.dumps(self._written, indent=1)
         fresh = self._path.with_suffix(".new")
         try:
             fresh.write_text(text, "utf-8")

@@ -29,6 +29,7 @@ from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone
 
 WAIT_S = 120.0
+SERVICES = ("ingest", "processor", "alerts")
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -122,6 +123,24 @@ def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
     assert (status["up"], status["ready"]) == (True, True)
     assert status["endpoints"] == endpoints(folder)
     assert status["lag"] == {"payments.events": 0, "payments.control": 0}
+
+
+def test_status_from_another_folder_asks_the_services_that_the_settings_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container or on another host: nothing of the data folder is read."""
+    found = endpoints(folder)
+    ports = psutil.Process(found["pids"]["processor"]).environ()
+    urls = {name: f"http://127.0.0.1:{ports[f'PAYHOOK_{name.upper()}__METRICS_PORT']}/metrics" for name in SERVICES}
+    monkeypatch.setenv("PAYHOOK_CONSOLE__INGEST_URL", found["ingest"])
+    monkeypatch.setenv("PAYHOOK_CONSOLE__METRICS_URLS", json.dumps(urls))
+    monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", found["kafka"])
+    said = payhook("status", "--json", "--data", str(tmp_path))
+    status = json.loads(said.stdout)
+    assert (said.returncode, status["up"], status["ready"]) == (0, True, True), said.stdout
+    assert status["processor"]["pid"] == found["pids"]["processor"]
+    assert status["lag"] == {"payments.events": 0, "payments.control": 0}
+    assert status["processes"] == dict.fromkeys(SERVICES, True)
 
 
 def test_up_again_changes_nothing(folder: Path) -> None:
