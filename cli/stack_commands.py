@@ -19,7 +19,7 @@ from cli.place import Place, with_place, with_place_of_mode
 from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.routing import stream_of
-from core.status_file import read_said
+from core.status_file import STATUS_AGE_MAX, read_said
 from core.visible import visible
 from stack.endpoints import Endpoints, read_endpoints
 from stack.paths import STATE
@@ -27,6 +27,7 @@ from stack.paths import STATE
 if TYPE_CHECKING:
     from journal.entity_queue import EntityQueue
     from journal.open_item import OpenItem
+    from stack.settings import Settings
 
 ASK_TIMEOUT_S = 10.0
 REFUSED_EXIT = 3
@@ -114,14 +115,18 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
 
     With --test: whether test traffic does. With --entity: that entity's open events in Kafka's order, each with its
     attempt, when it is due, and its reason; read from the stream's index, whether the processor runs or not.
+
+    Where no `payhook up` runs on the data folder (containers, several hosts) each service is asked where the settings
+    say that it is: console.ingest_url, console.metrics_urls.
     """
     if entity is not None:
         _print_entity(place, stream, entity, as_json=as_json)
         return
     endpoints = read_endpoints(place.settings.data_dir)
-    said: dict[str, Any] = {"up": endpoints is not None, "ready": False}
     if endpoints is not None:
-        said |= {"endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+        said = {"up": True, "ready": False, "endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+    else:
+        said = _ask_each(place.settings)
     side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
     if as_json:
         click.echo(json.dumps(said, indent=2))
@@ -161,6 +166,45 @@ def _ask(ops: str) -> dict[str, Any]:
     return read
 
 
+def _ask_each(settings: Settings) -> dict[str, Any]:
+    """What the services say that the settings name; ``up`` where any of them answers, or writes its status here."""
+    import asyncio
+
+    import httpx2
+
+    from console.health import KafkaLag, read_status, scrape
+    from stack.watching import watched
+
+    lag = KafkaLag(settings.kafka.bootstrap_servers)
+    places = watched(settings, lag.read)
+
+    async def ask() -> dict[str, Any]:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            said = await read_status(places, client, SystemClock().now())
+            pages = await asyncio.gather(*(scrape(name, url, client) for name, url in places.metrics.items()))
+        return {**said, "processes": {page.process: page.text is not None for page in pages}}
+
+    try:
+        said = asyncio.run(ask())
+        named = bool(settings.console.ingest_url or places.metrics)
+        # At the receiver's own port on loopback another stack's may answer.
+        answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
+        said["up"] = any([*answering, *map(_is_alive, said["streams"].values())])
+        if said["up"]:
+            for side in (said, said["test"]) if "test" in said else (said,):
+                side["lag"] = lag.read(side["processor"].get("marks", {}))
+    finally:
+        lag.close()
+    if not said["up"]:
+        said["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
+    return said
+
+
+def _is_alive(stream: dict[str, Any]) -> bool:
+    """Whether its processor says something now, be it that it waits for a person."""
+    return float(stream.get("age_s", "inf")) <= STATUS_AGE_MAX.total_seconds()
+
+
 def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
     return {
         "ingest": endpoints.ingest,
@@ -196,7 +240,7 @@ def _print_sign_in(place: Place) -> None:
 def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
     """``side`` is what is said of live traffic, or of test traffic."""
     if not said["up"]:
-        click.echo("not running: `payhook up --detach` starts it")
+        click.echo(_not_up(said))
         return
     processor, lag = side.get("processor", {}), side.get("lag")
     details: list[tuple[str, str | None]] = [
@@ -217,9 +261,19 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
     details += held_back([processor, *said.get("streams", {}).values()])
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
-    details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
+    if "endpoints" in said:
+        details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
+    processes = said.get("processes", {})
+    details += [(f"process {name}", "answers" if up else "doesn't answer") for name, up in processes.items()]
     problem = side.get("problem", said.get("problem"))
     print_details([*details, ("problem", None if problem is None else str(problem))])
+
+
+def _not_up(said: dict[str, Any]) -> str:
+    """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
+    if asked := ", ".join(said["asked"]):
+        return f"nothing answers at {asked}: look at the services there; `payhook up` would start another stack here"
+    return "not running: `payhook up --detach` starts it"
 
 
 def _of_stream(stream: dict[str, Any]) -> str:

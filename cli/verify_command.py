@@ -67,6 +67,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     for name in _streams(place, stream):
         try:
             reports.append(_report(place, name, options, console, silent=as_json))
+            _remember(place.layout.verified, reports[-1], deep=deep)
         except PayhookError as problem:
             impossible = True
             click.echo(f"payhook: {name}: {problem}", err=True)
@@ -77,6 +78,16 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
         click.echo(reports_as_json(reports, complete=not impossible))
     wrong, ok = any(report.wrong for report in reports), all(report.ok for report in reports) and not impossible
     sys.exit(0 if ok else WRONG if wrong else NOT_CHECKED)
+
+
+def _remember(path: Path, report: Report, *, deep: bool) -> None:
+    """For the alert. Where the folder can't be written the proof is as good."""
+    from ledger.verify.verified import remember
+
+    try:
+        remember(path, report, deep=deep)
+    except OSError as failed:
+        click.echo(f"payhook: alerts aren't shown this result: {failed}", err=True)
 
 
 def _streams(place: Place, stream: str | None) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +27,9 @@ from console.access import Everybody
 from core.addresses import each_address
 from core.clock import Clock
 from core.kafka import open_consumer
+from core.layout import LEDGER
+from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
+from core.routing import stream_of
 from core.settings import KafkaSettings
 from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 
@@ -38,7 +43,8 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 class Watched:
     """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
 
-    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file.
+    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file;
+    ``statuses``: where processors say the same, asked where files are missing or old.
     """
 
     ingest_ready_url: str
@@ -47,6 +53,7 @@ class Watched:
     lag: Callable[[Marks], dict[str, int] | None]
     test_processor_status: Path | None = None
     streams: Mapping[str, Path] = field(default_factory=dict)
+    statuses: Sequence[str] = ()
 
 
 def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
@@ -76,8 +83,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
     @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
         pages = await asyncio.to_thread(each_address, watched.metrics)
-        scrapes = [await _scrape(name, url, client) for name, url in pages.items()]
-        return Response(merge(scrapes), media_type=CONTENT_TYPE)
+        scrapes = await asyncio.gather(*(scrape(name, url, client) for name, url in pages.items()))
+        return Response(merge([*scrapes, own_scrape()]), media_type=CONTENT_TYPE)
 
     return app
 
@@ -89,22 +96,47 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     ``"streams"`` has the words of every work stream; the ledger's alone decide about ``ready``.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
-    said = {**_side(ingest_ready, watched.processor_status, now), "ingest": {"ready": ingest_ready}}
+    files = {**watched.streams, LEDGER: watched.processor_status}
     if watched.test_processor_status is not None:
-        said["test"] = _side(ingest_ready, watched.test_processor_status, now)
+        files[stream_of(LEDGER, "test")] = watched.test_processor_status
+    streams = {name: read_status_file(path, now) for name, path in files.items()}
+    if any(not _is_fresh(one) for one in streams.values()):
+        # Their processors may run elsewhere, where this process reads no files.
+        for url in watched.statuses:
+            told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
+            aged = {name: _aged(one, now) for name, one in told.items()}
+            streams |= {name: one for name, one in aged.items() if _is_fresh(one)}
+    said = {**_side(ingest_ready, streams[LEDGER]), "ingest": {"ready": ingest_ready}}
+    if watched.test_processor_status is not None:
+        said["test"] = _side(ingest_ready, streams[stream_of(LEDGER, "test")])
     if watched.streams:
-        said["streams"] = {name: read_status_file(path, now) for name, path in watched.streams.items()}
+        said["streams"] = {name: streams[name] for name in watched.streams}
     return said
 
 
-def _side(ingest_ready: bool, processor_status: Path, now: datetime) -> dict[str, Any]:
-    processor = read_status_file(processor_status, now)
+def _side(ingest_ready: bool, processor: dict[str, Any]) -> dict[str, Any]:
     return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
+
+
+async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
+    """What a processor says of its streams (`processor.reporting.exposition`); nothing where it doesn't answer."""
+    try:
+        streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    return {name: one for name, one in streams.items() if isinstance(one, dict)} if isinstance(streams, dict) else {}
+
+
+def _is_fresh(status: Mapping[str, Any]) -> bool:
+    return float(status.get("age_s", math.inf)) <= STATUS_AGE_MAX.total_seconds()
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
     """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
-    status = read_said(path)
+    return _aged(read_said(path), now)
+
+
+def _aged(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
     at = moment_of(status, "at")
     if status is None or at is None:
         return {"ready": False}
@@ -120,7 +152,20 @@ async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:
         return False
 
 
-async def _scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+def own_scrape() -> Scrape:
+    """The listener's own metrics."""
+    return Scrape(OWN_NAME, generate_latest(_own_registry()).decode())
+
+
+@functools.cache
+def _own_registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    add_process(registry)
+    return registry
+
+
+async def scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+    """What a process says on its metrics page now."""
     try:
         answer = await client.get(url, timeout=ASK_TIMEOUT_S)
         answer.raise_for_status()
@@ -168,6 +213,8 @@ class KafkaLag:
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 UP_METRIC = "payhook_process_up"
+OWN_NAME = "console"
+"""The listener itself among the processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +228,8 @@ class Scrape:
 def merge(scrapes: Sequence[Scrape]) -> bytes:
     """All families on one page, and `UP_METRIC` for each process.
 
-    A family of more than one process (those of Python's own client) gets a ``process`` label on each
-    sample: Prometheus refuses a page that has one series twice.
+    A family that is a process's own by the catalogue, or that more than one process has, gets a ``process`` label on
+    each sample: Prometheus refuses a page that has one series twice.
     """
     registry = CollectorRegistry()
     registry.register(_Merged(scrapes))
@@ -200,15 +247,21 @@ class _Merged(Collector):
         merged: dict[str, Metric] = {}
         for process, family in exposed:
             whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            added = {"process": process} if count[family.name] > 1 else {}
+            added = {PROCESS_LABEL: process} if count[family.name] > 1 or _is_process_own(family.name) else {}
             whole.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
         yield from merged.values()
 
     def _up(self) -> GaugeMetricFamily:
-        up = GaugeMetricFamily(UP_METRIC, "1 if the process answers with its metrics", labels=["process"])
+        entry = CATALOGUE[UP_METRIC]
+        up = GaugeMetricFamily(UP_METRIC, entry.meaning, labels=entry.labels)
         for one in self._scrapes:
             up.add_metric([one.process], 0.0 if one.text is None else 1.0)
         return up
+
+
+def _is_process_own(family: str) -> bool:
+    entry = CATALOGUE.get(family)
+    return entry is not None and COMMON_LABELS.get(entry.service) == PROCESS_LABEL
 
 
 def _families(scrape: Scrape) -> Iterator[Metric]:

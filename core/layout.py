@@ -167,6 +167,11 @@ class Layout:
         return self.run / "backed-up.json"
 
     @property
+    def verified(self) -> Path:
+        """What `payhook verify` last found in each stream."""
+        return self.run / "verified.json"
+
+    @property
     def card_scan(self) -> Path:
         """What the scan for card numbers found, and how far it is."""
         return self.run / "card-scan.json"

@@ -1,31 +1,111 @@
-"""One line a log record, JSON, UTC, on stderr."""
+"""Log records on stderr, UTC: one JSON line each, or text on a terminal; what they are about goes with them.
+
+A record says its stream, event and trace where it has them: those of the block that it is logged in (`log_context`),
+or its own (``extra=about(…)``).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
 
 from core.card_numbers import without_card_numbers
 from core.clock import to_rfc3339
 
+FORMAT_VARIABLE = "PAYHOOK_LOG_FORMAT"
+"""``json`` or ``text``; else it is text on a terminal and JSON everywhere else."""
+
+FIELDS = ("stream", "event_key", "trace_id")
+TRACEPARENT = "traceparent"
+
+T = TypeVar("T")
+
+_context: ContextVar[Mapping[str, str]] = ContextVar("log", default={})  # noqa: B039 - nobody changes it
+
+
+@contextlib.contextmanager
+def log_context(**fields: str) -> Iterator[None]:
+    """Of `FIELDS` what every record of the block is about; blocks may be nested."""
+    before = _context.set({**_context.get(), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(before)
+
+
+def in_this_context(function: Callable[..., T]) -> Callable[..., T]:
+    """The function as it is called by one thread at a time that has no context of its own."""
+    return partial(copy_context().run, function)
+
+
+def about(event_key: str | None = None, traceparent: str | bytes | None = None) -> dict[str, str]:
+    """For ``extra``: the event that a record is about, and the trace that its ``traceparent`` names."""
+    if isinstance(traceparent, bytes):
+        traceparent = traceparent.decode("ascii", "replace")
+    trace_id = None if traceparent is None else trace_id_of(traceparent)
+    given = {"event_key": event_key, "trace_id": trace_id}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def about_record(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """`about` the event that a Kafka record's headers name."""
+    known = dict(headers)
+    key = known.get("event_key")
+    return about(None if key is None else key.decode("utf-8", "replace"), known.get(TRACEPARENT))
+
+
+def trace_id_of(traceparent: str) -> str | None:
+    """The trace's id in a W3C ``traceparent``; None where there is none."""
+    parts = traceparent.split("-")
+    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
+
+
+def _reported(record: logging.LogRecord) -> dict[str, str]:
+    known = {**_context.get(), **{name: value for name in FIELDS if (value := getattr(record, name, None))}}
+    return {name: without_card_numbers(str(known[name])) for name in FIELDS if name in known}
+
 
 class JsonFormatter(logging.Formatter):
-    """``{"at": …, "level": …, "logger": …, "message": …}`` plus ``error`` with its trace.
+    """``{"at": …, "level": …, "logger": …, "message": …}``, `FIELDS` where there are any, and ``error`` with its trace.
 
     Whatever is logged, card numbers in it are masked.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": to_rfc3339(datetime.fromtimestamp(record.created, UTC)),
+        line: dict[str, Any] = {
+            "at": _at(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": without_card_numbers(record.getMessage()),
+            **_reported(record),
         }
         if record.exc_info:
             line["error"] = without_card_numbers(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=True)
+
+
+class TextFormatter(logging.Formatter):
+    """The same for people, on one line and those of the error. Control characters are escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={value}" for name, value in _reported(record).items())
+        line = f"{_at(record)} {record.levelname} {record.name}: {without_card_numbers(record.getMessage())}{fields}"
+        printable = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+        if not record.exc_info:
+            return printable
+        return f"{printable}\n{without_card_numbers(self.formatException(record.exc_info))}"
+
+
+def _at(record: logging.LogRecord) -> str:
+    return to_rfc3339(datetime.fromtimestamp(record.created, UTC))
 
 
 TALKATIVE = ("httpx", "httpx2", "py4j")
@@ -34,8 +114,9 @@ TALKATIVE = ("httpx", "httpx2", "py4j")
 
 def configure_logging(level: str = "INFO") -> None:
     """Called once by each process's main."""
+    wanted = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(TextFormatter() if wanted == "text" else JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

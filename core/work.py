@@ -27,7 +27,8 @@ class WorkItem:
 
     ``previous_dead`` says that an earlier event of the same entity died, was passed over, and is dead still. Keys are
     scoped by ``tenant`` (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on.
-    ``last_try``: if it fails now it is dead. ``died_before``: it is itself such an event, replayed.
+    ``last_try``: if it fails now it is dead. ``died_before``: it is itself such an event, replayed. ``traceparent``:
+    for requests to others where the event's trace is taken (W3C Trace Context).
     """
 
     item_seq: int
@@ -44,6 +45,7 @@ class WorkItem:
     last_try: bool = False
     died_before: bool = False
     fact_sha256: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

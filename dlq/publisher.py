@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from core.backoff import doubled_s
 from core.clock import Clock, SystemClock
 from core.decision import Decision
+from core.log import about
 from dlq.record import DlqRecord, build_record
 from dlq.settings import DlqSettings
 from journal.schema import JournalRow
@@ -270,13 +271,18 @@ class DlqPublisher:
         if error.fatal():
             self._replace_producer = True
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not letter.by_reference:
-            log.warning("dead row %d is too large for %s: it goes by reference", letter.row.seq, self._topic)
+            reason = "is too large for its topic: it goes by reference"
+            log.warning("dead row %d %s", letter.row.seq, reason, extra=about(letter.row.event_key))
             letter.by_reference = True
             self._waiting.append(letter)
             return
         delay_s = doubled_s(RETRY_S_FIRST, letter.tries - 1, RETRY_S_MAX)
         heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
-        log.error("dead row %d isn't on %s yet (%s); next try in %.1f s", letter.row.seq, self._topic, error, delay_s)
+        log.error(
+            "dead row %d isn't on %s yet (%s); next try in %.1f s",
+            *(letter.row.seq, self._topic, error, delay_s),
+            extra=about(letter.row.event_key),
+        )
 
     def _renew(self) -> None:
         """After a fatal error an idempotent producer takes nothing more: what it holds comes back, refused."""

@@ -14,6 +14,7 @@ from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.event import Event, Headers, Mode
+from core.log import about_record
 from core.routing import PARTITIONER, topics_of
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class KafkaPublisher:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             self._outstanding -= 1
             if error is not None:
-                log.warning("%s not acknowledged: %s", topic, error)
+                log.warning("%s not acknowledged: %s", topic, error, extra=about_record(headers))
             if not acknowledged.done():
                 acknowledged.set_result(error is None)
 

@@ -9,13 +9,17 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
+from core.card_numbers import without_card_numbers
 from core.clock import Clock, to_rfc3339
 from core.errors import SettingError, Unparseable
 from core.event import OWN_TYPES, Event, poison_event
+from core.log import about
+from core.tracing import Tracing
 from ingest.endpoints import Context, Contexts, SecretFiles, SecretsMissing, UnknownEndpoint
 from ingest.errors import Refused
 from ingest.fetch import Fetch
@@ -67,6 +71,7 @@ class Receiver:
         clock: Clock,
         masker: CardMasker,
         limits: Limits = LIMITS,
+        tracing: Tracing | None = None,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
@@ -83,6 +88,7 @@ class Receiver:
         self._receipts = Receipts(publisher)
         self._metrics = metrics
         self._clock = clock
+        self._tracing = tracing
 
     @property
     def load(self) -> Load:
@@ -174,8 +180,26 @@ class Receiver:
             accepted = adapter.accepted()
             self._receipts.nothing_taken(adapter.name, NOTHING, accepted.status, to_rfc3339(received_at), context.mode)
             return accepted, NO_EXTRA
-        taken = await self._protocol.take(events, received_at, _traceparent(webhook.headers))
+        traceparent = _traceparent(webhook.headers)
+        if self._tracing is None:
+            taken = await self._protocol.take(events, received_at, traceparent)
+        else:
+            taken = await self._traced(self._tracing, events, received_at, traceparent)
         return self._answer(adapter, taken)
+
+    async def _traced(
+        self, tracing: Tracing, events: list[Event], received_at: datetime, traceparent: str | None
+    ) -> Taken:
+        """Takes them within a span, which begins where the request was read; only what is proven has one."""
+        traced = tracing.receive(events[0].provider, traceparent, received_at)
+        outcome = "failed"
+        try:
+            taken = await self._protocol.take(events, received_at, traced.traceparent)
+            outcome = ",".join(sorted({taking.outcome for taking in taken.takings}))
+            return taken
+        finally:
+            key = without_card_numbers(events[0].event_key)
+            traced.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})
 
     async def _check_delivery(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
         """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
@@ -202,12 +226,13 @@ class Receiver:
         except ModeMismatch:
             raise
         except Unparseable as unreadable:
-            log.warning("%s sent signed bytes that can't be read", name)
             events = [poison_event(name, webhook.body, mode, unreadable.problem)]
+            log.warning("%s sent signed bytes that can't be read", name, extra=_about(webhook))
         except Exception as bug:
             # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
-            log.error("the adapter of %s failed on signed bytes: %s", name, type(bug).__name__)
-            events = [poison_event(name, webhook.body, mode, f"the adapter failed: {type(bug).__name__}")]
+            problem = type(bug).__name__
+            events = [poison_event(name, webhook.body, mode, f"the adapter failed: {problem}")]
+            log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_about(webhook))
         return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
 
     def _masked(self, adapter: Adapter, event: Event) -> Event:
@@ -253,6 +278,11 @@ def _traceparent(headers: RawHeaders) -> str | None:
         if name == b"traceparent" and TRACEPARENT.fullmatch(value):
             return value.decode("ascii")
     return None
+
+
+def _about(webhook: Webhook) -> dict[str, str]:
+    """Its trace alone: what can't be read is named by a hash of bytes that aren't masked yet."""
+    return about(None, _traceparent(webhook.headers))
 
 
 def _error(refused: Refused) -> tuple[Answer, Extra]:

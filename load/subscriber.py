@@ -51,7 +51,8 @@ class Reply:
 class Subscriber:
     """A server on a loopback port; a context manager.
 
-    ``secrets``: newest first. ``replies`` is asked for each request by its number, from 0; None: handle it.
+    ``secrets``: newest first. ``replies`` is asked for each request by its number, from 0; None: handle it. ``traces``:
+    the ``traceparent`` of each request that was verified.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Subscriber:
     ) -> None:
         self.counts = Counts()
         self.envelopes: list[dict[str, Any]] = []
+        self.traces: list[str | None] = []
         self._secrets = tuple(secrets)
         self._clock = clock
         self._replies = replies
@@ -113,7 +115,9 @@ class Subscriber:
                 self.counts.forged += 1
                 self._on_request("forged", str(forged))
                 return Reply(401)
-            self._take(dict(raw)[b"webhook-id"].decode("ascii"), json.loads(body))
+            known = dict(raw)
+            self.traces.append(known.get(b"traceparent", b"").decode("ascii") or None)
+            self._take(known[b"webhook-id"].decode("ascii"), json.loads(body))
         return Reply(200)
 
     def _take(self, message_id: str, envelope: dict[str, Any]) -> None:

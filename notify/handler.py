@@ -105,7 +105,7 @@ class NotifyHandler:
         reason = self._why_not(subscriber, item.event_type, notice)
         if reason is not None:
             return Ignored(reason)
-        answer = self._sender.send(subscriber, notice.id, item.body)
+        answer = self._sender.send(subscriber, notice.id, item.body, item.traceparent)
         if answer.status == GONE:
             return Ignored(_disabled_since(name, self._disable(name, notice)))
         if not 200 <= answer.status <= 299:

@@ -12,6 +12,7 @@ from core.card_numbers import shown
 from core.clock import Clock
 from core.errors import SettingError
 from core.files import TextFiles, problem_of
+from core.log import TRACEPARENT
 from core.secret_lines import SecretsWrong, secret_lines
 from core.work import calling
 from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
@@ -71,7 +72,7 @@ class Sender:
         self._files = TextFiles()
         self._deliveries = Deliveries(resolver or SystemResolver(), _tls(settings.ca_file))
 
-    def send(self, subscriber: Subscriber, message_id: str, body: bytes) -> Answer:
+    def send(self, subscriber: Subscriber, message_id: str, body: bytes, traceparent: str | None = None) -> Answer:
         """One request; an answer that the subscriber gave in good health, refusals among them.
 
         All that keeps requests from this subscriber altogether is raised within `calling`, so that its breaker opens
@@ -85,6 +86,8 @@ class Sender:
         with calling(downstream_of(subscriber.name)):
             target = self._target(subscriber)
             headers = self._headers(subscriber, message_id, body)
+            if traceparent is not None:
+                headers[TRACEPARENT] = traceparent
             answer = self._deliveries.post(target, headers, body)
             if answer.status >= 500 or answer.status in ILL:
                 raise self.not_taken(subscriber.name, answer)

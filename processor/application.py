@@ -11,6 +11,7 @@ from typing import Protocol
 from core.backoff import doubled_s
 from core.clock import Clock
 from core.decision import ErrorKind
+from core.log import log_context
 from journal.errors import Fenced, Refused
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,10 @@ class StreamLoop:
         self._thread.join(timeout_s)
 
     def _live(self) -> None:
+        with log_context(stream=self.name):
+            self._until_it_ends()
+
+    def _until_it_ends(self) -> None:
         try:
             while not self._stop.is_set():
                 self._backoff.begin()

@@ -211,7 +211,9 @@ class OpenableStream:
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
             derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed)
             rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
-            batches = Batches(rules, journal, known, handlers, derived, shared.clock)
+            batches = Batches(
+                rules, journal, known, handlers, derived, shared.clock, on_decided=self._status.on_decided
+            )
             watch.start()
             undo.pop_all()
             return batches

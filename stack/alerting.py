@@ -10,23 +10,27 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import httpx2
+from confluent_kafka.admin import AdminClient
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.files import try_lock
 from core.log import configure_logging
+from core.routing import topics_of
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
+from dlq.alerts.replicas import ReplicaWatch
 from dlq.alerts.watch import Watch
 from stack.children import metrics_urls, status_files
 from stack.data_folder import own
 from stack.server import stopped_by_signal
-from stack.settings import Settings, load_settings
+from stack.settings import Settings, load_settings, streams_of
 
 log = logging.getLogger("alerts")
 
@@ -35,7 +39,7 @@ TURN_S = 5.0
 
 
 def places(settings: Settings) -> Places:
-    """What is looked at: every stream of the traffic that is taken."""
+    """What is looked at: every stream of the traffic that is taken, and what they rest on."""
     layout, modes = settings.layout, settings.ingest.modes
     statuses = {name: file for mode in modes for name, file in status_files(settings, mode).items()}
     return Places(
@@ -46,7 +50,34 @@ def places(settings: Settings) -> Places:
         backed_up=layout.backed_up,
         card_scan=layout.card_scan if settings.ingest.pan.enabled else None,
         backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,
+        disks=_disks(settings),
+        verified=layout.verified,
+        maintained=layout.maintained,
+        maintain_every_s=settings.ledger.maintain.every_s,
+        replicas=ReplicaWatch(_kafka(settings), _topics(settings)).look,
     )
+
+
+def _disks(settings: Settings) -> dict[str, Path]:
+    """Folders on this machine that payhook writes to; one that lies within another is that one's."""
+    lake, backup = settings.layout.lake, settings.backup.folder
+    found = {"data folder": settings.data_dir}
+    if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):
+        found["lake"] = lake
+    return found | ({"backups": Path(backup)} if backup else {})
+
+
+def _kafka(settings: Settings) -> AdminClient:
+    return AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 0})
+
+
+def _topics(settings: Settings) -> list[str]:
+    streams = streams_of(settings).values()
+    return [
+        topic
+        for mode in settings.ingest.modes
+        for topic in (*asdict(topics_of(mode)).values(), *(one.dlq_topic(mode) for one in streams))
+    ]
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from console.settings import ConsoleSettings
 from core.errors import SettingError
 from core.layout import Layout
+from core.log import FORMAT_VARIABLE
 from core.settings import KafkaSettings, RedisSettings, StorageSettings, TopicsSettings, equip
 from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
@@ -35,8 +36,15 @@ from stack.paths import DEFAULT_DATA_DIR
 CONFIG_FILE = "payhook.toml"
 PREFIX = "PAYHOOK_"
 CONFIG_VARIABLE = "PAYHOOK_CONFIG"
-NOT_SETTINGS = (CONFIG_VARIABLE, "PAYHOOK_TESTING", "PAYHOOK_CRASH_", "PAYHOOK_BENCH_", "PAYHOOK_LOAD_")
-"""What tests and load tests read beside the settings; names or beginnings of names."""
+NOT_SETTINGS = (
+    CONFIG_VARIABLE,
+    FORMAT_VARIABLE,
+    "PAYHOOK_TESTING",
+    "PAYHOOK_CRASH_",
+    "PAYHOOK_BENCH_",
+    "PAYHOOK_LOAD_",
+)
+"""What the log, tests and load tests read beside the settings; names or beginnings of names."""
 
 
 class BackupSettings(BaseModel):
@@ -189,6 +197,9 @@ _PAGE_HEAD = """\
 Made from the code by `make docs`; don't edit. A setting stands in `payhook.toml` under its section (`[ingest]`,
 `[processor]`, …) or in the environment as `PAYHOOK_` and its name in capitals, sections joined by `__`:
 `ingest.port` is `PAYHOOK_INGEST__PORT`. The environment wins. A wrong or unknown one is named at start.
+
+Only in the environment stand `PAYHOOK_LOG_FORMAT` (`json` or `text`; unset, logs are text on a terminal and JSON lines
+elsewhere) and OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on ([traces](tracing.md)).
 
 `streams.NAME.…` are the keys of a work stream: in a file of streams they stand under `[NAME]` (`processor/streams.toml`
 ships those there are, `processor.streams_file` names one's own), under `[defaults]` for all streams.

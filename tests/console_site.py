@@ -19,6 +19,7 @@ from console.access.accounts import add_user
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.health import Watched, create_app
+from console.pulse import Pulse
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
@@ -61,6 +62,7 @@ class Site:
         port: int,
         *,
         alone: AloneLimits | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self.letters = letters
         layout = Layout(data)
@@ -72,7 +74,7 @@ class Site:
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
-        routers = pages(data, clock, self.acts, self.dead, sessions, kafka)
+        routers = pages(data, clock, self.acts, self.dead, sessions, kafka, pulse)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:

@@ -16,7 +16,7 @@ from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
 from console.health import read_status_file
-from console.pages.place import DlqPlace
+from console.pages.place import DlqPlace, WorkStream
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
 from core.status_file import STATUS_AGE_MAX
@@ -64,6 +64,19 @@ class Overview:
     figures: Sequence[Figure]
     groups: Sequence[Group]
     plots: Sequence[Plotted]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The four figures of one stream, and the pipeline of its traffic."""
+
+    figures: Sequence[Figure]
+    picture: Markup
+
+
+def live_of(place: DlqPlace, stream: WorkStream) -> Live:
+    """As the processes' metrics say it now."""
+    return Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
 
 
 def overview(board: DeadLetterIndex) -> Overview:
@@ -139,7 +152,13 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         shown = await place.ask(stream, overview, stream.board)
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
-        return place.show(request, "dlq/overview.html", shown=shown, reported=streams)
+        live = live_of(place, stream)
+        return place.show(request, "dlq/overview.html", shown=shown, reported=streams, live=live)
+
+    @router.get("/live", dependencies=[Depends(require(Role.VIEWER))])
+    async def live(request: Request) -> Response:
+        """The part of the overview that renews itself."""
+        return place.show(request, "dlq/_live.html", live=live_of(place, place.stream(request)))
 
 
 PER_PAGE = 50

@@ -14,6 +14,7 @@ from fastapi import Request, Response
 
 from console.dead_letters import DeadLetters
 from console.details import Detail
+from console.pulse import Pulse
 from console.rendering import address, render, segment
 from core.clock import Clock
 from core.errors import PayhookError
@@ -159,11 +160,12 @@ class WorkStream:
 
 @dataclass(frozen=True, slots=True)
 class DlqPlace:
-    """``streams``: by name, the live ledger's first."""
+    """``streams``: by name, the live ledger's first. ``pulse``: the live figures."""
 
     streams: Mapping[str, WorkStream]
     asking: Asking
     clock: Clock
+    pulse: Pulse
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""

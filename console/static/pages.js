@@ -93,6 +93,7 @@ document.querySelectorAll("[data-all]").forEach((all) => {
 
 // A part of the page that is fetched again until it says that it is done.
 document.querySelectorAll("[data-live]").forEach((part) => {
+  const least = Number(part.dataset.every) || EVERY_MS;
   let failed = 0;
   async function renew() {
     try {
@@ -109,8 +110,8 @@ document.querySelectorAll("[data-live]").forEach((part) => {
       if (part.dataset.then) location.assign(part.dataset.then);
       return;
     }
-    const every = document.hidden ? EVERY_HIDDEN_MS : EVERY_MS * Math.min(1 + failed, 10);
+    const every = document.hidden ? Math.max(EVERY_HIDDEN_MS, least) : least * Math.min(1 + failed, 10);
     setTimeout(renew, every);
   }
-  if (!part.querySelector("[data-done]")) setTimeout(renew, EVERY_MS);
+  if (!part.querySelector("[data-done]")) setTimeout(renew, least);
 });

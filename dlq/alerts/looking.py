@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -13,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from prometheus_client.parser import text_string_to_metric_families
 
 from core.addresses import each_address
 from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
+from core.memory import memory_used
 from core.status_file import fresh_status, moment_of, read_said
-from dlq.alerts.readings import WANTED, Dead, Seen, Series
+from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
 from journal.reader import JournalReader
@@ -40,7 +41,9 @@ class Places:
 
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
     ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
-    scan for card numbers left; None where none are made.
+    scan for card numbers left; None where none are made. ``disks``: places whose disks could fill up, by name.
+    ``verified``: what `payhook verify` last found (`ledger.verify.verified`). ``maintained``: what the last round of
+    maintenance left; ``maintain_every_s`` as for backups. ``replicas`` asks Kafka, None: it doesn't say.
     """
 
     ready_url: str
@@ -50,6 +53,11 @@ class Places:
     backed_up: Path | None = None
     backup_every_s: float = 0.0
     card_scan: Path | None = None
+    disks: Mapping[str, Path] = field(default_factory=dict)
+    verified: Path | None = None
+    maintained: Path | None = None
+    maintain_every_s: float = 0.0
+    replicas: Callable[[], Replicas | None] = lambda: None
 
 
 class Looking:
@@ -59,6 +67,7 @@ class Looking:
         self._places = places
         self._client = client
         self._clock = clock
+        self._maintained_at = clock.now()
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
     def look(self) -> Seen:
@@ -75,6 +84,11 @@ class Looking:
             },
             backup_age=self._backup_age(now),
             card_bodies=self._card_bodies(),
+            disks={name: disk_used(path) for name, path in self._places.disks.items()},
+            memory=memory_used(),
+            broken=self._broken(),
+            maintenance_age=self._maintenance_age(now),
+            replicas=self._places.replicas(),
         )
 
     def _backup_age(self, now: datetime) -> float | None:
@@ -82,6 +96,23 @@ class Looking:
             return None
         since = moment_of(read_said(self._places.backed_up), "since")
         return None if since is None else (now - since).total_seconds() / self._places.backup_every_s
+
+    def _maintenance_age(self, now: datetime) -> float | None:
+        """Since the last round that was done, or since this began to look; a round that failed doesn't count."""
+        if self._places.maintained is None or not self._places.maintain_every_s:
+            return None
+        said = read_said(self._places.maintained)
+        ended_at = moment_of(said, "ended_at")
+        if said is not None and ended_at is not None and said.get("ok"):
+            self._maintained_at = ended_at
+        return max(0.0, (now - self._maintained_at).total_seconds()) / self._places.maintain_every_s
+
+    def _broken(self) -> Mapping[str, int]:
+        said = None if self._places.verified is None else read_said(self._places.verified)
+        try:
+            return {stream: len(one["wrong"]) for stream, one in (said or {}).items()}
+        except (KeyError, TypeError):
+            return {}
 
     def _card_bodies(self) -> int | None:
         said = None if self._places.card_scan is None else read_said(self._places.card_scan)
@@ -100,16 +131,19 @@ class Looking:
         try:
             answer = self._client.get(url, timeout=ASK_TIMEOUT_S)
             answer.raise_for_status()
-            families = list(text_string_to_metric_families(answer.text))
+            return samples_of(process, answer.text, WANTED)
         except (httpx2.HTTPError, ValueError) as failed:
             log.debug("%s doesn't tell its metrics: %s", process, failed)
             return {}
-        return {
-            (sample.name, tuple(sorted({**sample.labels, "process": process}.items()))): sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name in WANTED
-        }
+
+
+def disk_used(path: Path) -> float | None:
+    """The share of its disk that isn't free for a process that isn't root's; None where it can't be seen."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return None
+    return 1 - usage.free / (usage.used + usage.free)
 
 
 def _dead(stream: str, items: DeadItems) -> Dead | None:

@@ -33,6 +33,7 @@ HEAD = """\
 groups:
 """
 COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed"}'
+BAD_SIGNATURE = 'payhook_ingest_refusals_total{reason=~"signature_.+"}'
 MISSED = 'payhook_sli_events_total{outcome=~"late|failed"}'
 
 
@@ -100,6 +101,11 @@ RECORDED = (
         "payhook_idempotency_hits:ratio_rate5m",
         _share('payhook_ingest_events_total{outcome="duplicate"}', "payhook_ingest_events_total", "sum", "5m"),
     ),
+    Recorded(
+        "provider:payhook_signatures_refused:ratio_rate5m",
+        _share(BAD_SIGNATURE, "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
+    ),
+    Recorded("provider:payhook_signatures_refused:increase5m", f"sum by (provider) (increase({BAD_SIGNATURE}[5m]))"),
     Recorded(
         "stream:payhook_dlq_depth:max",
         "max by (stream) (payhook_dlq_depth) or max by (stream) (payhook_dlq_open)",

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SLOW_S, WINDOW_S, Reading
+from prometheus_client.parser import text_string_to_metric_families
+
+from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its labels, sorted."""
@@ -17,13 +19,15 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 WANTED = (
     *("payhook_decisions_total", "payhook_sli_events_total"),
     *("payhook_redis_claim_seconds_bucket", "payhook_redis_claim_seconds_count"),
+    *("payhook_ingest_answers_total", "payhook_ingest_refusals_total", "payhook_memory_used_ratio"),
 )
 """The samples that are looked at."""
 
 RECEIVER = "the receiver"
 """The subject of what isn't a stream."""
 
-_TRIES = ("applied", "ignored", "retry", "dead")
+TRIES = ("applied", "ignored", "retry", "dead")
+"""Decisions that a try came to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,21 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """Partitions of payhook's topics: with a replica that isn't in sync; with too few of them for Kafka to take
+    anything."""
+
+    out_of_sync: int
+    under_min: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
     can't be read; ``samples``: of every process whose metrics answered; ``backup_age``: of the newest good backup, in
-    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data.
+    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data; ``disks``: used
+    share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when last looked at;
+    ``maintenance_age``: of the last round that was done, in times of what lies between two.
     """
 
     receiver_ready: bool | None = None
@@ -47,6 +62,24 @@ class Seen:
     samples: Mapping[Series, float] = field(default_factory=dict)
     backup_age: float | None = None
     card_bodies: int | None = None
+    disks: Mapping[str, float | None] = field(default_factory=dict)
+    memory: float | None = None
+    broken: Mapping[str, int] = field(default_factory=dict)
+    maintenance_age: float | None = None
+    replicas: Replicas | None = None
+
+
+def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
+    """Those of a process's metrics page that are wanted, by their names; each with the process as a label.
+
+    :raises ValueError: it is no such page
+    """
+    return {
+        (sample.name, tuple(sorted({**sample.labels, "process": process}.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name in wanted
+    }
 
 
 class Readings:
@@ -66,7 +99,8 @@ class Readings:
         self._window.read(now_s, {**seen.samples, **lags})
         backup = Reading("backup", "", seen.backup_age)
         cards = Reading("card_data", "", None if seen.card_bodies is None else float(seen.card_bodies))
-        return [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
+        events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
+        return [*events, *_of_the_house(seen), *self._signatures(seen)]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         for stream, dead in seen.dead.items():
@@ -103,7 +137,7 @@ class Readings:
         of_stream = [
             one for one in seen.samples if one[0] == "payhook_decisions_total" and _label(one, "stream") == stream
         ]
-        tries = [one for one in of_stream if _label(one, "decision") in _TRIES]
+        tries = [one for one in of_stream if _label(one, "decision") in TRIES]
         return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
@@ -123,6 +157,19 @@ class Readings:
         quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and _is_edge(one)]
         share = self._share(quick, claims, counted_min=self._claims_min, others=True) if quick else None
         return Reading("redis_slow", "", share)
+
+    def _signatures(self, seen: Seen) -> Iterator[Reading]:
+        """Of each provider's requests, those that were refused for their signature; 0 where they are few."""
+        answers = [one for one in seen.samples if one[0] == "payhook_ingest_answers_total"]
+        refusals = [one for one in seen.samples if one[0] == "payhook_ingest_refusals_total"]
+        invalid = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+        for provider in sorted({name for one in answers if (name := _label(one, "provider")) is not None}):
+            every = [one for one in answers if _label(one, "provider") == provider]
+            some = [one for one in invalid if _label(one, "provider") == provider]
+            refused = self._window.gained(some, answers, self._window_s)
+            counted = self._window.gained(every, answers, self._window_s)
+            share = refused / counted if counted and refused >= SIGNATURES_MIN else 0.0
+            yield Reading("signatures", provider, share)
 
     def _share(
         self,
@@ -146,6 +193,20 @@ class Readings:
         return max(0.0, counted - found) / counted if others else found / counted
 
 
+def _of_the_house(seen: Seen) -> Iterator[Reading]:
+    """Disks, memory, what rounds over the lake found, Kafka's replicas."""
+    for place, used in seen.disks.items():
+        yield Reading("disk", place, used)
+    everywhere = [value for (name, _), value in seen.samples.items() if name == "payhook_memory_used_ratio"]
+    yield Reading("memory", "", max([*everywhere, *([] if seen.memory is None else [seen.memory])], default=None))
+    for stream, broken in seen.broken.items():
+        yield Reading("verify", stream, float(broken))
+    yield Reading("maintenance", "", seen.maintenance_age)
+    replicas = seen.replicas
+    yield Reading("isr", "", None if replicas is None else float(replicas.out_of_sync))
+    yield Reading("min_isr", "", None if replicas is None else float(replicas.under_min))
+
+
 class Window:
     """Readings of the last ``seconds`` (and the one before those). Moments are monotonic seconds."""
 
@@ -162,6 +223,12 @@ class Window:
     def spans(self, seconds: float) -> bool:
         """Whether there are readings over so long."""
         return bool(self._readings) and self._readings[-1][0] - self._readings[0][0] >= seconds
+
+    def covered(self, seconds: float) -> float:
+        """Seconds that `gained` of so long is over: less where there are no older readings."""
+        since = self._readings[-1][0] - seconds if self._readings else 0.0
+        begins = [at for at, _ in self._readings if at <= since] or [at for at, _ in self._readings]
+        return self._readings[-1][0] - (begins[-1] if begins[-1] <= since else begins[0]) if begins else 0.0
 
     def gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
         """What counters gained in the last ``seconds``, all of them together.

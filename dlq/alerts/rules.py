@@ -44,6 +44,16 @@ BURN_FAST, BURN_SLOW = 14.4, 6
 BACKUP_LATE = 1.5
 """A backup that is made by schedule is late when the newest good one is so many times as old as it should ever be."""
 
+DISK_USED_MAX = 0.9
+MEMORY_USED_MAX = 0.9
+
+MAINTENANCE_LATE = 2.0
+"""Maintenance is overdue when the last round that was done is so many times as old as it should ever be."""
+
+SIGNATURES_SHARE_MAX = 0.05
+SIGNATURES_MIN = 10
+"""Fewer refused requests of a provider in the window are somebody who tries the address."""
+
 
 class Severity(StrEnum):
     """How much it matters: a receiver may want the critical ones alone."""
@@ -249,5 +259,79 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             "`payhook ledger redact KEY --reason …` removes a body",
             prometheus=InPrometheus(alert="PayhookCardDataKept", value="max(payhook_card_data_bodies)"),
         ),
+        *_of_the_house(),
     )
     return {rule.name: rule for rule in every}
+
+
+def _of_the_house() -> tuple[Rule, ...]:
+    """What surrounds the events: machines, Kafka's brokers, the rounds over the lake, and who knocks at the door."""
+    return (
+        Rule(
+            name="disk",
+            severity=Severity.CRITICAL,
+            threshold=DISK_USED_MAX,
+            clear_share=0.95,
+            text="{value} of the disk of the {of} is used",
+            unit=SHARE,
+            prometheus=InPrometheus(
+                alert="PayhookDiskFull", value="max by (place) (payhook_disk_used_ratio)", of="place"
+            ),
+        ),
+        Rule(
+            name="memory",
+            severity=Severity.WARNING,
+            threshold=MEMORY_USED_MAX,
+            clear_share=0.95,
+            text="{value} of the memory of a machine or a container is used",
+            unit=SHARE,
+            for_s=WINDOW_S,
+            prometheus=InPrometheus(alert="PayhookMemoryFull", value="max(payhook_memory_used_ratio)"),
+        ),
+        Rule(
+            name="verify",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="payhook verify found {value} invariants of {of} that do not hold",
+            prometheus=InPrometheus(alert="PayhookVerifyFailed", value="max by (stream) (payhook_verify_broken)"),
+        ),
+        Rule(
+            name="maintenance",
+            severity=Severity.WARNING,
+            threshold=MAINTENANCE_LATE,
+            text="the last round of maintenance that was done is {value} times as old as ledger.maintain.every_s",
+            unit=TIMES,
+            prometheus=InPrometheus(alert="PayhookMaintenanceOverdue", value="max(payhook_maintenance_age_ratio)"),
+        ),
+        Rule(
+            name="signatures",
+            severity=Severity.WARNING,
+            threshold=SIGNATURES_SHARE_MAX,
+            clear_share=CLEAR_SHARE,
+            text="{value} of the requests of {of} have no valid signature",
+            unit=SHARE,
+            prometheus=InPrometheus(
+                alert="PayhookSignaturesRefused",
+                value="provider:payhook_signatures_refused:ratio_rate5m",
+                also=f"on (provider) provider:payhook_signatures_refused:increase5m >= {SIGNATURES_MIN}",
+                of="provider",
+            ),
+        ),
+        Rule(
+            name="isr",
+            severity=Severity.WARNING,
+            threshold=0.0,
+            text="{value} partitions have a replica that is not in sync",
+            for_s=NOT_READY_S_MAX,
+            prometheus=InPrometheus(
+                alert="PayhookReplicasOutOfSync", value="max(payhook_kafka_partitions_out_of_sync)"
+            ),
+        ),
+        Rule(
+            name="min_isr",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="Kafka takes nothing for {value} partitions: too few replicas are in sync",
+            prometheus=InPrometheus(alert="PayhookUnderMinIsr", value="max(payhook_kafka_partitions_under_min_isr)"),
+        ),
+    )

@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 class Batches:
     """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
 
-    After any error it is of no further use: `release` it, and open another one from the journal.
+    After any error it is of no further use: `release` it, and open another one from the journal. ``on_decided`` is
+    shown what each commit decided, for traces.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Batches:
         derived: Derived,
         clock: Clock,
         jitter: Callable[[], float] = random.random,
+        on_decided: Callable[[Sequence[Item]], None] | None = None,
     ) -> None:
         self._rules = rules
         self._journal = journal
@@ -61,6 +63,7 @@ class Batches:
         self._derived = derived
         self._clock = clock
         self._jitter = jitter
+        self._on_decided = on_decided
         self.progress = Progress()
         self._probed: Rank | None = None
         self._become(Blocked.noted(journal.state.notes))
@@ -254,6 +257,8 @@ class Batches:
         self._derived.follow(rows, bodies, head)
         self._heads.committed(rows)
         self._runs.committed(rows)
+        if self._on_decided is not None:
+            self._on_decided(every)
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
         return bool(results.by_item)

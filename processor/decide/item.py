@@ -51,8 +51,9 @@ class Item:
     stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
     of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``refusals``: of a
-    command, why nothing happens to some of its items.
+    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``first_headers``:
+    of one that was taken up again, those of its first row. ``refusals``: of a command, why nothing happens to some of
+    its items.
     """
 
     row: JournalRow
@@ -69,12 +70,18 @@ class Item:
     died_before: bool = False
     suspect: bool = False
     early: Early | None = None
+    first_headers: str | None = None
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
     def seq(self) -> int:
         """The item's name: the seq of its first row."""
         return self.row.item_seq
+
+    @property
+    def headers(self) -> str | None:
+        """With which the event came, as the journal keeps them."""
+        return self.row.headers or self.first_headers
 
     @property
     def answer(self) -> Booked | Ignored | None:
@@ -97,7 +104,14 @@ def again(waiting: OpenItem) -> Item:
     row.retry_policy = row.retry_policy if row.attempt > 0 else None
     row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
     row.log_lines = row.handler_version = row.postings = row.headers = None
-    return Item(row, waiting.body, new=False, suspect=is_suspect(waiting.row), died_before=waiting.died)
+    return Item(
+        row,
+        waiting.body,
+        new=False,
+        suspect=is_suspect(waiting.row),
+        died_before=waiting.died,
+        first_headers=waiting.row.headers,
+    )
 
 
 def is_suspect(row: JournalRow) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from core.clock import Clock, to_micros
 from core.crash import crash_point
+from core.tracing import sampled_in, span_id_of, with_span
 from core.work import WorkItem
 from journal.errors import StorageDown
 from processor.decide.item import Item
@@ -128,4 +129,11 @@ def _work_item(item: Item) -> WorkItem:
         last_try=item.last_try,
         died_before=item.died_before,
         fact_sha256=row.fact_sha256,
+        traceparent=_traceparent(item),
     )
+
+
+def _traceparent(item: Item) -> str | None:
+    """Of the span of this try, which is made when it is decided."""
+    taken = sampled_in(item.headers)
+    return None if taken is None else with_span(taken, span_id_of(item.row.event_key or "", item.row.attempt))

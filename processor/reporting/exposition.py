@@ -10,8 +10,10 @@ from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_serve
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LABEL = "stream"
+from core.metrics import STREAM_LABEL, add_process
+
 READY_PATH = "/readyz"
+STATUS_PATH = "/status"
 
 Said = Callable[[], Mapping[str, Mapping[str, Any]]]
 """What each stream last reported of itself (`processor.reporting.status.StatusFile`)."""
@@ -26,31 +28,38 @@ class _Labelled(Collector):
         for stream, registry in self._registries.items():
             for family in registry.collect():
                 whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                label = {LABEL: stream}
+                label = {STREAM_LABEL: stream}
                 whole.samples.extend(sample._replace(labels={**sample.labels, **label}) for sample in family.samples)
         return merged.values()
 
 
 def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
-    """One registry over those of the streams, by their names; asked again with each scrape."""
+    """One registry over those of the streams, by their names, and of this process; asked again with each scrape."""
     whole = CollectorRegistry()
     whole.register(_Labelled(registries))
+    add_process(whole)
     return whole
 
 
 def serve(port: int, host: str, registry: CollectorRegistry, said: Said) -> None:
-    """Answers ``/metrics`` and `READY_PATH` on a thread of its own: 200 where every stream is ready, else 503; the body
-    says each stream's state, and why it isn't ready.
+    """Answers ``/metrics``, `READY_PATH` and `STATUS_PATH` on a thread of its own.
+
+    Readiness is 200 where every stream is ready, else 503; its body says each stream's state, and why it isn't ready.
+    The status is what each stream's status file says, by its name: for who can't read those files.
     """
     server, _ = start_http_server(port, host, registry)
-    server.set_app(_with_readiness(make_wsgi_app(registry), said))
+    server.set_app(_with_status(make_wsgi_app(registry), said))
 
 
-def _with_readiness(metrics: Any, said: Said) -> Any:
+def _with_status(metrics: Any, said: Said) -> Any:
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        if environ.get("PATH_INFO") != READY_PATH:
+        path, ready, body = environ.get("PATH_INFO"), True, dict[str, Any]()
+        if path == READY_PATH:
+            ready, body = readiness(said())
+        elif path == STATUS_PATH:
+            body = {"streams": {name: dict(one) for name, one in said().items()}}
+        else:
             return metrics(environ, start_response)
-        ready, body = readiness(said())
         start_response("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "application/json")])
         return [json.dumps(body).encode()]
 

@@ -1,4 +1,4 @@
-"""The processor's metrics: every name, type and meaning stands here."""
+"""The metrics of one work stream."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from core.clock import Clock
 from core.decision import Decision
+from core.metrics import ATTEMPT_MAX, CATALOGUE, Kind, Service, counter, entries, gauge, histogram
 from dlq.publisher import Tally
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
 from journal.schema import JournalRow
@@ -28,79 +29,10 @@ from processor.reporting.progress import Progress
 
 TIMEOUT_CLASS = "HandlerTimeout"
 
-LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 30.0, 60.0)
-"""An edge stands exactly at 5 s, the SLO's bound."""
-
-ATTEMPT_MAX = 20
-"""Retry numbers that are counted apart: more than shipped policies have tries; one that goes on for ever has no end."""
-
-GAUGES: Final[Mapping[str, str]] = {
-    "payhook_dlq_depth": "Dead events that wait for a person",
-    "payhook_dlq_unpublished": "Dead letters that Kafka hasn't acknowledged yet",
-    "payhook_dlq_unpublished_seconds": "How long the oldest of those has waited",
-    "payhook_index_memory_bytes": "What the key index holds in memory: its cache, which fills up, its writes",
-    "payhook_open_events": "Events that are open: waiting or dead",
-    "payhook_heads": "Failing events that hold back later ones of their entity",
-    "payhook_events_behind_heads": "Events held back by those",
-    "payhook_longest_line": "Most events held back by a single one",
-    "payhook_oldest_head_seconds": "Longest time for which an event has failed and held back others",
-    "payhook_stuck_share": "Events stuck in lines, of those and the ones done in the last minute",
-    "payhook_head_of_line": "1 while a few failing events hold back most others",
-    "payhook_hung_calls": "Handler calls abandoned that are still out, in the Python workers of the last batch",
-    "payhook_stream_blocked": "1 while the whole stream is blocked",
-    "payhook_stream_refused": "1 while the stream waits for a person's decision",
-    "payhook_lag_events": "Events that the source holds and that aren't decided yet",
-    "payhook_behind": "1 while there is a backlog",
-    "payhook_arrival_per_second": "Events that come a second",
-    "payhook_drain_per_second": "Events that are decided a second in a backlog",
-    "payhook_recover_seconds": "Seconds until the backlog is gone; NaN: not known",
-    "payhook_batch_limit_events": "Most events that the next batch takes",
-    "payhook_recommended_executors": "Executors that the load asks for",
-    "payhook_recommended_partitions": "Partitions that the load asks for; growing needs a drained topic",
-}
-
-COUNTERS: Final[Mapping[str, str]] = {
-    "payhook_head_of_line_dead": "Events dead-lettered because they held back others past the limits",
-    "payhook_handler_timeouts": "Tries that ended because their call wasn't back in time",
-}
-
-LABELLED_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
-    "payhook_stream_blocked_by": ("1 for the error class that blocks the stream", "error"),
-    "payhook_downstream_state": (
-        "0 called as usual, 1 half-open, 2 its breaker is open, 3 it asked to be left alone",
-        "downstream",
-    ),
-    "payhook_downstream_concurrency_limit": ("Calls at a time that a downstream gets", "downstream"),
-}
-
-LABELLED_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "payhook_decisions": (
-        f"Journal rows by decision and retry number; {ATTEMPT_MAX} stands for that and more",
-        ("decision", "attempt"),
-    ),
-    "payhook_sli_events": (
-        "Events by how their first answer kept the 5 s: in_time, late, failed; set_aside and waited count apart",
-        ("outcome",),
-    ),
-    "payhook_hook_failures": (
-        "Calls of a stream's recovery hooks that went wrong: before or after; error, timeout or skipped",
-        ("stage", "problem"),
-    ),
-    "payhook_downstream_calls": (
-        "Calls of handlers to a downstream, by outcome: good, failed",
-        ("downstream", "outcome"),
-    ),
-    "payhook_downstream_retries": ("Calls for events whose earlier tries failed", ("downstream",)),
-    "payhook_downstream_held": (
-        "Calls that weren't made; their events are parked without an attempt",
-        ("downstream",),
-    ),
-}
-
-DEAD_LETTER_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
-    "written": ("payhook_dlq_written", "Dead letters that Kafka acknowledged"),
-    "requests": ("payhook_dlq_produce_requests", "Dead letters handed to Kafka's client, repeats too"),
-    "failed": ("payhook_dlq_produce_failures", "Of those, the ones that weren't acknowledged and are tried again"),
+DEAD_LETTER_COUNTERS: Final[Mapping[str, str]] = {
+    "written": "payhook_dlq_written",
+    "requests": "payhook_dlq_produce_requests",
+    "failed": "payhook_dlq_produce_failures",
 }
 """By the publisher's own numbers (`dlq.publisher.Tally`)."""
 
@@ -131,33 +63,26 @@ class ProcessorMetrics:
         self._clock = clock
         self.registry = CollectorRegistry()
         self.dead_letters = Tally()
-        self._gauges = {name: Gauge(name, meaning, registry=self.registry) for name, meaning in GAUGES.items()}
-        self._counters = {name: Counter(name, meaning, registry=self.registry) for name, meaning in COUNTERS.items()}
-        self._labelled = {
-            name: Gauge(name, meaning, (label,), registry=self.registry)
-            for name, (meaning, label) in LABELLED_GAUGES.items()
-        }
+        registry = self.registry
+        self._gauges = {entry.name: gauge(entry.name, registry) for entry in entries(Service.STREAM, Kind.GAUGE)}
         self._counts = {
-            name: Counter(name, meaning, labels, registry=self.registry)
-            for name, (meaning, labels) in LABELLED_COUNTERS.items()
+            entry.name: counter(entry.name, registry)
+            for entry in entries(Service.STREAM, Kind.COUNTER)
+            if entry.name not in DEAD_LETTER_COUNTERS.values()
         }
         for outcome in SLI_OUTCOMES:
             self._counts["payhook_sli_events"].labels(outcome)
-        self._latency = Histogram(
-            "payhook_processing_seconds",
-            "Receipt of an event to the commit of its first decision, parked ones left out",
-            buckets=LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self._batch = Histogram("payhook_batch_seconds", "One batch, all its steps", registry=self.registry)
-        self.registry.register(_DeadLetterCounts(self.dead_letters))
+        self._latency = histogram("payhook_processing_seconds", registry)
+        self._batch = histogram("payhook_batch_seconds", registry)
+        self._step = histogram("payhook_batch_step_seconds", registry)
+        registry.register(_DeadLetterCounts(self.dead_letters))
         self._batches = 0
         self._blocked_by: str | None = None
 
     def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
         """What became of one batch's calls to a downstream (`processor.calls.downstreams.OnRound`)."""
-        self._labelled["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
-        self._labelled["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
+        self._gauges["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
+        self._gauges["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
         self._counts["payhook_downstream_calls"].labels(name, "good").inc(report.calls - report.failed)
         self._counts["payhook_downstream_calls"].labels(name, "failed").inc(report.failed)
         self._counts["payhook_downstream_retries"].labels(name).inc(report.retries)
@@ -166,7 +91,7 @@ class ProcessorMetrics:
     def block(self, reason: str | None) -> None:
         """What blocks the whole stream: an error class, a colon, its message; None when nothing does."""
         error = None if reason is None else reason.partition(":")[0]
-        blocked_by = self._labelled["payhook_stream_blocked_by"]
+        blocked_by = self._gauges["payhook_stream_blocked_by"]
         self._gauges["payhook_stream_blocked"].set(reason is not None)
         if self._blocked_by not in (None, error):
             blocked_by.remove(self._blocked_by)
@@ -186,6 +111,8 @@ class ProcessorMetrics:
         """What the last batch took; reported again before there is another one, it counts once."""
         if progress.batches not in (0, self._batches):
             self._batch.observe(sum(progress.step_s.values()))
+            for step, seconds in progress.step_s.items():
+                self._step.labels(step).observe(seconds)
         self._batches = progress.batches
 
     def line(self, figures: HeadFigures, hung_calls: int) -> None:
@@ -221,9 +148,9 @@ class ProcessorMetrics:
                 self._counts["payhook_sli_events"].labels(outcome).inc(count)
         for row in rows:
             if row.error_class == TIMEOUT_CLASS:
-                self._counters["payhook_handler_timeouts"].inc()
+                self._counts["payhook_handler_timeouts"].inc()
             elif row.error_class == BLOCKED_CLASS and row.decision is Decision.DEAD:
-                self._counters["payhook_head_of_line_dead"].inc()
+                self._counts["payhook_head_of_line_dead"].inc()
             if row.first and row.received_at is not None and row.decision in ANSWERED:
                 self._latency.observe(max(0.0, (now - row.received_at).total_seconds()))
 
@@ -240,8 +167,8 @@ class _DeadLetterCounts(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return [
-            CounterMetricFamily(name, meaning, value=getattr(self._tally, field))
-            for field, (name, meaning) in DEAD_LETTER_COUNTERS.items()
+            CounterMetricFamily(name, CATALOGUE[name].meaning, value=getattr(self._tally, field))
+            for field, name in DEAD_LETTER_COUNTERS.items()
         ]
 
 

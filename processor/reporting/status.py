@@ -6,13 +6,14 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.clock import Clock, to_rfc3339
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
+from processor.decide.item import Item
 from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 
@@ -38,7 +39,7 @@ class StatusFile:
 
     @property
     def written(self) -> Mapping[str, Any]:
-        """What was last written; nothing before that."""
+        """What was last written, also where the file couldn't be; nothing before that."""
         return self._written
 
     def is_due(self) -> bool:
@@ -47,9 +48,10 @@ class StatusFile:
 
     def write(self, status: dict[str, Any]) -> None:
         """Replaces what was written. A file that can't be written is left: a status never ends a stream."""
-        self._written = status
+        of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
+        self._written = {**of_now, **status, **of_now}
         self._written_at = self._clock.monotonic()
-        text = json.dumps({"pid": os.getpid(), "at": to_rfc3339(self._clock.now()), **status}, indent=1)
+        text = json.dumps(self._written, indent=1)
         fresh = self._path.with_suffix(".new")
         try:
             fresh.write_text(text, "utf-8")
@@ -72,16 +74,23 @@ class StatusFile:
 class StreamStatus:
     """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
 
-    ``generations``: of the stream that decides what receivers publish; None for every other one.
+    ``generations``: of the stream that decides what receivers publish; None for every other one. ``on_decided`` is
+    shown what each commit decided, where anybody looks.
     """
 
     def __init__(
-        self, stream: str, file: StatusFile, metrics: ProcessorMetrics, generations: GenerationWriter | None = None
+        self,
+        stream: str,
+        file: StatusFile,
+        metrics: ProcessorMetrics,
+        generations: GenerationWriter | None = None,
+        on_decided: Callable[[Sequence[Item]], None] | None = None,
     ) -> None:
         self.metrics = metrics
         self._stream = stream
         self._file = file
         self._generations = generations
+        self.on_decided = on_decided
         self._batches = itertools.count(1)
         self._restarts = 0
         self._last_failure: str | None = None

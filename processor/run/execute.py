@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.log import about
 from core.work import Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report, merged
 from processor.calls.downstreams import Downstreams
@@ -153,7 +154,9 @@ class Executor:
             item = replace(waiting, previous_dead=True) if passed_dead else waiting
             if not self._job([[item]], results) and not self._job([[item]], results):
                 self._check_workers()
-                log.error("event %s ends its Python worker", item.event_key)
+                log.error(
+                    "event %s ends its Python worker", item.event_key, extra=about(item.event_key, item.traceparent)
+                )
                 results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
             result = results.by_item.get(item.item_seq)
             if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):

@@ -20,6 +20,7 @@ from core.event import REVERSED_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import join_key
 from core.location import Location
 from core.routing import is_sparse, journal_topic, receiver_of
+from core.tracing import is_traced, sampled_in, span_id_of, with_span
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
@@ -134,6 +135,7 @@ class FeedRecords:
     def __init__(self, stream: str, source_stream: str, feed: Feed, receivers: Sequence[str]) -> None:
         self.stream = stream
         self._feed = feed
+        self._traced = is_traced()
         self._topics = {receiver: journal_topic(source_stream, receiver) for receiver in receivers}
 
     @property
@@ -142,20 +144,23 @@ class FeedRecords:
 
     @property
     def columns(self) -> list[str]:
-        """The journal's columns that are read."""
-        return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns]))
+        """The journal's columns that are read; those with an event's trace only where traces are taken."""
+        traced = ("attempt", "headers") if self._traced else ()
+        return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns, *traced]))
 
     def table(self, rows: Sequence[JournalRow]) -> pa.Table:
         """Records in the rows' order."""
         return pa.Table.from_pylist([record for row in rows for record in self._of(row)], schema=RECORD_SCHEMA)
 
     def _of(self, row: JournalRow) -> Iterator[dict[str, object]]:
-        body = self._feed.body(row)
+        body, taken = self._feed.body(row), sampled_in(row.headers) if self._traced else None
+        # Its span is of the try that applied the event.
+        traceparent = None if taken is None else with_span(taken, span_id_of(row.event_key or "", row.attempt))
         for receiver, topic in self._topics.items():
             event = self._event(row, receiver, body)
             # Both were made safe for a header when the event came in.
             safe = {"ce_type": event.event_type.encode(), "account": (row.account or "").encode()}
-            headers = to_headers(event, row.decided_at, Dedupe.CLAIMED)
+            headers = to_headers(event, row.decided_at, Dedupe.CLAIMED, traceparent)
             yield {
                 "topic": topic,
                 "partition": 0,

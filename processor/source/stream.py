@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from core.clock import Clock
 from core.errors import PayhookError
+from core.log import in_this_context
 from journal.errors import Refused, StorageDown
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
@@ -115,7 +116,7 @@ class Stream:
             if self._stop.is_set():
                 return
             query = self._start()
-            self._ahead.start(InheritableThread)
+            self._ahead.start(lambda run: InheritableThread(in_this_context(run)))
             while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
                 if self._batches.refusal is not None:
                     self._failure = self._batches.refusal
@@ -142,7 +143,9 @@ class Stream:
         self._catch_up.begin()
         limit = self._catch_up.limit
         stream = self._source.frame(self._batches.marks, limit)
-        writer = stream.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self._checkpoint))
+        writer = stream.writeStream.foreachBatch(in_this_context(self._batch)).option(
+            "checkpointLocation", str(self._checkpoint)
+        )
         writer = writer.options(**ASYNC_PROGRESS)
         if self._source.every_s > 0:
             writer = writer.trigger(processingTime=f"{round(self._source.every_s * 1_000)} milliseconds")

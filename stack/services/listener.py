@@ -23,9 +23,10 @@ from console.bookings import Bookings, BookingService
 from console.dead_letters import Streams
 from console.forms import Cookies
 from console.guard import guarded, origins_of
-from console.health import KafkaLag, Watched, create_app
+from console.health import KafkaLag, create_app
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
+from console.pulse import Pulse
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -40,10 +41,11 @@ from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
-from stack.children import metrics_urls, status_files
+from stack.children import metrics_urls
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters, stream_names
 from stack.settings import Settings, load_settings
+from stack.watching import watched
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 """A session ends after so much rest, and in any case after so long."""
@@ -93,7 +95,7 @@ async def _serve(settings: Settings) -> None:
         httpx2.AsyncClient(trust_env=False) as client,
         async_redis(settings.redis, REDIS_TIMEOUT_S, REDIS_TIMEOUT_S) as redis,
     ):
-        app = create_app(_watched(settings, lag), client, clock)
+        app = create_app(watched(settings, lag.read), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {
             name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
@@ -101,20 +103,30 @@ async def _serve(settings: Settings) -> None:
         by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
         bookings = _bookings(settings, by_api, users, clock)
         mount_api(app, _desks(settings, by_api, clock), bookings, answers, Streams(streams))
-        pages = _pages(settings, audit_log, service, _bookings(settings, by_page, users, clock), clock, producer)
+        pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
+        bookings_by_page = _bookings(settings, by_page, users, clock)
+        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse)
         listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
+        following = asyncio.create_task(pulse.follow(), name="live figures")
         with _anchored(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
+        following.cancel()
     access.close()
     lag.close()
 
 
 def _pages(
-    settings: Settings, audit_log: AuditLog, users: UserService, bookings: Bookings, clock: Clock, producer: Producer
+    settings: Settings,
+    audit_log: AuditLog,
+    users: UserService,
+    bookings: Bookings,
+    clock: Clock,
+    producer: Producer,
+    pulse: Pulse,
 ) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
@@ -123,7 +135,7 @@ def _pages(
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock), audit_log, users, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), audit_log, users, bookings)
 
 
 def _sessions(settings: Settings, clock: Clock) -> Sessions:
@@ -171,19 +183,6 @@ def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, c
 
 _COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
 """The producer's settings."""
-
-
-def _watched(settings: Settings, lag: KafkaLag) -> Watched:
-    local, layout, takes_test = "http://127.0.0.1", settings.layout, settings.ingest.test_traffic
-    modes = settings.ingest.modes
-    return Watched(
-        ingest_ready_url=f"{settings.console.ingest_url or f'{local}:{settings.ingest.port}'}/readyz",
-        processor_status=layout.ledger().status,
-        test_processor_status=layout.ledger("test").status if takes_test else None,
-        metrics=metrics_urls(settings),
-        lag=lag.read,
-        streams={name: file for mode in modes for name, file in status_files(settings, mode).items()},
-    )
 
 
 if __name__ == "__main__":

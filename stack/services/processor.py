@@ -25,13 +25,16 @@ from core.layout import LEDGER
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.routing import MODES, base_of
+from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.opening import OpenableStream, Shared
 from processor.reporting.exposition import by_stream, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.parts import Parts
 from processor.reporting.status import StatusFile, StreamStatus
+from processor.reporting.traces import DecisionSpans
 from processor.spark import calm, open_session, with_slots
 from processor.streams import StreamConfig, taking
 from processor.wiring import Wired, wire
@@ -65,14 +68,24 @@ def main() -> int:
     files = {one.name: StatusFile(one.places.status, clock) for one in wired}
     for file in files.values():
         file.remove()
-    port = metrics_port(settings, mode, names)
+    port, parts = metrics_port(settings, mode, names), Parts()
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
+        registry.register(parts)
         host = settings.processor.metrics_host
         serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys)
+    parts.start(shared.session)
+    tracing = open_tracing("processor", clock)
     statuses = {
-        one.name: StreamStatus(one.name, files[one.name], metrics[one.name], generations.get(one.name)) for one in wired
+        one.name: StreamStatus(
+            one.name,
+            files[one.name],
+            metrics[one.name],
+            generations.get(one.name),
+            None if tracing is None else DecisionSpans(one.name, tracing),
+        )
+        for one in wired
     }
     streams = [(OpenableStream(one, shared, statuses[one.name]), statuses[one.name]) for one in wired]
     for writer in generations.values():
@@ -86,6 +99,8 @@ def main() -> int:
     finally:
         for writer in generations.values():
             writer.close()
+        if tracing is not None:
+            tracing.close()
 
 
 def _is_ledger(wired: Wired) -> bool:

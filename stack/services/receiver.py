@@ -28,6 +28,7 @@ from core.record_keys import RecordKeys
 from core.redis import AsyncClient, async_redis, check_redis
 from core.routing import topics_of
 from core.topics import check_topics
+from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
 from ingest.claims import RedisGate, RedisGenerations
 from ingest.endpoints import SecretFiles, check_endpoints
@@ -193,7 +194,10 @@ async def _open_receiver(
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))
-        receiver = Receiver(ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits)
+        tracing = open_tracing("receiver", clock)
+        receiver = Receiver(
+            ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits, tracing
+        )
         metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
@@ -204,6 +208,8 @@ async def _open_receiver(
             await publisher.close(GRACE_S)
             await claims.settled()
             await fetch.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
 
 def _gauges(
@@ -213,20 +219,17 @@ def _gauges(
     generations: RedisGenerations,
     gate: RedisGate,
     fetch: HttpFetch,
-) -> dict[str, tuple[str, Callable[[], float]]]:
+) -> dict[str, Callable[[], float]]:
     return {
-        "payhook_ingest_receipts_dropped": ("Receipts that Kafka didn't take", lambda: publisher.dropped),
-        "payhook_ingest_in_flight": ("Requests under way", lambda: receiver.load.requests),
-        "payhook_ingest_in_flight_bytes": ("Bytes of their bodies", lambda: receiver.load.bytes),
-        "payhook_ingest_fetches_failed": ("Fetches from providers that failed", lambda: fetch.failures),
-        "payhook_redis_pipelines": ("Pipelines to Redis; concurrent requests share them", lambda: gate.tries),
-        "payhook_redis_failures": ("Pipelines that Redis couldn't be asked", lambda: gate.failures),
-        "payhook_redis_unsettled": ("Confirmations and releases it is to be told again", lambda: claims.unsettled),
-        "payhook_redis_modes_deferred": (
-            "Modes whose events aren't claimed: no processor announces a generation, or it refuses",
-            lambda: generations.missing,
-        ),
-        "payhook_redis_breaker_open": ("1 while Redis isn't even asked", lambda: gate.refusing),
+        "payhook_ingest_receipts_dropped": lambda: publisher.dropped,
+        "payhook_ingest_in_flight": lambda: receiver.load.requests,
+        "payhook_ingest_in_flight_bytes": lambda: receiver.load.bytes,
+        "payhook_ingest_fetches_failed": lambda: fetch.failures,
+        "payhook_redis_pipelines": lambda: gate.tries,
+        "payhook_redis_failures": lambda: gate.failures,
+        "payhook_redis_unsettled": lambda: claims.unsettled,
+        "payhook_redis_modes_deferred": lambda: generations.missing,
+        "payhook_redis_breaker_open": lambda: gate.refusing,
     }
 
 

@@ -49,7 +49,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 
 NO_PAGES = {
     *("/healthz", "/readyz", "/status", "/metrics", "/openapi.json", "/static/{name}"),
-    *("/dlq/items/{item_seq}/payload", "/ledger/export/file", "/dlq/selections/{number}/progress", "/login"),
+    *("/dlq/items/{item_seq}/payload", "/ledger/export/file", "/dlq/selections/{number}/progress", "/live", "/login"),
 }
 """What machines read, files, a part of a page, and the page of strangers, which has a test of its own."""
 

@@ -15,7 +15,10 @@ from typing import Any
 import psutil
 import pytest
 import redis
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
+from core.metrics import CATALOGUE
 from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -26,6 +29,7 @@ from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone
 
 WAIT_S = 120.0
+SERVICES = ("ingest", "processor", "alerts")
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -70,6 +74,34 @@ def folder(one_stack: Stack) -> Path:
     return one_stack.data_dir
 
 
+def metrics_of(folder: Path) -> list[Metric]:
+    """Every family on the management listener's page."""
+    with urllib.request.urlopen(f"{endpoints(folder)['ops']}/metrics", timeout=30) as page:
+        return list(text_string_to_metric_families(page.read().decode()))
+
+
+def test_all_processes_expose_what_the_catalogue_says_and_nothing_else(folder: Path) -> None:
+    """Memory and processor time of every process, the JVM's too."""
+    wait_for(lambda: any(family.name == "payhook_jvm_gc_seconds" and family.samples for family in metrics_of(folder)))
+    for family in metrics_of(folder):
+        entry = CATALOGUE[family.name]
+        assert family.type == entry.kind
+        assert family.documentation == entry.meaning or not family.name.startswith("payhook_")
+        labels = {name for sample in family.samples for name in sample.labels}
+        assert labels - {"le"} <= {*entry.all_labels, "process"}, family.name
+    measured = {
+        (sample.labels["process"], sample.labels.get("part")): sample.value
+        for family in metrics_of(folder)
+        if family.name in ("process_resident_memory_bytes", "payhook_part_memory_bytes")
+        for sample in family.samples
+    }
+    assert measured.keys() == {
+        *(("ingest", None), ("processor", None), ("alerts", None), ("console", None)),
+        *(("processor", "jvm"), ("processor", "workers")),
+    }
+    assert all(size > 10_000_000 for size in measured.values()), measured
+
+
 def test_up_returns_when_everything_answers(folder: Path) -> None:
     found = endpoints(folder)
     assert set(found) == {"ingest", "ops", "kafka", "redis", "journal", "pids"}
@@ -91,6 +123,24 @@ def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
     assert (status["up"], status["ready"]) == (True, True)
     assert status["endpoints"] == endpoints(folder)
     assert status["lag"] == {"payments.events": 0, "payments.control": 0}
+
+
+def test_status_from_another_folder_asks_the_services_that_the_settings_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container or on another host: nothing of the data folder is read."""
+    found = endpoints(folder)
+    ports = psutil.Process(found["pids"]["processor"]).environ()
+    urls = {name: f"http://127.0.0.1:{ports[f'PAYHOOK_{name.upper()}__METRICS_PORT']}/metrics" for name in SERVICES}
+    monkeypatch.setenv("PAYHOOK_CONSOLE__INGEST_URL", found["ingest"])
+    monkeypatch.setenv("PAYHOOK_CONSOLE__METRICS_URLS", json.dumps(urls))
+    monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", found["kafka"])
+    said = payhook("status", "--json", "--data", str(tmp_path))
+    status = json.loads(said.stdout)
+    assert (said.returncode, status["up"], status["ready"]) == (0, True, True), said.stdout
+    assert status["processor"]["pid"] == found["pids"]["processor"]
+    assert status["lag"] == {"payments.events": 0, "payments.control": 0}
+    assert status["processes"] == dict.fromkeys(SERVICES, True)
 
 
 def test_up_again_changes_nothing(folder: Path) -> None:

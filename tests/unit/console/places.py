@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from fastapi import APIRouter
 
 from console.access import Sessions, Users, UserService
@@ -15,8 +16,10 @@ from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
+from console.pulse import Pulse
 from core.clock import Clock
 from core.layout import Layout
+from dlq.alerts.settings import AlertsSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from dlq.index import DeadLetterIndex
@@ -65,15 +68,17 @@ def pages(
     dead: DeadLetters | None = None,
     sessions: Sessions | None = None,
     producer: Producer | None = None,
+    pulse: Pulse | None = None,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
+    pulse = pulse or Pulse({}, httpx2.AsyncClient(trust_env=False), clock, AlertsSettings())
     layout = Layout(data)
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
     users = UserService(Users(layout.users), sessions, acts, clock, "page")
     stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
     finance = Place(Layout(data), ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo())}
-    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock), acts, users, bookings)
+    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock, pulse), acts, users, bookings)
 
 
 class SentTo:

@@ -107,7 +107,9 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 def test_all_metrics_are_on_one_page_and_no_series_is_there_twice(listener: Listener) -> None:
     found = samples(listener.get("/metrics").text)
-    assert found == {
+    own = {series for series in found if ("process", "console") in series[1]}
+    assert ("process_cpu_seconds_total", (("process", "console"),)) in own
+    assert {series: value for series, value in found.items() if series not in own} == {
         ("a_total", ()): 3.0,
         ("b", (("stream", "ledger"),)): 2.0,
         ("shared", (("process", "ingest"),)): 1.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.health import Scrape, merge
+from console.health import Scrape, merge, own_scrape
 from core.clock import ManualClock
 from core.decision import Decision
+from core.metrics import CATALOGUE, Service
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
@@ -25,6 +27,8 @@ from processor.calls.breaker import OPEN
 from processor.calls.budget import Report
 from processor.reporting.exposition import by_stream
 from processor.reporting.metrics import ProcessorMetrics
+from processor.reporting.parts import Parts
+from processor.reporting.progress import Progress
 from stack.services.receiver import _gauges
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -37,7 +41,7 @@ Samples = Mapping[str, list[Mapping[str, str]]]
 def samples() -> Samples:
     """Of all processes, on one page, as Prometheus scrapes it."""
     pages = {"ingest": _ingest(), "processor": _processor(), "alerts": _alerts()}
-    page = merge([Scrape(process, text) for process, text in pages.items()]).decode()
+    page = merge([*(Scrape(process, text) for process, text in pages.items()), own_scrape()]).decode()
     found: dict[str, list[Mapping[str, str]]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
@@ -45,18 +49,23 @@ def samples() -> Samples:
     return found
 
 
+def family_of(sample: str) -> str:
+    """The metric that a sample is of, as the catalogue names it."""
+    return re.sub(r"_(total|created|bucket|sum|count)$", "", sample)
+
+
 def _nobody(of: Callable[..., Any]) -> list[Any]:
-    """Arguments for who only wants names and meanings."""
+    """Arguments where only names are wanted."""
     return [None] * len(inspect.signature(of).parameters)
 
 
 def _ingest() -> str:
     metrics = IngestMetrics()
-    metrics.read_from({name: (meaning, lambda: 0.0) for name, (meaning, _) in _gauges(*_nobody(_gauges)).items()})
+    metrics.read_from({name: lambda: 0.0 for name in _gauges(*_nobody(_gauges))})
     for outcome in ("claimed", "duplicate"):
         metrics.took("stripe", outcome)
     metrics.answered("stripe", 200, 0.1)
-    metrics.refused("stripe", "signature")
+    metrics.refused("stripe", "signature_mismatch")
     metrics.verified("stripe", 0)
     metrics.claim_seconds.observe(0.001)
     return generate_latest(metrics.registry).decode()
@@ -68,12 +77,18 @@ def _processor() -> str:
     metrics.downstream("directory", OPEN, 4, Report())
     metrics.block("StorageDown: disk full")
     metrics.hook_failed("before", "error")
-    return generate_latest(by_stream({"ledger": metrics.registry})).decode()
+    metrics.batch_done(Progress(batches=1, step_s=dict.fromkeys(("fetch", "read", "lookup"), 0.1)))
+    registry, parts = by_stream({"ledger": metrics.registry}), Parts()
+    parts.figures = {
+        entry.name: {entry.labels: 1.0} for entry in CATALOGUE.values() if entry.service is Service.PROCESSOR
+    }
+    registry.register(parts)
+    return generate_latest(registry).decode()
 
 
 def _alerts() -> str:
     settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
-    seen = Seen(dead={"ledger": Dead(101, NOW)})
+    seen = Seen(dead={"ledger": Dead(101, NOW)}, disks={"data folder": 0.5}, broken={"ledger": 0})
     watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
     watch.step()
     metrics = AlertMetrics(ManualClock(NOW))

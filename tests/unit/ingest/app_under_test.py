@@ -15,6 +15,7 @@ import httpx2
 from core.clock import ManualClock
 from core.errors import PayhookError
 from core.event import Headers, Mode
+from core.tracing import Tracing
 from ingest.app import create_app
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.endpoints import SecretFiles, secret_file
@@ -124,6 +125,7 @@ class Bench:
         self.claims = BreakableClaims(self.clock, 30.0, 1e6)
         self.generations = SetGenerations()
         self.publisher = ListPublisher()
+        self.tracing: Tracing | None = None
         self.fetch = Answers()
         self.settings = IngestSettings(**settings)
         for name in self.settings.endpoints:
@@ -180,6 +182,7 @@ class Bench:
             self.clock,
             CardMasker(self.settings.pan, MASKING_KEY),
             self.limits,
+            self.tracing,
         )
         yield receiver, self.publisher
         receiver.close()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.metrics import Entry, Kind, Service
 from ingest.metrics import Counts, Times
 
 EDGES = (0.001, 0.010, 5.0)
+ANSWERS = Entry("answers", Kind.COUNTER, "requests", Service.RECEIVER, "Answers", ("provider", "status"))
+TIMES = Entry("t_seconds", Kind.HISTOGRAM, "seconds", Service.RECEIVER, "Times", (), EDGES)
 SECONDS = (0.0005, 0.001, 0.002, 0.010, 0.5, 5.0, 60.0)
 
 
@@ -23,7 +26,7 @@ def exposed(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 
 def test_a_count_is_a_counter_by_labels() -> None:
     registry = CollectorRegistry()
-    answers = Counts("answers", "Answers", ("provider", "status"), registry)
+    answers = Counts(ANSWERS, registry)
     for provider, status in [("stripe", "200"), ("stripe", "200"), ("adyen", "401")]:
         answers.add(provider, status)
     assert exposed(registry) == {
@@ -34,7 +37,7 @@ def test_a_count_is_a_counter_by_labels() -> None:
 
 def test_times_are_the_histogram_that_the_client_library_would_make_edges_included() -> None:
     mine, theirs = CollectorRegistry(), CollectorRegistry()
-    times = Times("t_seconds", "Times", EDGES, mine)
+    times = Times(TIMES, mine)
     histogram = Histogram("t_seconds", "Times", buckets=EDGES, registry=theirs)
     for seconds in SECONDS:
         times.observe(seconds)
@@ -44,5 +47,5 @@ def test_times_are_the_histogram_that_the_client_library_would_make_edges_includ
 
 def test_what_never_happened_is_there_with_zeroes() -> None:
     registry = CollectorRegistry()
-    Times("t_seconds", "Times", EDGES, registry)
+    Times(TIMES, registry)
     assert exposed(registry)[("t_seconds_count", ())] == 0.0

@@ -136,3 +136,12 @@ def test_errors_travel_between_processes_whole() -> None:
     for error in made:
         for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_a_traced_fact_takes_its_trace_to_the_subscriber_and_no_other_does(place: Place, receiver: Receiver) -> None:
+    place.add("shop", receiver.port, 'headers = {X-Team = "payments"}')
+    sent = f"00-{'4b' * 16}-00f067aa0ba902b7-01"
+    place.handler()(replace(item("shop"), traceparent=sent))
+    place.handler()(item("shop"))
+    traced, plain = receiver.requests
+    assert traced.headers["traceparent"] == sent and "traceparent" not in plain.headers

@@ -30,6 +30,7 @@ from journal.writer import Committed
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
+from processor.decide.item import Item
 from processor.decide.ports import Known, Outgoing
 from processor.decide.records import KafkaRecord, read_table
 from processor.decide.run import Handlers
@@ -260,6 +261,7 @@ class Engine:
         self.lineage = lineage
         self.selections = SelectionFiles(folder / "selections")
         self.backlog_s = 0.0
+        self.on_decided: Callable[[Sequence[Item]], None] = lambda _: None
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
@@ -313,6 +315,7 @@ class Engine:
             Derived(self.index, [], self.dead_letters),
             self.clock,
             jitter=lambda: 0.0,
+            on_decided=lambda items: self.on_decided(items),
         )
 
     def _given_since(self, since: datetime) -> list[JournalRow]:
@@ -352,6 +355,7 @@ class Engine:
         tenant: str | None = None,
         content_version: int = 1,
         account: str = "acct_1",
+        traceparent: str | None = None,
     ) -> str:
         """An event in Kafka; returns its key."""
         body = (event_id + content).encode()
@@ -372,7 +376,7 @@ class Engine:
             fact_sha256=fact_sha256 if fact else None,
             tenant=tenant,
         )
-        self.send(EVENTS, body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
+        self.send(EVENTS, body, to_headers(event, self.clock.now(), Dedupe.CLAIMED, traceparent))
         return event.event_key
 
     def command(self, item_seq: int, seen_seq: int, command_id: str = "c1") -> None:

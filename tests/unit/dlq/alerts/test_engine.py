@@ -60,6 +60,13 @@ FIRING: dict[str, tuple[float, float]] = {
     "slo_burn": (0.0144, 0.015),
     "backup": (1.5, 1.51),
     "card_data": (0, 1),
+    "disk": (0.9, 0.91),
+    "memory": (0.9, 0.91),
+    "verify": (0, 1),
+    "maintenance": (2, 2.1),
+    "signatures": (0.05, 0.06),
+    "isr": (0, 1),
+    "min_isr": (0, 1),
 }
 """Of each rule the last value that is well, and one that isn't."""
 

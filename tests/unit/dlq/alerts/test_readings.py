@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from core.metrics import REQUEST_BUCKETS_S
 from dlq.alerts.engine import Engine, Kind
 from dlq.alerts.readings import RECEIVER, Dead, Readings, Seen, Series, Window
 from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, rules
 from dlq.alerts.settings import AlertsSettings
-from ingest.metrics import SECONDS_BUCKETS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WELL = {"ready": True, "blocked": None, "unpublished_s": 0.0, "catch_up": {"lag": 3}}
@@ -190,7 +190,7 @@ def test_a_bound_that_is_no_edge_says_nothing() -> None:
 
 
 def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
-    assert SLOW_S in SECONDS_BUCKETS
+    assert SLOW_S in REQUEST_BUCKETS_S
 
 
 def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S
 from journal.schema import JournalRow
-from processor.reporting.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S, PROMISED, ProcessorMetrics, sli_outcome
+from processor.reporting.metrics import PROMISED, ProcessorMetrics, sli_outcome
+from processor.reporting.progress import Progress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -109,3 +111,13 @@ def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> N
 
 def test_the_histogram_has_an_edge_where_the_promise_ends() -> None:
     assert PROMISED.total_seconds() in LATENCY_BUCKETS_S
+
+
+def test_each_step_of_a_batch_is_timed_once() -> None:
+    metrics = ProcessorMetrics(ManualClock(NOW))
+    progress = Progress(batches=1, step_s={"fetch": 0.25, "commit": 0.5})
+    metrics.batch_done(progress)
+    metrics.batch_done(progress)
+    value = metrics.registry.get_sample_value
+    assert value("payhook_batch_step_seconds_count", {"step": "commit"}) == 1
+    assert value("payhook_batch_step_seconds_sum", {"step": "fetch"}) == 0.25

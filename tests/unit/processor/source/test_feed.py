@@ -13,6 +13,7 @@ import pytest
 
 from core.decision import Decision
 from core.event import from_record
+from core.tracing import span_id_of, with_span
 from journal.errors import BatchInvalid
 from journal.kafka_log import Held
 from journal.reader import JournalReader
@@ -288,3 +289,15 @@ def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Pat
     found = read_table(subject.records(batch))
     assert [(one.topic, one.offset) for one in found] == [("payments.control", 3), (SHOP, 7), (SHOP, 8)]
     assert read_table(subject.records(batch.slice(3))) == []
+
+
+def test_a_record_goes_on_with_its_rows_trace_where_traces_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = f"00-{'4b' * 16}-00f067aa0ba902b7-01"
+    traced = replace(row(7, mode="live"), headers=json.dumps({"traceparent": sent}, separators=(",", ":")))
+    assert "headers" not in records().columns
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    assert "headers" in records().columns
+    (goes_on, _, plain, _) = read_table(records().table([traced, row(8, mode="live")]))
+    of_the_try = with_span(sent, span_id_of(traced.event_key or "", 0)).encode()
+    assert ("traceparent", of_the_try) in goes_on.headers
+    assert "traceparent" not in dict(plain.headers)

@@ -1,0 +1,189 @@
+"""The live figures of the overview: latency, retries, dead letters, idempotency hits, and the pipeline with its rates.
+
+They come from the processes' metrics, which are read every few seconds while the listener runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+
+import httpx2
+from markupsafe import Markup
+
+from console.details import Figure
+from console.health import scrape
+from console.plots import Arrow, Box, pipeline_plot, short
+from core.clock import Clock
+from core.event import Mode
+from core.layout import LEDGER
+from core.metrics import LATENCY_BUCKETS_S
+from core.routing import stream_of
+from dlq.alerts.readings import TRIES, Series, Window, samples_of
+from dlq.alerts.settings import AlertsSettings
+
+EVERY_S = 5.0
+WINDOW_S = 60.0
+LATENCY_S_MAX = 5.0
+NOTIFY = "notify"
+"""The stream that tells subscribers (`notify`)."""
+
+UNKNOWN = "–"
+DECISIONS, EVENTS, SECONDS = "payhook_decisions_total", "payhook_ingest_events_total", "payhook_processing_seconds"
+WANTED = frozenset(
+    {
+        *("payhook_ingest_answers_total", EVENTS, DECISIONS, f"{SECONDS}_bucket"),
+        *("payhook_dlq_depth", "payhook_dlq_open", "payhook_lag_events", "payhook_stream_blocked"),
+    }
+)
+NOT_PUBLISHED = frozenset({"duplicate", "in_flight", "not_published"})
+
+
+class Pulse:
+    """What the processes' metrics said in the last minute. ``metrics``: their pages' URLs by name."""
+
+    def __init__(
+        self, metrics: Mapping[str, str], client: httpx2.AsyncClient, clock: Clock, alerts: AlertsSettings
+    ) -> None:
+        self._metrics = metrics
+        self._client = client
+        self._clock = clock
+        self._alerts = alerts
+        self._window = Window(WINDOW_S)
+        self._now: Mapping[Series, float] = {}
+
+    async def follow(self) -> None:
+        """Reads until it is cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self) -> None:
+        """Reads every page once; one that doesn't answer has no figures."""
+        pages = await asyncio.gather(*(scrape(name, url, self._client) for name, url in self._metrics.items()))
+        told = [(page.process, page.text) for page in pages if page.text is not None]
+        found = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in told])
+        self._now = {series: value for one in found for series, value in one.items()}
+        self._window.read(self._clock.monotonic(), self._now)
+
+    def figures(self, stream: str) -> list[Figure]:
+        """The four figures: of one stream, the idempotency hits of all that was received."""
+        most = self._alerts
+        edges = [(edge, self._gained(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S]
+        all_of_it = self._gained(f"{SECONDS}_bucket", stream=stream, le="+Inf")
+        p50, p99 = (quantile(share, edges, all_of_it) for share in (0.5, 0.99))
+        retries = _share(self._gained(DECISIONS, stream=stream, decision="retry"), self._tries(stream))
+        hits = _share(self._gained(EVENTS, outcome="duplicate"), self._gained(EVENTS))
+        depth = self._gauge("payhook_dlq_depth", stream)
+        depth = self._gauge("payhook_dlq_open", stream) if depth is None else depth
+        minute = "in the last minute"
+        late = p99 is not None and p99 > LATENCY_S_MAX
+        return [
+            Figure("latency", _seconds(p99), f"P99 {minute}; P50 {_seconds(p50)}", "bad" if late else ""),
+            Figure("retry rate", _percent(retries), f"of the tries {minute}", _warn(retries, most.retry_share_max)),
+            Figure(
+                "dead letters",
+                UNKNOWN if depth is None else f"{depth:,.0f}",
+                "wait for a person",
+                _warn(depth, most.depth_max),
+            ),
+            Figure("idempotency hits", _percent(hits), f"of the events received {minute} had come before"),
+        ]
+
+    def picture(self, mode: Mode) -> Markup:
+        """The pipeline of live traffic, or of test traffic: what flows along each arrow a second."""
+        ledger, notify = stream_of(LEDGER, mode), stream_of(NOTIFY, mode)
+        decided = self._rate(DECISIONS, stream=ledger)
+        boxes = {
+            "receiver": Box("Receiver", "up" if self._has(EVENTS) or self._has("payhook_ingest_answers_total") else ""),
+            "kafka": Box("Kafka", _counted(self._gauge("payhook_lag_events", ledger), "undecided")),
+            "processor": Box("Processor", self._state(ledger), is_bad=self._state(ledger) == "blocked"),
+            "ledger": Box("Ledger", ""),
+            "dlq": Box("Dead letters", _counted(self._gauge("payhook_dlq_depth", ledger), "wait")),
+            "notify": Box("Subscribers", _counted(self._gauge("payhook_dlq_depth", notify), "dead")),
+        }
+        published = self._rate(EVENTS, without=NOT_PUBLISHED)
+        arrows = [
+            Arrow("", "receiver", _per_s(self._rate("payhook_ingest_answers_total"))),
+            Arrow("receiver", "kafka", _per_s(published)),
+            Arrow("kafka", "processor", _per_s(decided)),
+            Arrow("processor", "ledger", _per_s(self._rate(DECISIONS, stream=ledger, decision="applied"))),
+            Arrow("processor", "dlq", _per_s(self._rate(DECISIONS, stream=ledger, decision="dead"))),
+            Arrow("ledger", "notify", _per_s(self._rate(DECISIONS, stream=notify, decision="applied"))),
+        ]
+        said = ", ".join(f"{one.source or 'webhooks'} to {one.target} {one.label}" for one in arrows)
+        return pipeline_plot(f"The pipeline, {mode} traffic", f"What flows a second: {said}.", boxes, arrows)
+
+    def _state(self, stream: str) -> str:
+        blocked = self._gauge("payhook_stream_blocked", stream)
+        return "" if blocked is None else "blocked" if blocked else "running"
+
+    def _tries(self, stream: str) -> float | None:
+        gained = [self._gained(DECISIONS, stream=stream, decision=one) for one in TRIES]
+        return sum(one for one in gained if one is not None) if self._has(DECISIONS) else None
+
+    def _rate(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
+        gained, seconds = self._gained(name, without, **labels), self._window.covered(WINDOW_S)
+        return None if gained is None or seconds <= 0 else gained / seconds
+
+    def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
+        """Of all series of a name with these labels, outcomes ``without`` left out; None where nobody exposes it."""
+        every = [series for series in self._now if series[0] == name]
+        some = [
+            series
+            for series in every
+            if labels.items() <= dict(series[1]).items() and dict(series[1]).get("outcome") not in without
+        ]
+        return self._window.gained(some, every, WINDOW_S) if every else None
+
+    def _gauge(self, name: str, stream: str) -> float | None:
+        of_it = (value for series, value in self._now.items() if series[0] == name and ("stream", stream) in series[1])
+        return max((value for value in of_it if value == value), default=None)
+
+    def _has(self, name: str) -> bool:
+        return any(series[0] == name for series in self._now)
+
+
+def _samples(process: str, page: str) -> dict[Series, float]:
+    try:
+        return samples_of(process, page, WANTED)
+    except ValueError:
+        return {}  # something else answers there
+
+
+def quantile(share: float, edges: Sequence[tuple[float, float | None]], every: float | None) -> float | None:
+    """As Prometheus does: even between two edges of a histogram; the last edge where it is beyond. ``edges``: each with
+    how many were within it."""
+    if not every:
+        return None
+    known = [(0.0, 0.0), *((edge, count or 0.0) for edge, count in edges)]
+    wanted = share * every
+    for (below, before), (edge, within) in itertools.pairwise(known):
+        if within >= wanted:
+            return below + (edge - below) * ((wanted - before) / (within - before) if within > before else 1.0)
+    return known[-1][0]
+
+
+def _share(some: float | None, every: float | None) -> float | None:
+    return None if some is None or not every else some / every
+
+
+def _seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.2f} s" if value < LATENCY_BUCKETS_S[-1] else f"> {value:.0f} s"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"
+
+
+def _per_s(rate: float | None) -> str:
+    return UNKNOWN if rate is None else f"{short(rate)}/s"
+
+
+def _counted(value: float | None, what: str) -> str:
+    return "" if value is None else f"{short(value)} {what}"
+
+
+def _warn(value: float | None, most: float) -> str:
+    return "warn" if value is not None and value > most else ""

@@ -1,0 +1,92 @@
+"""Processes' metrics pages on loopback, and the console's live figures of them, for tests that say what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
+
+import httpx2
+from prometheus_client import CollectorRegistry, start_http_server
+
+from console.pulse import Pulse
+from core.clock import ManualClock
+from core.decision import Decision
+from dlq.alerts.settings import AlertsSettings
+from ingest.metrics import IngestMetrics
+from journal.schema import JournalRow
+from processor.reporting.exposition import by_stream
+from processor.reporting.metrics import ProcessorMetrics
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@contextlib.contextmanager
+def page(registry: CollectorRegistry) -> Iterator[str]:
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield f"http://127.0.0.1:{server.server_port}/metrics"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class LiveProcesses:
+    """Processes' metrics and a pulse that looks at them."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW)
+        self.receiver = IngestMetrics()
+        self.streams = {name: ProcessorMetrics(self.clock) for name in ("ledger", "notify")}
+        self.pulse: Pulse
+
+    def looks(self, *after_s: float) -> None:
+        async def look() -> None:
+            async with httpx2.AsyncClient(trust_env=False) as client:
+                self.pulse._client = client
+                await self.pulse.look()
+
+        for seconds in after_s:
+            self.clock.advance(seconds)
+            # A thread of its own: a browser's tests have an event loop in this one.
+            with ThreadPoolExecutor(1) as alone:
+                alone.submit(asyncio.run, look()).result()
+
+    def decide(self, stream: str, decision: Decision, count: int, took_s: float = 0.3) -> None:
+        row = JournalRow(
+            seq=1,
+            item_seq=1,
+            first=True,
+            topic="payments.events",
+            partition=0,
+            offset=0,
+            decision=decision,
+            decided_at=NOW,
+            received_at=self.clock.now() - timedelta(seconds=took_s),
+        )
+        self.streams[stream].committed([row] * count)
+
+    def receive(self, outcome: str, count: int) -> None:
+        for _ in range(count):
+            self.receiver.took("stripe", outcome)
+            self.receiver.answered("stripe", 200, 0.01)
+
+    def figures(self) -> dict[str, tuple[str, str]]:
+        return {one.name: (one.value, one.level) for one in self.pulse.figures("ledger")}
+
+    def texts(self) -> list[str]:
+        svg = ElementTree.fromstring(str(self.pulse.picture("live")))
+        return [one.text or "" for one in svg.iter() if one.tag.endswith("text")]
+
+
+@contextlib.contextmanager
+def live_processes() -> Iterator[LiveProcesses]:
+    """A receiver's page, a processor's, and one that nobody serves."""
+    house = LiveProcesses()
+    registries = by_stream({name: one.registry for name, one in house.streams.items()})
+    with page(house.receiver.registry) as ingest, page(registries) as processor:
+        urls = {"ingest": ingest, "processor": processor, "gone": "http://127.0.0.1:1/metrics"}
+        house.pulse = Pulse(urls, httpx2.AsyncClient(trust_env=False), house.clock, AlertsSettings())
+        yield house
