@@ -168,6 +168,10 @@ def _ask(ops: str) -> dict[str, Any]:
 
 def _ask_each(settings: Settings) -> dict[str, Any]:
     """What the services say that the settings name; ``up`` where any of them answers, or writes its status here."""
+    named = bool(settings.console.ingest_url or settings.console.metrics_urls)
+    if not named and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
+        return {"up": False, "ready": False, "asked": []}
+
     import asyncio
 
     import httpx2
@@ -175,7 +179,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
     from console.health import KafkaLag, read_status, scrape
     from stack.watching import watched
 
-    lag = KafkaLag(settings.kafka.bootstrap_servers)
+    lag = KafkaLag(settings.kafka)
     places = watched(settings, lag.read)
 
     async def ask() -> dict[str, Any]:

@@ -14,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import httpx2
-from confluent_kafka.admin import AdminClient
 from prometheus_client import start_http_server
 
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.files import try_lock
+from core.kafka import open_admin
 from core.log import configure_logging
 from core.routing import topics_of
 from dlq.alerts.looking import Looking, Places
@@ -54,7 +54,7 @@ def places(settings: Settings) -> Places:
         verified=layout.verified,
         maintained=layout.maintained,
         maintain_every_s=settings.ledger.maintain.every_s,
-        replicas=ReplicaWatch(_kafka(settings), _topics(settings)).look,
+        replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )
 
 
@@ -65,10 +65,6 @@ def _disks(settings: Settings) -> dict[str, Path]:
     if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):
         found["lake"] = lake
     return found | ({"backups": Path(backup)} if backup else {})
-
-
-def _kafka(settings: Settings) -> AdminClient:
-    return AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 0})
 
 
 def _topics(settings: Settings) -> list[str]:

@@ -48,10 +48,14 @@ RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
             Right(EVENTS, READS, "shows the lag, and bodies that aren't kept any more"),
         ),
         "maintenance": (GROUP, Right(RECEIPTS, READS, "collects receipts")),
+        "alerts": (
+            Right("payments.", ("Describe",), "looks whether every partition has its replicas"),
+            Right(DEAD_LETTERS, ("Describe",), "looks whether every partition has its replicas"),
+        ),
         "operator": (
             GROUP,
             Right(CONTROL, ("Read", "Write", "Describe"), "commands; `payhook verify` reads what there is"),
-            Right(EVENTS, ("Read", "Write", "Describe"), "`payhook ledger reconcile --send` publishes"),
+            Right(EVENTS, ("Read", "Write", "Describe"), "`payhook ledger reconcile` publishes"),
             Right(ANCHORS, READS, "`payhook verify` compares them with the journal"),
             Right(RECEIPTS, READS, "`payhook verify` compares them with the decisions"),
             Right(DEAD_LETTERS, READS, "`payhook verify` compares them with the decisions"),
@@ -62,7 +66,7 @@ RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
         ),
     }
 )
-"""By service. `alerts` asks Kafka nothing."""
+"""By service."""
 
 
 def commands(service: str) -> Iterator[str]:

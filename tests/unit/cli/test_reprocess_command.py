@@ -14,8 +14,10 @@ from cli.place import Place
 from cli.reprocess_command import SPAN_SEQS_MAX, commands_of
 from core.decision import Decision
 from core.layout import Layout
+from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
+from stack.data_folder import make_key
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
 from tests.unit.ledger.ignored_events import IgnoredEvents
@@ -110,7 +112,8 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
 ) -> None:
     kafka = SentTo()
     monkeypatch.setattr("cli.acting.open_producer", lambda _kafka, _config: kafka)
-    monkeypatch.setattr(Place, "kafka", lambda _place: "127.0.0.1:1")
+    monkeypatch.setattr(Place, "kafka", lambda _place: KafkaSettings())
+    make_key(Layout(ledger.data).record_keys)
     said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
     assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output
     [command] = [decode(value) for value in kafka.values]
