@@ -170,7 +170,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
     """What the services say that the settings name; ``up`` where any of them answers, or writes its status here."""
     named = bool(settings.console.ingest_url or settings.console.metrics_urls)
     if not named and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
-        return {"up": False, "ready": False, "asked": []}
+        return {"up": False, "ready": False}
 
     import asyncio
 
@@ -275,7 +275,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
 
 def _not_up(said: dict[str, Any]) -> str:
     """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
-    if asked := ", ".join(said["asked"]):
+    if asked := ", ".join(said.get("asked", [])):
         return f"nothing answers at {asked}: look at the services there; `payhook up` would start another stack here"
     return "not running: `payhook up --detach` starts it"
 

@@ -111,7 +111,7 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
     ledger: IgnoredEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = SentTo()
-    monkeypatch.setattr("cli.acting.open_producer", lambda _kafka, _config: kafka)
+    monkeypatch.setattr("cli.acting.open_producer", lambda *_: kafka)
     monkeypatch.setattr(Place, "kafka", lambda _place: KafkaSettings())
     make_key(Layout(ledger.data).record_keys)
     said = payhook(ledger, "--reason", "known now", "--propose", "--no-wait")
