@@ -33,10 +33,18 @@ def second_broker(folder: Path, first: Path, port: int, controller_port: int) ->
         if not (folder / "logs" / "meta.properties").exists():
             named = re.search(r"cluster.id=(\S+)", (first / "logs" / "meta.properties").read_text())
             assert named is not None
-            command = (*kafka._java(logging), "kafka.tools.StorageTool", "format", "-t", named[1], "-c", str(config))
+            command = (
+                *kafka.java_command(logging),
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                named[1],
+                "-c",
+                str(config),
+            )
             subprocess.run(command, check=True, capture_output=True)
 
-    command = (*kafka._java(logging), "kafka.Kafka", str(config))
+    command = (*kafka.java_command(logging), "kafka.Kafka", str(config))
     return Server(name="kafka-2", command=command, log=log, prepare=prepare, answers=lambda: broker_answers(port))
 
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from ingest import app, http, http_messages, limits, receiver
