@@ -31,8 +31,7 @@ def moment_of(said: Mapping[str, Any] | None, name: str) -> datetime | None:
         return None
 
 
-def fresh_status(file: Path, now: datetime) -> Mapping[str, Any] | None:
+def fresh(said: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
     """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`."""
-    said = read_said(file)
     at = moment_of(said, "at")
     return said if at is not None and now - at <= STATUS_AGE_MAX else None

@@ -31,6 +31,7 @@ from stack.children import metrics_urls, status_files
 from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
+from stack.watching import status_urls
 
 log = logging.getLogger("alerts")
 
@@ -47,6 +48,7 @@ def places(settings: Settings) -> Places:
         statuses=statuses,
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
+        status_urls=status_urls(settings),
         backed_up=layout.backed_up,
         card_scan=layout.card_scan if settings.ingest.pan.enabled else None,
         backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,

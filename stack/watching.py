@@ -14,7 +14,6 @@ METRICS, STATUS = "/metrics", "/status"
 def watched(settings: Settings, lag: Callable[[Marks], dict[str, int] | None]) -> Watched:
     """Processes are asked at the ports that are set here and at `console.metrics_urls`."""
     layout, modes, urls = settings.layout, settings.ingest.modes, metrics_urls(settings)
-    processors = [url for name, url in urls.items() if name.startswith("processor")]
     return Watched(
         ingest_ready_url=f"{settings.console.ingest_url or f'http://127.0.0.1:{settings.ingest.port}'}/readyz",
         processor_status=layout.ledger().status,
@@ -22,5 +21,11 @@ def watched(settings: Settings, lag: Callable[[Marks], dict[str, int] | None]) -
         metrics=urls,
         lag=lag,
         streams={name: file for mode in modes for name, file in status_files(settings, mode).items()},
-        statuses=[f"{url.removesuffix(METRICS)}{STATUS}" for url in processors],
+        statuses=status_urls(settings),
     )
+
+
+def status_urls(settings: Settings) -> list[str]:
+    """Where each processor says how its streams are."""
+    processors = [url for name, url in metrics_urls(settings).items() if name.startswith("processor")]
+    return [f"{url.removesuffix(METRICS)}{STATUS}" for url in processors]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pyarrow as pa
@@ -20,7 +21,7 @@ from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
 from core.memory import memory_used
-from core.status_file import fresh_status, moment_of, read_said
+from core.status_file import fresh, moment_of, read_said
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
@@ -58,6 +59,7 @@ class Places:
     maintained: Path | None = None
     maintain_every_s: float = 0.0
     replicas: Callable[[], Replicas | None] = lambda: None
+    status_urls: Sequence[str] = ()
 
 
 class Looking:
@@ -75,7 +77,7 @@ class Looking:
         now = self._clock.now()
         return Seen(
             receiver_ready=self._receiver_ready(),
-            statuses={stream: fresh_status(file, now) for stream, file in self._places.statuses.items()},
+            statuses=self._statuses(now),
             dead={stream: _dead(stream, items) for stream, items in self._dead.items()},
             samples={
                 series: value
@@ -90,6 +92,22 @@ class Looking:
             maintenance_age=self._maintenance_age(now),
             replicas=self._places.replicas(),
         )
+
+    def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
+        """By file; a processor that runs where this process reads no files is asked."""
+        found = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
+        for url in self._places.status_urls if None in found.values() else ():
+            said = self._said_by(url)
+            found |= {stream: fresh(said.get(stream), now) for stream, one in found.items() if one is None}
+        return found
+
+    def _said_by(self, url: str) -> Mapping[str, Any]:
+        """What a processor says of its streams; nothing where it doesn't answer."""
+        try:
+            streams = self._client.get(url, timeout=ASK_TIMEOUT_S).raise_for_status().json()["streams"]
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+            return {}
+        return streams if isinstance(streams, dict) else {}
 
     def _backup_age(self, now: datetime) -> float | None:
         if self._places.backed_up is None or not self._places.backup_every_s:

@@ -245,3 +245,19 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
     assert seen.dead == {"a": Dead(0, None)} and seen.backup_age == 3.0 and seen.card_bodies == 2
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
+
+
+def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:
+    now, old = to_rfc3339(AT), to_rfc3339(AT - timedelta(seconds=31))
+    well, stale = {"at": now, "ready": True}, {"at": old, "ready": True}
+    server.replies(status(200, body=json.dumps({"streams": {"a": well, "b": stale, "x": well}}).encode()))
+    places = Places(
+        ready_url="",
+        statuses={"a": tmp_path / "none", "b": tmp_path / "none", "c": tmp_path / "none"},
+        journals={},
+        metrics={},
+        status_urls=["http://127.0.0.1:1/status", f"http://127.0.0.1:{server.port}/status"],
+    )
+    with httpx2.Client(trust_env=False) as client:
+        seen = Looking(places, client, ManualClock(AT)).look()
+    assert seen.statuses == {"a": well, "b": None, "c": None}
