@@ -283,7 +283,12 @@ class RedisClaims:
         """
         answers = await self._send(server, [_command("EVALSHA", call[0].digest, call) for call in calls])
         if any(isinstance(answer, NoScriptError) for answer in answers):
-            answers = await self._send(server, [_command("EVAL", call[0].text, call) for call in calls])
+            # All scripts at once: sent again after one was missing, a claim that was taken over finds itself.
+            every: list[_Call] = [
+                (script, [], list(leading)) for script, leading in zip(_SCRIPTS, self._leading, strict=True)
+            ]
+            taught = await self._send(server, [_command("EVAL", call[0].text, call) for call in [*every, *calls]])
+            answers = taught[len(every) :]
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer

@@ -276,7 +276,13 @@ class Site:
         config = folder / ("sentinel.conf" if sentinel else "redis.conf")
         lines = [*self._listening(port), f'dir "{folder}"', f'aclfile "{folder}/users.acl"', *options]
         if not sentinel:
-            lines += ['save ""', "appendonly yes", f"masteruser {ADMIN}", f"masterauth {self.passwords[ADMIN]}"]
+            lines += [
+                'save ""',
+                "appendonly yes",
+                "appendfsync always",
+                f"masteruser {ADMIN}",
+                f"masterauth {self.passwords[ADMIN]}",
+            ]
 
         def prepare() -> None:
             if not config.exists():

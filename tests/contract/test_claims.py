@@ -247,6 +247,24 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
     assert ground.run(lose_a_script) == [ClaimState.CLAIMED, ClaimState.DUPLICATE]
 
 
+@pytest.mark.parametrize("ground", ["fakeredis", "redis", *FORMS], indirect=True)
+def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGround, key: ClaimKey) -> None:
+    """Else the first settlement would send its pipeline again, and a claim that was taken over would find itself."""
+
+    async def take_over(claims: Claims) -> list[ClaimState]:
+        settled = ClaimKey.of(f"{key.name.hex()}:settled", CONTENT)
+        await claims.claim([settled], BOB)
+        claims.settle([settled], [], BOB)
+        return await claims.claim([key], BOB)
+
+    claim(ground, [key], lease_s=BRIEF_S)
+    ground.pass_time(2 * BRIEF_S)
+    ground.on_servers(lambda client: client.script_flush())
+    # On a cluster each master is asked for some of these.
+    claim(ground, [ClaimKey.of(f"{key.name.hex()}:{n}", CONTENT) for n in range(20)])
+    assert ground.run(take_over) == [ClaimState.RECLAIMED]
+
+
 def test_in_another_generation_or_mode_the_same_key_is_another_claim(ground: Ground) -> None:
     event_key = f"stripe:evt_{next(_numbers)}:charge.succeeded"
     keys = [ClaimKey.of(event_key, CONTENT, mode, number) for mode in MODES for number in (0, 1, 2)]
