@@ -85,6 +85,15 @@ def open_admin(kafka: KafkaSettings) -> AdminClient:
     return _following(_Admin(client_config(kafka, {"log_level": 0})), kafka.security)
 
 
+def check_kafka_files(kafka: KafkaSettings) -> None:
+    """For the start of a service that signs what it publishes.
+
+    :raises SettingError: a file that the settings name can't be read, or the keys of records are wrong
+    """
+    client_config(kafka, {})
+    RecordKeys(Path(kafka.record_keys_file))
+
+
 def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, Any]:
     """librdkafka's configuration: the client's own, and how this Kafka is reached.
 

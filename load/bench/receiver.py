@@ -32,6 +32,7 @@ from load.bench.figures import Done, Run
 from load.traffic import StripeRequests
 from load.wire import Load, closed_loop, open_loop, undisturbed
 from stack.children import answers_ok
+from stack.data_folder import make_key
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_server, redis_url
@@ -182,6 +183,7 @@ def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, po
     held = folder / "secrets"
     held.mkdir(exist_ok=True, parents=True)
     (held / "stripe").write_text(secret + "\n", "utf-8")
+    make_key(held / "records")
     return Server(
         name="receiver",
         command=(sys.executable, "-m", "stack.services.receiver"),

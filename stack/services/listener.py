@@ -30,7 +30,7 @@ from console.pulse import Pulse
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
-from core.kafka import open_producer
+from core.kafka import check_kafka_files, open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import async_redis, check_redis
@@ -69,6 +69,7 @@ def main() -> int:
         settings = load_settings()
         own(settings)
         check_redis(settings.redis)
+        check_kafka_files(settings.kafka)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.event import Mode
+from core.kafka import check_kafka_files
 from core.layout import LEDGER
 from core.log import configure_logging
 from core.record_keys import RecordKeys
@@ -60,6 +61,7 @@ def main() -> int:
         wired = _wired(settings, configs, mode)
         generations = {one.name: open_generation_writer(settings.redis, mode) for one in wired if _is_ledger(one)}
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
+        check_kafka_files(settings.kafka)
     except PayhookError as problem:
         log.error("%s", problem)
         return 1

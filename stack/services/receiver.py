@@ -22,7 +22,7 @@ from prometheus_client import start_http_server
 from core.clock import Clock, SystemClock
 from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
-from core.kafka import open_admin, open_producer
+from core.kafka import check_kafka_files, open_admin, open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import AsyncClient, async_redis, check_redis
@@ -72,6 +72,7 @@ def main(limits: Limits = LIMITS) -> None:
         settings = load_settings(reaches_lake=False)
         own(settings)
         check(settings)
+        check_kafka_files(settings.kafka)
         check_kafka(settings)
     except PayhookError as wrong:
         log.critical("%s", wrong)

@@ -114,7 +114,7 @@ def test_up_returns_when_everything_answers(folder: Path) -> None:
     assert redis_answers(found["redis"])
     assert (Path(found["journal"]) / "_delta_log").is_dir()
     secrets = {path.name for path in (folder / "secrets").iterdir()}
-    assert secrets == {*build_adapters(ProvidersSettings()), "anchors", "masking"}
+    assert secrets == {*build_adapters(ProvidersSettings()), "anchors", "masking", "records"}
 
 
 def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:

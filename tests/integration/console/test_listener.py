@@ -108,6 +108,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
     )
     Layout(tmp_path).secrets.mkdir()
     Layout(tmp_path).anchor_keys.write_text(KEY)
+    Layout(tmp_path).record_keys.write_text(KEY)
     payhook(tmp_path, "users", "add", "ada", "--role", "replayer", "--password-stdin", stdin=PASSWORD)
     token = payhook(tmp_path, "users", "token", "ada")
     (port,) = free_ports(1)

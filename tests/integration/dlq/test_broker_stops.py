@@ -84,9 +84,9 @@ def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: Broker) ->
     """It would have the broker's own number of partitions, and nobody's mark."""
     ours: Any = dead_letter_producer(KafkaSettings(bootstrap_servers=broker.bootstrap))
     quick = {"topic.metadata.propagation.max.ms": 500}
-    assert publish_one({**ours.args[0], **quick}, "dlq.gone") in UNKNOWN
-    assert "dlq.gone" not in broker.topics()
     anybodys = {"bootstrap.servers": broker.bootstrap}
+    assert publish_one({**anybodys, **ours.args[1], **quick}, "dlq.gone") in UNKNOWN
+    assert "dlq.gone" not in broker.topics()
     assert publish_one(anybodys, "dlq.made") is None, "this broker makes what it is asked for"
     assert "dlq.made" in broker.topics()
 

@@ -26,6 +26,7 @@ from core.settings import KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
 from processor.opening import Shared, check_own_topics
+from stack.data_folder import make_key
 from stack.ports import free_ports
 from stack.topics import Topic, TopicRefused, make_topics, topics
 from tests.integration.conftest import Topics
@@ -90,6 +91,7 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "stripe").write_text("whsec_of_this_test_alone\n", "utf-8")
+    make_key(secrets / "records")
     (port,) = free_ports(1)
     ended = subprocess.run(
         [sys.executable, "-m", "stack.services.receiver"],

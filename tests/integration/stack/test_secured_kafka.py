@@ -4,6 +4,9 @@ other's."""
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,12 +27,16 @@ import core.kafka as kafka_clients
 from core.durability import RECORD_BYTES_MAX
 from core.errors import SettingError
 from core.kafka import open_admin, open_consumer, open_producer
+from core.layout import Layout
 from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
 from core.topics import check_topics
 from ingest.publisher import producer_settings
 from journal.kafka_log import KafkaLog
 from ledger.verify.kafka import RealKafka
 from processor.spark import open_session
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.data_folder import make_key, make_secrets
 from stack.jars import spark_jars
 from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
 from stack.topics import make_topics, topics
@@ -46,6 +53,7 @@ OPERATIONS = {
     "Create": AclOperation.CREATE,
 }
 WAIT_S = 20.0
+CHECKOUT = Path(__file__).parents[3]
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
@@ -257,3 +265,17 @@ def test_positions_are_read_with_the_processors_user(cluster: Cluster) -> None:
         assert set(log.held([EVENTS])[EVENTS]) == {0, 1}
     finally:
         log.close()
+
+
+@pytest.mark.parametrize("service", ["receiver", "listener", "processor"])
+def test_a_service_without_the_keys_of_records_says_so_in_a_sentence_and_ends(service: str, tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    make_key(layout.anchor_keys)
+    make_secrets(layout.secrets, build_adapters(ProvidersSettings()))
+    env = {**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path), "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    command = [sys.executable, "-m", f"stack.services.{service}"]
+    ended = subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    said = ended.stdout + ended.stderr
+    assert ended.returncode in (1, 2), said
+    assert "kafka.record_keys_file" in said and "openssl rand -hex 32" in said
+    assert "Traceback" not in said
