@@ -24,12 +24,12 @@ from core.secret_lines import secret_lines
 log = logging.getLogger(__name__)
 
 MAC_HEADER = "mac"
-"""The last header. Its value: four bytes that name the key, then the hash."""
+"""The last header. Its value, in hexadecimal: four bytes that name the key, then the hash."""
 
 SETTING = "kafka.record_keys_file"
 LOOK_S = 5.0
 KEY_CHARS_MIN = 32
-_ID_BYTES = 4
+_ID_CHARS = 8
 
 Header: TypeAlias = tuple[str, bytes | None]
 Keys: TypeAlias = Sequence[bytes]
@@ -125,7 +125,7 @@ def check_record(
 
 
 def _signed(key: bytes, message: bytes) -> bytes:
-    return _id(key) + hmac.digest(key, message, "sha256")
+    return _id(key) + hmac.digest(key, message, "sha256").hex().encode()
 
 
 _ids: dict[bytes, bytes] = {}
@@ -134,7 +134,7 @@ _ids: dict[bytes, bytes] = {}
 def _id(key: bytes) -> bytes:
     found = _ids.get(key)
     if found is None:
-        found = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).digest()[:_ID_BYTES]
+        found = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).hexdigest()[:_ID_CHARS].encode()
     return found
 
 
