@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+PR_SET_PDEATHSIG = 1
 CAPABILITIES = 41
 MNT_DETACH = 2
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -81,6 +83,8 @@ def give_up(spec: dict[str, Any]) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
+    # Another user forgets what `unshare --kill-child` asked for.
+    check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "death with its parent")
     if spec["no_new_privileges"]:
         check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     os.umask(0o022)

@@ -164,7 +164,7 @@ def test_a_webhook_gets_from_the_port_to_the_ledger(running: Project) -> None:
 def test_every_process_is_on_the_one_page_of_metrics(running: Project) -> None:
     page = running.client("curl", "-sf", "http://console:8081/metrics").stdout
     up = dict(re.findall(r'payhook_process_up\{process="([\w-]+)"\} (\S+)', page))
-    assert up == dict.fromkeys(("ingest", "ingest-1", "processor", "alerts"), "1.0")
+    assert up == dict.fromkeys(("ingest", "ingest-1", "processor", "alerts", "console"), "1.0")
 
 
 def test_operators_run_commands_in_the_console(running: Project) -> None:
