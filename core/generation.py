@@ -17,24 +17,28 @@ ANNOUNCE_EVERY_S = 1.0
 ANNOUNCED_S = 15.0
 """So long an announcement holds: a processor that ended may come back to another Kafka, and learn of it only then."""
 
-_WORDING = re.compile(rb"([0-9]{1,9})( refused)?")
+_WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})( refused)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What stands in Redis: ``3``, or ``3 refused`` while the processor refuses to go on with what Kafka holds."""
+    """What stands in Redis: ``3 p48``, or ``3 p48 refused`` while the processor refuses to go on with what Kafka holds.
+
+    ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
+    """
 
     generation: int
+    partitions: int
     refused: bool = False
 
     def encode(self) -> bytes:
-        return b"%d refused" % self.generation if self.refused else b"%d" % self.generation
+        return b"%d p%d%s" % (self.generation, self.partitions, b" refused" if self.refused else b"")
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announced | None:
         """The inverse of `encode`; None where nothing stands there that can be read."""
         wording = _WORDING.fullmatch(value or b"")
-        return None if wording is None else cls(int(wording[1]), wording[2] is not None)
+        return None if wording is None else cls(int(wording[1]), int(wording[2]), wording[3] is not None)
 
 
 def generation_key(mode: Mode) -> str:

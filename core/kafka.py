@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from core.credentials import Credentials, read_credentials
 from core.errors import SettingError
 from core.record_keys import RecordKeys
+from core.routing import partition_of
 from core.settings import KafkaSecurity, KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -37,17 +38,22 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 class _Producer(confluent_kafka.Producer):
-    """Unlike the library's own it can be referred to weakly, and signs what it publishes if it has ``keys``."""
+    """Unlike the library's own it can be referred to weakly. If it has ``keys`` it signs the events and commands that
+    it publishes, each for its partition (`core.routing.partition_of`); other topics' records are believed by nobody.
+    """
 
     keys: RecordKeys | None = None
+    events_partitions = 1
 
     def produce(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> None:  # type: ignore[override]
-        if self.keys is not None:
-            key = key.encode() if isinstance(key, str) else key
+        key = key.encode() if isinstance(key, str) else key
+        partition = None if self.keys is None else partition_of(topic, key or b"", self.events_partitions)
+        if self.keys is not None and partition is not None:
             value = value.encode() if isinstance(value, str) else value
             given = more.get("headers") or []
             headers = given.items() if isinstance(given, Mapping) else given
-            more["headers"] = self.keys.sign(topic, key, value, headers)
+            more["partition"] = partition
+            more["headers"] = self.keys.sign(topic, partition, key, value, headers)
         super().produce(topic, value, key, **more)
 
 
@@ -67,7 +73,7 @@ def open_producer(
     :raises SettingError: a file that the settings name can't be read
     """
     producer = _Producer(client_config(kafka, config))
-    producer.keys = keys
+    producer.keys, producer.events_partitions = keys, kafka.events_partitions
     return _following(producer, kafka.security)
 
 

@@ -1,10 +1,10 @@
 """Who made a record: payhook's producers sign what they publish, and nothing else is believed.
 
 Kafka's access control says who may write to a topic. A right too many, or a broker's administrator, could still put an
-event or a command there. So each record has a header with a keyed hash (HMAC-SHA256) over its topic, key, value and
-other headers. The keys are in a file, one a line: the first signs, each is accepted. The file is looked at again every
-`LOOK_S`, so keys are rolled without a restart: add the new one as second line everywhere, then make it the first, and
-remove the old one when Kafka holds nothing any more that it signed.
+event or a command there. So each record has a header with a keyed hash (HMAC-SHA256) over its topic, partition, key,
+value and other headers. The keys are in a file, one a line: the first signs, each is accepted. The file is looked at
+again every `LOOK_S`, so keys are rolled without a restart: add the new one as second line everywhere, then make it the
+first, and remove the old one when Kafka holds nothing any more that it signed.
 """
 
 from __future__ import annotations
@@ -68,9 +68,11 @@ class RecordKeys:
             self._look()
         return self._keys
 
-    def sign(self, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> list[Header]:
+    def sign(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
+    ) -> list[Header]:
         """The headers, and one that says who made the record."""
-        return sign_record(self.now, topic, key, value, headers)
+        return sign_record(self.now, topic, partition, key, value, headers)
 
     def _look(self) -> None:
         try:
@@ -100,15 +102,15 @@ class RecordKeys:
 
 
 def sign_record(
-    keys: Keys, topic: str, key: bytes | None, value: bytes | None, headers: Iterable[Header]
+    keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
 ) -> list[Header]:
     """The headers, and one with the first key's hash."""
     found = list(headers)
-    return [*found, (MAC_HEADER, _signed(keys[0], _message(topic, key, value, found)))]
+    return [*found, (MAC_HEADER, _signed(keys[0], _message(topic, partition, key, value, found)))]
 
 
 def check_record(
-    keys: Keys, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+    keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> Sequence[Header]:
     """The headers without the hash, which is right.
 
@@ -117,7 +119,7 @@ def check_record(
     if not headers or headers[-1][0] != MAC_HEADER:
         raise Forged(topic, "says nothing of who made it")
     others, given = headers[:-1], headers[-1][1] or b""
-    message = _message(topic, key, value, others)
+    message = _message(topic, partition, key, value, others)
     for one in keys:
         if given.startswith(_id(one)) and hmac.compare_digest(_signed(one, message), given):
             return others
@@ -143,11 +145,11 @@ _NONE = 0xFFFFFFFF
 """Stands for the length of what isn't there: an empty value is another record."""
 
 
-def _message(topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
+def _message(topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
     """The lengths of all parts, then the parts: no two records have one message. As many names as texts are joined, so
     a name with the separator in it would be one too many.
     """
-    names = _SEPARATOR.join([topic, *[name for name, _ in headers]]).encode()
+    names = _SEPARATOR.join([f"{topic}[{partition}]", *[name for name, _ in headers]]).encode()
     parts = [names, key, value, *[text for _, text in headers]]
     present = [part for part in parts if part is not None]
     whole = len(present) == len(parts)

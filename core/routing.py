@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +16,7 @@ TENANT_MARK = "~"
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
 PARTITIONER = "murmur2_random"
-"""librdkafka's name of Java's own: an entity's events are on one partition, whichever client publishes them."""
+"""Of topics that others publish to as well. It is librdkafka's name of Java's own."""
 
 JOURNAL_TOPIC = "journal."
 """Begins the name under which a stream reads another's journal: there, offsets are seqs, with gaps between them."""
@@ -38,9 +39,28 @@ def _named(suffix: str) -> TopicNames:
 _TOPICS = MappingProxyType({"live": _named(""), "test": _named(_TEST_TOPIC)})
 
 
+_EVENTS = frozenset(names.events for names in _TOPICS.values())
+_CONTROL = frozenset(names.control for names in _TOPICS.values())
+
+
+def is_events(topic: str) -> bool:
+    """Whether a topic is one that receivers publish events to."""
+    return topic in _EVENTS
+
+
 def topics_of(mode: Mode) -> TopicNames:
     """``payments.events`` and its like; with ``.test`` at the end for test traffic."""
     return _TOPICS[mode]
+
+
+def partition_of(topic: str, key: bytes, events_partitions: int) -> int | None:
+    """The partition of a record of ``payments.events`` or ``payments.control``; None for every other topic.
+
+    It goes by the number that is configured, not by the topic's own: a topic that grows moves no entity.
+    """
+    if is_events(topic):
+        return zlib.crc32(key) % events_partitions
+    return 0 if topic in _CONTROL else None
 
 
 def stream_of(stream: str, mode: Mode) -> str:

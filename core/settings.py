@@ -88,6 +88,13 @@ class KafkaSettings(BaseModel):
         description="topics that transactions write to, such as a mirror's: gaps between their offsets are taken for "
         "markers, and not refused",
     )
+    events_partitions: int = Field(
+        4,
+        ge=1,
+        le=512,
+        description="partitions of payments.events: an entity's events are on one of them. The same for receivers, "
+        "processors and `payhook`; 48 outside one machine. How it is raised: docs/scaling.md",
+    )
     record_keys_file: str = Field(
         "",
         description="file with the keys that sign events and commands, one a line, the newest first; the same for "
@@ -215,16 +222,10 @@ def _redis_url(text: str) -> ParseResult:
 
 
 class TopicsSettings(BaseModel):
-    """Topics as they are made. Partition counts are for good: another count moves keys between partitions."""
+    """Topics as they are made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    events_partitions: int = Field(
-        4,
-        ge=1,
-        le=512,
-        description="partitions of payments.events and of the dead letters' topics; 48 outside one machine",
-    )
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
     replication: int | None = Field(

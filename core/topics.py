@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 
 from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability
 from core.errors import PayhookError
+from core.routing import is_events
 from core.settings import KafkaSettings
 
 ONE_BROKER = 'Where one broker is meant to be all there is, set kafka.durability to "single".'
@@ -43,9 +44,9 @@ class TopicsUnfit(PayhookError):
 
 
 def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str, int]) -> None:
-    """Every topic is there, removes records by their age alone, elects no leader that lacks records, and takes records
-    of the size that is sent to it. If ``kafka.durability`` is ``replicated``, each partition has three replicas, and
-    two have a record before it is acknowledged.
+    """Every topic is there, has the partitions that are configured, removes records by their age alone, elects no
+    leader that lacks records, and takes records of the size that is sent to it. If ``kafka.durability`` is
+    ``replicated``, each partition has three replicas, and two have a record before it is acknowledged.
 
     :param wanted: bytes of a record that is sent to each topic
     :raises TopicsUnfit: it isn't so
@@ -58,6 +59,10 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
         if topic not in known:
             faults.append(TopicFault(topic, "it isn't there", "python -m stack.topics"))
             continue
+        there = len(known[topic].partitions)
+        if is_events(topic) and there < kafka.events_partitions:
+            problem = f"it has {there} partitions, kafka.events_partitions is {kafka.events_partitions}"
+            faults.append(TopicFault(topic, problem, "python -m stack.topics"))
         if durability == "replicated":
             faults += _replication(topic, known[topic].partitions)
         changes = dict(_changes(described(client, topic), record_bytes, durability))

@@ -23,6 +23,7 @@ from core.event import Mode
 from core.generation import ANNOUNCE_EVERY_S, Announced, generation_keys
 from core.keys import hash16
 from core.redis import FAILURES, AsyncClient, is_cluster
+from ingest.errors import Refused
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
@@ -89,6 +90,11 @@ class Generations(Protocol):
 
     def of(self, mode: Mode) -> int | None:
         """None where it isn't known, or its processor refuses: nothing is claimed then, and the journal decides."""
+
+    def check_partitions(self, mode: Mode) -> None:
+        """
+        :raises Refused: 503, the processor divides entities among another number of partitions
+        """
 
 
 class Claims(Protocol):
@@ -196,9 +202,11 @@ class RedisGenerations:
     know of the loss that raised it. A refusal counts whatever generation it names.
     """
 
-    def __init__(self, redis: AsyncClient, modes: Sequence[Mode], clock: Clock) -> None:
+    def __init__(self, redis: AsyncClient, modes: Sequence[Mode], clock: Clock, partitions: int) -> None:
         self._redis = redis
         self._modes = modes
+        self._partitions = partitions
+        self._other_partitions: dict[Mode, int] = {}
         self._clock = clock
         self._seen: dict[Mode, int] = {}
         self._usable: dict[Mode, int] = {}
@@ -207,6 +215,10 @@ class RedisGenerations:
 
     def of(self, mode: Mode) -> int | None:
         return self._usable.get(mode)
+
+    def check_partitions(self, mode: Mode) -> None:
+        if mode in self._other_partitions:
+            raise Refused("other_partitions", own=self._partitions, announced=self._other_partitions[mode])
 
     @property
     def missing(self) -> int:
@@ -258,12 +270,27 @@ class RedisGenerations:
             return
         generation = max(self._seen.get(mode, 0), *(one.generation for one in announced))
         self._seen[mode] = generation
+        self._compare(mode, [one.partitions for one in announced if one.generation == generation])
         if any(one.refused for one in announced):
             self._defer(mode, "the processor refuses to go on; `payhook status` says why")
         elif self._usable.get(mode) != generation:
             self._usable[mode] = generation
             self._problems.pop(mode, None)
             log.info("%s events are claimed in generation %d", mode, generation)
+
+    def _compare(self, mode: Mode, announced: Sequence[int]) -> None:
+        """What the processor announced last holds until it announces another number: events of one entity must not be
+        on two partitions while it is away.
+        """
+        others = [partitions for partitions in announced if partitions != self._partitions]
+        if not others:
+            self._other_partitions.pop(mode, None)
+        elif self._other_partitions.get(mode) != others[0]:
+            self._other_partitions[mode] = others[0]
+            log.error(
+                "%s events are answered 503: kafka.events_partitions is %d here, and %d in the processor",
+                *(mode, self._partitions, others[0]),
+            )
 
     def _defer(self, mode: Mode, problem: str) -> None:
         self._usable.pop(mode, None)

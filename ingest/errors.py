@@ -98,6 +98,12 @@ WEBHOOKS: Mapping[str, Refusal] = MappingProxyType(
             False,
             RETRY_AFTER_S,
         ),
+        "other_partitions": Refusal(
+            503,
+            "kafka.events_partitions is {own} here and {announced} in the processor; nothing is lost, send it again",
+            False,
+            RETRY_AFTER_S,
+        ),
         "overloaded": Refusal(
             503, "{limit} are under way already; nothing was taken, send it again", True, RETRY_AFTER_S
         ),

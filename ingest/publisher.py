@@ -15,7 +15,7 @@ from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.event import Event, Headers, Mode
 from core.log import about_record
-from core.routing import PARTITIONER, topics_of
+from core.routing import topics_of
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class ProducerBroken(PayhookError):
 
 
 def producer_settings(publish_timeout_ms: int) -> dict[str, Any]:
-    """Every replica acknowledges, the producer's own retries make no copies, and the partitioner is pinned."""
+    """Every replica acknowledges, and the producer's own retries make no copies."""
     return {
         "acks": "all",
         "enable.idempotence": True,
@@ -43,7 +43,6 @@ def producer_settings(publish_timeout_ms: int) -> dict[str, Any]:
         "request.timeout.ms": publish_timeout_ms,
         "socket.timeout.ms": 10_000,
         "linger.ms": 0.3,
-        "partitioner": PARTITIONER,
         "queue.buffering.max.messages": 50_000,
         "queue.buffering.max.kbytes": 128 * 1024,
         "message.max.bytes": RECORD_BYTES_MAX,

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock
 from core.durability import RECORD_BYTES_MAX, replicas_min
+from core.generation import Announced
 from core.kafka import open_admin, open_producer
 from core.location import Location
 from core.record_keys import RecordKeys
@@ -46,7 +47,7 @@ from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
 from processor.decide.ports import Known, Reader
 from processor.decide.run import Handlers
-from processor.history.check import HistoryWatch, check
+from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_partitions, decided_by
 from processor.reporting.status import StreamStatus
 from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
@@ -182,7 +183,7 @@ class OpenableStream:
             index = Index.open(places.index, state.epoch)
             undo.callback(index.close)
             check_whole(str(places.journal), reader, state, index.seq)
-            self._status.generation(state.generation)
+            self._status.announce(Announced(state.generation, shared.kafka.events_partitions))
             index.catch_up(reader, bodies)
             dead_letters = self._dead_letters(state.published_upto)
             undo.callback(dead_letters.close, 0)
@@ -194,7 +195,7 @@ class OpenableStream:
                 state,
                 writer,
                 bodies,
-                lambda: {**downstreams.notes(), **self._catch_up.notes(), **anchors.notes()},
+                lambda: {**downstreams.notes(), **self._catch_up.notes(), **anchors.notes(), **self._partition_notes()},
                 watch,
             )
             known = Known(
@@ -218,6 +219,15 @@ class OpenableStream:
             undo.pop_all()
             return batches
 
+    @property
+    def _partitions(self) -> int | None:
+        """By which entities are divided, of a stream that decides what receivers publish."""
+        ours = self._wired.rules.events_topic == topics_of(self._wired.mode).events
+        return self._shared.kafka.events_partitions if ours else None
+
+    def _partition_notes(self) -> dict[str, str]:
+        return {} if self._partitions is None else {PARTITIONS_NOTE: str(self._partitions)}
+
     def _check_positions(self, source: Source, there: Log) -> JournalState | None:
         """Where the journal stands before an epoch begins; None where there is none yet.
 
@@ -231,11 +241,14 @@ class OpenableStream:
         state = reader.state()
         try:
             check(wired.name, state, reader, there, source.topics, self._shared.kafka.transactional)
+            if self._partitions is not None:
+                check_partitions(wired.name, state, there, wired.rules.events_topic, self._partitions)
             check_index(wired.places.index, journal)
             for table, kept_by in wired.derived.items():
                 kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
         except Refused:
-            self._status.generation(state.generation, refused=True)
+            partitions = decided_by(state) or self._shared.kafka.events_partitions
+            self._status.announce(Announced(state.generation, partitions, refused=True))
             raise
         return state
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
@@ -34,7 +34,7 @@ much longer than its retention says."""
 
 
 class TopicRefused(PayhookError):
-    """A topic couldn't be made, or is there with another number of partitions."""
+    """A topic couldn't be made, or given more partitions."""
 
     def __init__(self, topic: str, problem: str) -> None:
         self.topic = topic
@@ -55,40 +55,47 @@ def topics(
     settings: TopicsSettings,
     modes: Sequence[Mode] = ("live",),
     streams: Mapping[str, StreamConfig] | None = None,
+    events_partitions: int = KafkaSettings().events_partitions,
 ) -> list[Topic]:
     """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it.
 
     :param streams: those that are configured; None: the shipped ones
     """
     known = streams if streams is not None else load_streams()
-    return [topic for mode in modes for topic in _of_mode(settings, mode, taking(known, mode))]
+    return [topic for mode in modes for topic in _of_mode(settings, mode, taking(known, mode), events_partitions)]
 
 
-def _of_mode(settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfig]) -> list[Topic]:
+def _of_mode(
+    settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfig], events_partitions: int
+) -> list[Topic]:
     day, names = MILLISECONDS_A_DAY, topics_of(mode)
     dead_letters = [stream.dlq_topic(mode) for stream in streams]
     return [
-        Topic(names.events, settings.events_partitions, settings.events_retention_days * day),
+        Topic(names.events, events_partitions, settings.events_retention_days * day),
         Topic(names.control, CONTROL_PARTITIONS, -1),
         Topic(names.receipts, RECEIPTS_PARTITIONS, settings.events_retention_days * day),
         Topic(names.anchors, 1, -1),
-        *(Topic(name, settings.events_partitions, settings.dlq_retention_days * day) for name in dead_letters),
+        *(Topic(name, events_partitions, settings.dlq_retention_days * day) for name in dead_letters),
     ]
 
 
 def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
-    """Makes what isn't there yet and returns once the broker serves it. Dead-letter topics are marked as such, those
-    that an older broker made too.
+    """Makes what isn't there yet, gives a topic the partitions that it lacks, and returns once the broker serves it.
+    Dead-letter topics are marked as such, those that an older broker made too.
 
-    :raises TopicRefused: the broker refuses, or a topic is there with other partitions than configured:
-        keys would move between partitions, and order would be lost
+    More partitions move no entity: events are divided by ``kafka.events_partitions`` alone.
+
+    :raises TopicRefused: the broker refuses
     """
     client = open_admin(kafka)
     there = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
-    for topic in wanted:
-        if topic.name in there and len(there[topic.name].partitions) != topic.partitions:
-            held = len(there[topic.name].partitions)
-            raise TopicRefused(topic.name, f"has {held} partitions, {topic.partitions} are configured; drain it first")
+    small = [one for one in wanted if one.name in there and len(there[one.name].partitions) < one.partitions]
+    grown = client.create_partitions([NewPartitions(one.name, one.partitions) for one in small]) if small else {}
+    for name, future in grown.items():
+        try:
+            future.result(MAKE_TIMEOUT_S)
+        except KafkaException as refused:
+            raise TopicRefused(name, str(refused.args[0])) from refused
     missing = [topic for topic in wanted if topic.name not in there]
     made = client.create_topics([_new(topic, replication) for topic in missing]) if missing else {}
     for name, future in made.items():
@@ -100,17 +107,23 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
                 raise TopicRefused(name, f"{error.str()} {ONE_BROKER}") from refused
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicRefused(name, str(error)) from refused
-    _await(client, set(made))
+    _await(client, {topic.name: topic.partitions for topic in [*missing, *small]})
     dead_letters = DlqTopics(client, kafka)
     for topic in wanted:
         if topic.name.startswith(DLQ_PREFIX):
             dead_letters.mark(topic.name)
 
 
-def _await(client: AdminClient, made: set[str]) -> None:
-    """A broker answers that it made a topic some time before it lists it."""
+def _await(client: AdminClient, made: Mapping[str, int]) -> None:
+    """A broker answers that it made a topic's partitions some time before it lists them."""
     deadline = time.monotonic() + MAKE_TIMEOUT_S
-    while unlisted := made - set(client.list_topics(timeout=MAKE_TIMEOUT_S).topics):
+    while True:
+        listed = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
+        unlisted = [
+            name for name, wanted in made.items() if name not in listed or len(listed[name].partitions) < wanted
+        ]
+        if not unlisted:
+            return
         if time.monotonic() > deadline:
             raise TopicRefused(min(unlisted), f"was made, and isn't listed after {MAKE_TIMEOUT_S:.0f} s; look at Kafka")
         time.sleep(LOOK_S)
@@ -127,7 +140,8 @@ def main() -> int:
     try:
         settings = load_settings()
         kafka = settings.kafka
-        wanted = topics(settings.topics, settings.ingest.modes, streams_of(settings))
+        streams, partitions = streams_of(settings), settings.kafka.events_partitions
+        wanted = topics(settings.topics, settings.ingest.modes, streams, partitions)
         make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
         check_topics(open_admin(kafka), kafka, sizes)

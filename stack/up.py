@@ -83,7 +83,8 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         durability = settings.kafka.durability_of_up
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka
-        wanted, replication = topics(settings.topics, modes, streams), settings.topics.replicas(durability)
+        wanted = topics(settings.topics, modes, streams, settings.kafka.events_partitions)
+        replication = settings.topics.replicas(durability)
         supervisor = Supervisor(
             layout,
             ports,

@@ -175,7 +175,7 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
     """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
     for key in (key for mode in MODES for key in generation_keys(mode, cluster=is_cluster(client))):
-        client.set(key, Announced(generation).encode())
+        client.set(key, Announced(generation, KafkaSettings().events_partitions).encode())
 
 
 def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:

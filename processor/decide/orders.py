@@ -108,7 +108,8 @@ class Orders:
         :raises Forged, CommandInvalid: it isn't one
         """
         if self.rules.record_keys is not None:
-            check_record(self.rules.record_keys.now, record.topic, record.key, record.value, record.headers)
+            keys = self.rules.record_keys.now
+            check_record(keys, record.topic, record.partition, record.key, record.value, record.headers)
         return decode(record.value or b"")
 
     def carry_on(self, turns: Sequence[Turn]) -> None:

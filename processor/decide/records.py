@@ -285,7 +285,7 @@ def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
     """
     read: Sequence[Header] = record.headers
     if keys is not None:
-        read = check_record(keys, record.topic, record.key, record.value, read)
+        read = check_record(keys, record.topic, record.partition, record.key, record.value, read)
     received = from_record(record.value, read)
     event, headers = received.event, received.headers
     if event.mode != mode:

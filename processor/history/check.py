@@ -118,6 +118,44 @@ def check(
         raise HistoryRefused(stream, found)
 
 
+PARTITIONS_NOTE = "partitions"
+"""The journal's note of the number of partitions among which entities were divided."""
+
+
+class PartitionsChanged(Refused):
+    """Records are undecided that were published by another number of partitions than the one that is configured."""
+
+    def __init__(self, stream: str, decided_by: int, configured: int, undecided: int) -> None:
+        self.stream = stream
+        self.decided_by = decided_by
+        self.configured = configured
+        self.undecided = undecided
+        super().__init__(
+            f"stream {stream}: kafka.events_partitions is {configured}, and {undecided} records are undecided that "
+            f"were published by {decided_by}. They are decided first, or an entity's events would change their order: "
+            f"set {decided_by} again, wait until `payhook status` shows no lag, then change it"
+        )
+
+
+def decided_by(state: JournalState) -> int | None:
+    """The number of partitions among which entities were divided when the journal's last batch was decided."""
+    return int(state.notes[PARTITIONS_NOTE]) if PARTITIONS_NOTE in state.notes else None
+
+
+def check_partitions(stream: str, state: JournalState, log: Log, topic: str, configured: int) -> None:
+    """
+    :raises PartitionsChanged: entities would move to other partitions while some of their records are undecided
+    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    """
+    before = decided_by(state)
+    if before is None or before == configured or topic not in state.marks:
+        return
+    ends = log.held([topic])[topic]
+    undecided = sum(max(0, high - state.marks[topic].get(number, 0)) for number, (_, high) in ends.items())
+    if undecided:
+        raise PartitionsChanged(stream, before, configured, undecided)
+
+
 def other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
     """Topics whose id isn't the one that the journal knows."""
     for topic, topic_id in ids.items():

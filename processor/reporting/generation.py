@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from core.errors import SettingError
 from core.event import Mode
@@ -47,15 +48,15 @@ class GenerationWriter:
     def start(self) -> None:
         self._thread.start()
 
-    def publish(self, generation: int, *, refused: bool = False) -> None:
-        """From now on; written at once. ``refused``: the stream doesn't go on until a person has decided."""
-        self._announced = Announced(generation, refused)
+    def publish(self, announced: Announced) -> None:
+        """From now on; written at once."""
+        self._announced = announced
         self._wake.set()
 
     def refuse(self) -> None:
         """From now on the stream doesn't go on until a person has decided."""
         if self._announced is not None and not self._announced.refused:
-            self.publish(self._announced.generation, refused=True)
+            self.publish(replace(self._announced, refused=True))
 
     def withdraw(self) -> None:
         """The stream failed: another process may be the one that knows."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.clock import Clock, to_rfc3339
+from core.generation import Announced
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.decide.item import Item
@@ -95,10 +96,10 @@ class StreamStatus:
         self._restarts = 0
         self._last_failure: str | None = None
 
-    def generation(self, generation: int, *, refused: bool = False) -> None:
-        """The journal's generation of claims, as soon as it is known that the stream goes on, or refuses to."""
+    def announce(self, announced: Announced) -> None:
+        """To receivers, as soon as it is known that the stream goes on, or refuses to."""
         if self._generations is not None:
-            self._generations.publish(generation, refused=refused)
+            self._generations.publish(announced)
 
     def batch(self, batches: Batches, catch_up: CatchUp) -> None:
         """After each batch, and while the stream waits for what blocks it."""

@@ -94,7 +94,7 @@ class MapStage:
         event = poison_event("warm", body, self._stage.mode, "")
         headers: list[Header] = [*to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
         keys = self._keys()
-        signed = headers if keys is None else sign_record(keys, "warm", None, body, headers)
+        signed = headers if keys is None else sign_record(keys, "warm", 0, None, body, headers)
         pairs = [{"key": name, "value": value} for name, value in signed]
         rows = [("warm", 0, offset, body, pairs, None) for offset in range(WARM_RECORDS)]
         columns = zip(*rows, strict=True)

@@ -219,7 +219,7 @@ REPUBLISH = MappingProxyType(
         "partitioner": PARTITIONER,
     }
 )
-"""As the receiver's producer: every replica acknowledges, and the partitioner is the same."""
+"""As the receiver's producer: every replica acknowledges."""
 
 
 class Republisher:

@@ -179,7 +179,7 @@ async def _open_receiver(
         RecordKeys(Path(settings.kafka.record_keys_file)),
     )
     publisher = KafkaPublisher(producer, clock)
-    generations = RedisGenerations(redis, ingest.modes, clock)
+    generations = RedisGenerations(redis, ingest.modes, clock, settings.kafka.events_partitions)
     await generations.read()
     tasks = [
         asyncio.create_task(publisher.serve(), name="delivery reports"),

@@ -84,7 +84,7 @@ def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Groun
             [ClaimKey.of(name, CONTENT, mode, generation) for name in names],
             [ClaimKey.of(name, CONTENT, mode, generation) for name in pending],
         )
-    ground.redis.set(generation_key("live"), Announced(1).encode())
+    ground.redis.set(generation_key("live"), Announced(1, 4).encode())
     ground.redis.set(b"idempotency:" + bytes(32), b"d")
     for (mode, generation), names in confirmed.items():
         found = [one for part in ground.found(mode, generation) for one in part]

@@ -38,7 +38,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSe
 def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(settings: RedisSettings) -> None:
     async def read() -> tuple[int | None, int | None]:
         async with async_redis(settings, ASK_S, ASK_S) as client:
-            generations = RedisGenerations(client, ("live", "test"), SystemClock())
+            generations = RedisGenerations(client, ("live", "test"), SystemClock(), 4)
             await generations.read()
             return generations.of("live"), generations.of("test")
 
@@ -49,22 +49,26 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
     live, test = open_generation_writer(settings, "live"), open_generation_writer(settings, "test")
     for writer in (live, test):
         writer.start()
-        writer.publish(5, refused=True)
-    test.publish(8)
+        writer.publish(Announced(5, 4, refused=True))
+    test.publish(Announced(8, 4))
     assert reads((None, 8))
-    live.publish(6)
+    live.publish(Announced(6, 4))
     assert reads((6, 8))
     live.close()
     test.close()
     with contextlib.closing(sync_redis(settings, ASK_S)) as client:
         for key in generation_keys("test", cluster=is_cluster(client)):
-            assert client.get(key) == b"8"
+            assert client.get(key) == b"8 p4"
 
 
 def test_a_higher_one_stays_and_what_cant_be_read_is_written_over(settings: RedisSettings) -> None:
     with contextlib.closing(sync_redis(settings, ASK_S)) as client:
         client.set(generation_key("live"), b"soon")
         writer = open_generation_writer(settings, "live")
-        for announced, stands in ((Announced(9), b"9"), (Announced(10), b"10"), (Announced(9, refused=True), b"10")):
+        for announced, stands in (
+            (Announced(9, 4), b"9 p4"),
+            (Announced(10, 4), b"10 p4"),
+            (Announced(9, 4, refused=True), b"10 p4"),
+        ):
             writer._write(announced)
             assert client.get(generation_key("live")) == stands

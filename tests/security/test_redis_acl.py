@@ -49,7 +49,7 @@ def everything(site: Site) -> None:
                 raise PermissionError("a settlement was refused")
 
     with contextlib.closing(sync_redis(site.settings(), 5.0)) as client:
-        client.eval(WRITE, 1, "generation", 1, Announced(1).encode(), 1_000)
+        client.eval(WRITE, 1, "generation", 1, Announced(1, 4).encode(), 1_000)
         assert client.ping()
         with site.nodes[0].admin() as admin:
             admin.script_flush()

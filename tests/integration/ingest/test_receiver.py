@@ -154,7 +154,7 @@ def test_claims_follow_the_generation_that_a_processor_announces(servers: Server
         flags = [headers["dedupe"] for *_, headers in receiver.published(5)]
         assert flags.count("claimed") == 2
         assert b"1:" + hash16(receiver.event_key("1")) in client.keys("1:*")
-        client.set(generation_key("live"), Announced(1, refused=True).encode())
+        client.set(generation_key("live"), Announced(1, 4, refused=True).encode())
         assert comes_to(replayed=False)
         assert "payhook_redis_modes_deferred 1.0" in httpx2.get(f"{receiver.metrics_url}/metrics").text
         announce_generation(client, 1)

@@ -74,7 +74,7 @@ async def opened(site: Site, timeout_s: float = TRIP_S) -> AsyncIterator[Ground]
     async with site.open(timeout_s) as client:
         gate = RedisGate(timeout_s, failures_max=5, reset_s=RESET_S)
         claims = RedisClaims(client, gate, 600.0, 1_000.0)
-        yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock()))
+        yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4))
         await claims.settled()
 
 
@@ -94,7 +94,7 @@ def announce(site: Site, generation: int = 3) -> None:
     for key in generation_keys(LIVE, cluster=True):
         node = site.nodes[key_slot(key.encode()) * 3 // SLOTS]
         with node.admin() as client:
-            client.set(key, Announced(generation).encode())
+            client.set(key, Announced(generation, 4).encode())
 
 
 def back(node: Node) -> None:

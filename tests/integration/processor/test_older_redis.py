@@ -85,7 +85,7 @@ class Ground:
     async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
         client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
         claims = RedisClaims(client, RedisGate(timeout_s=60.0), LEASE_S, CONFIRMED_S)
-        generations = RedisGenerations(client, ("live",), SystemClock())
+        generations = RedisGenerations(client, ("live",), SystemClock(), 4)
         generations._seen["live"] = 0 if restarted else self.seen
         publisher = FilePublisher(self.stored.kafka)
         protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), WAIT_S)
@@ -206,11 +206,11 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
 def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(ground: Ground) -> None:
     with ground.redis() as client:
         accept(ground.stored.journal, Findings("ledger", 4), [], 0, Acceptance("ada", "lost", NOW))
-        client.set(generation_key("live"), Announced(1).encode())
+        client.set(generation_key("live"), Announced(1, 4).encode())
         assert ground.sends("e") == ["claimed"]
     older(ground)
     with ground.redis(announces=False) as client:
-        client.set(generation_key("live"), Announced(0).encode())
+        client.set(generation_key("live"), Announced(0, 4).encode())
         assert ground.sends("a") == ["claimed"], "in generation 1, where it has no claim"
 
 

@@ -17,7 +17,7 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.redis import redis_server, redis_url
 from stack.server import Server, running
-from stack.topics import Topic, TopicRefused, make_topics
+from stack.topics import Topic, make_topics
 
 
 def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Path) -> None:
@@ -50,11 +50,13 @@ def test_no_topic_is_made_on_the_fly(kafka_broker: str) -> None:
     assert "nobody.made.this" not in client.list_topics(timeout=60).topics
 
 
-def test_topics_are_made_once_and_never_with_other_partitions(kafka_broker: str) -> None:
+def test_topics_are_made_once_and_grow_to_what_is_wanted(kafka_broker: str) -> None:
     make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 2, -1)], replication=1)
     make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 2, -1)], replication=1)
-    with pytest.raises(TopicRefused, match="topic counted: has 2 partitions, 3 are configured"):
-        make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 3, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 3, -1)], replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic("counted", 2, -1)], replication=1)
+    listed = AdminClient({"bootstrap.servers": kafka_broker}).list_topics(timeout=60).topics
+    assert len(listed["counted"].partitions) == 3
 
 
 def test_a_redis_keeps_its_keys_over_a_restart(tmp_path: Path) -> None:

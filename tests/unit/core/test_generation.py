@@ -12,14 +12,16 @@ from core.routing import MODES
 
 @pytest.mark.parametrize(
     ("announced", "value"),
-    [(Announced(0), b"0"), (Announced(12), b"12"), (Announced(3, refused=True), b"3 refused")],
+    [(Announced(0, 4), b"0 p4"), (Announced(12, 4), b"12 p4"), (Announced(3, 4, refused=True), b"3 p4 refused")],
 )
 def test_it_is_a_number_and_whether_its_processor_refuses(announced: Announced, value: bytes) -> None:
     assert announced.encode() == value
     assert Announced.decode(value) == announced
 
 
-@pytest.mark.parametrize("value", [None, b"", b"-1", b"3 refuse", b" 3", b"3\n", b"1e3", b"9" * 10])
+@pytest.mark.parametrize(
+    "value", [None, b"", b"-1", b"3", b"3 refused", b"3 p", b"3 p4 refuse", b" 3 p4", b"3 p4\n", b"1e3 p4", b"9" * 10]
+)
 def test_what_cant_be_read_announces_nothing(value: bytes | None) -> None:
     assert Announced.decode(value) is None
 

@@ -12,7 +12,7 @@ from core.errors import SettingError
 from core.record_keys import MAC_HEADER, Forged, Header, RecordKeys, check_record
 
 OLD, NEW, OTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2, "0f1e2d3c4b5a6978" * 2
-RECORD: dict[str, Any] = {"topic": "payments.events", "key": b"pay_1", "value": b'{"a": 1}'}
+RECORD: dict[str, Any] = {"topic": "payments.events", "partition": 2, "key": b"pay_1", "value": b'{"a": 1}'}
 HEADERS: list[Header] = [("event_key", b"stripe:evt_1:x"), ("entity_key", b"pay_1")]
 
 
@@ -40,6 +40,7 @@ def test_what_was_signed_is_believed_and_its_headers_come_back_as_they_were(tmp_
     "change",
     [
         {"topic": "payments.control"},
+        {"partition": 3},
         {"key": b"pay_2"},
         {"key": None},
         {"value": b'{"a": 2}'},
@@ -74,11 +75,11 @@ def test_headers_that_were_changed_show(tmp_path: Path, headers: list[Header]) -
 
 def test_what_is_not_there_is_not_what_is_empty(tmp_path: Path) -> None:
     own = keys(tmp_path, NEW)
-    signed = own.sign("t", None, b"", [])
+    signed = own.sign("t", 0, None, b"", [])
     with pytest.raises(Forged):
-        check_record(own.now, "t", b"", b"", signed)
+        check_record(own.now, "t", 0, b"", b"", signed)
     with pytest.raises(Forged):
-        check_record(own.now, "t", None, None, signed)
+        check_record(own.now, "t", 0, None, None, signed)
 
 
 def test_without_a_signature_with_two_or_with_anothers_nothing_is_believed(tmp_path: Path) -> None:

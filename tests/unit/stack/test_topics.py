@@ -20,7 +20,7 @@ class SlowBroker:
 
     def list_topics(self, timeout: float) -> SimpleNamespace:
         self.looks -= 1
-        return SimpleNamespace(topics={"events": None} if self.looks <= 0 else {})
+        return SimpleNamespace(topics={"events": SimpleNamespace(partitions=[0])} if self.looks <= 0 else {})
 
     def create_topics(self, wanted: list[object]) -> dict[str, Future[None]]:
         made: Future[None] = Future()

@@ -10,7 +10,16 @@ import pytest
 from journal.reader import JournalReader
 from journal.schema import Record, same_record
 from journal.state import JournalState
-from processor.history.check import LOOKED_NOTE, HistoryRefused, Kind, check, starts
+from processor.history.check import (
+    LOOKED_NOTE,
+    PARTITIONS_NOTE,
+    HistoryRefused,
+    Kind,
+    PartitionsChanged,
+    check,
+    check_partitions,
+    starts,
+)
 from tests.unit.journal.rows import TOPIC, sha
 from tests.unit.processor.history.logs import MemoryLog, decided, journal_of, record, records
 
@@ -34,6 +43,22 @@ def path(tmp_path: Path) -> Path:
 def test_the_log_that_was_decided_is_read_on(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD[:3], OLD[3:5])
     assert refusal(path, state, MemoryLog(OLD)) == []
+
+
+@pytest.mark.parametrize(("decided", "noted", "refused"), [(6, "4", False), (4, "8", False), (4, "4", True)])
+def test_another_number_of_partitions_waits_until_all_is_decided(
+    path: Path, decided: int, noted: str, refused: bool
+) -> None:
+    state = replace(journal_of(path, MemoryLog(OLD), OLD[:decided]), notes={PARTITIONS_NOTE: noted})
+    if not refused:
+        check_partitions("ledger", state, MemoryLog(OLD), TOPIC, 8)
+        return
+    with pytest.raises(PartitionsChanged, match="events_partitions is 8, and 2 records are undecided .* by 4"):
+        check_partitions("ledger", state, MemoryLog(OLD), TOPIC, 8)
+
+
+def test_a_journal_that_notes_no_number_of_partitions_takes_each(path: Path) -> None:
+    check_partitions("ledger", journal_of(path, MemoryLog(OLD), OLD[:4]), MemoryLog(OLD), TOPIC, 8)
 
 
 def test_an_older_log_that_ends_before_the_mark_is_refused(path: Path) -> None:

@@ -57,40 +57,40 @@ def forget(server: fakeredis.FakeServer) -> None:
 
 def test_what_is_published_stands_in_redis_for_a_while(writer: GenerationWriter, server: fakeredis.FakeServer) -> None:
     assert stands(server) is None
-    writer.publish(3)
-    assert becomes(server, Announced(3))
+    writer.publish(Announced(3, 4))
+    assert becomes(server, Announced(3, 4))
     left_ms = fakeredis.FakeRedis(server=server).pttl(generation_key("live"))
     assert 0 < left_ms <= ANNOUNCED_S * 1000
-    writer.publish(3, refused=True)
-    assert becomes(server, Announced(3, refused=True))
-    writer.publish(4)
-    assert becomes(server, Announced(4))
+    writer.publish(Announced(3, 4, refused=True))
+    assert becomes(server, Announced(3, 4, refused=True))
+    writer.publish(Announced(4, 4))
+    assert becomes(server, Announced(4, 4))
 
 
 def test_it_is_written_again_where_redis_forgot_it(writer: GenerationWriter, server: fakeredis.FakeServer) -> None:
-    writer.publish(3)
-    assert becomes(server, Announced(3))
+    writer.publish(Announced(3, 4))
+    assert becomes(server, Announced(3, 4))
     forget(server)
-    assert becomes(server, Announced(3))
+    assert becomes(server, Announced(3, 4))
 
 
 def test_a_higher_one_of_another_process_stays(server: fakeredis.FakeServer) -> None:
     ours = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live")
-    fakeredis.FakeRedis(server=server).set(generation_key("live"), b"10")
-    for announced in (Announced(9, refused=True), Announced(9)):
+    fakeredis.FakeRedis(server=server).set(generation_key("live"), b"10 p4")
+    for announced in (Announced(9, 4, refused=True), Announced(9, 4)):
         ours._write(announced)
-        assert stands(server) == Announced(10)
-    ours._write(Announced(10, refused=True))
-    assert stands(server) == Announced(10, refused=True)
+        assert stands(server) == Announced(10, 4)
+    ours._write(Announced(10, 4, refused=True))
+    assert stands(server) == Announced(10, 4, refused=True)
     forget(server)
-    ours._write(Announced(9))
-    assert stands(server) == Announced(9)
+    ours._write(Announced(9, 4))
+    assert stands(server) == Announced(9, 4)
 
 
 def test_what_cant_be_read_is_written_over(writer: GenerationWriter, server: fakeredis.FakeServer) -> None:
     fakeredis.FakeRedis(server=server).set(generation_key("live"), b"soon")
-    writer.publish(0)
-    assert becomes(server, Announced(0))
+    writer.publish(Announced(0, 4))
+    assert becomes(server, Announced(0, 4))
 
 
 def test_withdrawn_it_isnt_written_any_more_until_it_is_published_again(server: fakeredis.FakeServer) -> None:
@@ -102,14 +102,14 @@ def test_withdrawn_it_isnt_written_any_more_until_it_is_published_again(server: 
             return super().eval(script, numkeys, *arguments)
 
     writer = GenerationWriter(lambda: Recording(server=server), "live")
-    writer.publish(3)
+    writer.publish(Announced(3, 4))
     writer.withdraw()
     writer.start()
     assert wait_for(lambda: not writer._wake.is_set())
-    writer.publish(4)
-    assert becomes(server, Announced(4))
+    writer.publish(Announced(4, 4))
+    assert becomes(server, Announced(4, 4))
     writer.close()
-    assert set(written) == {b"4"}
+    assert set(written) == {b"4 p4"}
 
 
 def test_redis_away_is_said_once_and_written_when_it_is_back(
@@ -117,11 +117,11 @@ def test_redis_away_is_said_once_and_written_when_it_is_back(
 ) -> None:
     server.connected = False
     for generation in range(3):
-        writer.publish(generation)
+        writer.publish(Announced(generation, 4))
     assert wait_for(lambda: "can't be written" in caplog.text)
-    writer.publish(3)
+    writer.publish(Announced(3, 4))
     server.connected = True
-    assert becomes(server, Announced(3))
+    assert becomes(server, Announced(3, 4))
     assert caplog.text.count("can't be written") == 1
 
 
@@ -140,9 +140,9 @@ def test_a_redis_that_cant_be_opened_yet_is_opened_later(
     writer = GenerationWriter(open_redis, "live")
     writer.start()
     for _ in range(2):
-        writer.publish(3)
+        writer.publish(Announced(3, 4))
         assert wait_for(lambda: not writer._wake.is_set())
-    assert becomes(server, Announced(3))
+    assert becomes(server, Announced(3, 4))
     writer.close()
     assert (len(tries), caplog.text.count("no node answers")) == (3, 1)
 
@@ -152,10 +152,10 @@ def test_a_stream_announces_what_its_journal_says_and_withdraws_it_when_it_fails
 ) -> None:
     clock = SystemClock()
     status = StreamStatus("ledger", StatusFile(tmp_path / "status.json", clock), ProcessorMetrics(clock), writer)
-    status.generation(2)
-    assert becomes(server, Announced(2))
-    status.generation(2, refused=True)
-    assert becomes(server, Announced(2, refused=True))
+    status.announce(Announced(2, 4))
+    assert becomes(server, Announced(2, 4))
+    status.announce(Announced(2, 4, refused=True))
+    assert becomes(server, Announced(2, 4, refused=True))
     status.failed(RuntimeError("gone"))
     writer.close()
     assert writer._announced is None
