@@ -17,28 +17,35 @@ ANNOUNCE_EVERY_S = 1.0
 ANNOUNCED_S = 15.0
 """So long an announcement holds: a processor that ended may come back to another Kafka, and learn of it only then."""
 
-_WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})( refused)?")
+_WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})(?: k([0-9a-f,]{8,}))?( refused)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What stands in Redis: ``3 p48``, or ``3 p48 refused`` while the processor refuses to go on with what Kafka holds.
+    """What stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on with
+    what Kafka holds.
 
     ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
+    ``keys``: the names of those that sign events which it believes (`core.record_keys`); none where it doesn't say.
     """
 
     generation: int
     partitions: int
     refused: bool = False
+    keys: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        return b"%d p%d%s" % (self.generation, self.partitions, b" refused" if self.refused else b"")
+        keys = f" k{','.join(self.keys)}" if self.keys else ""
+        return f"{self.generation} p{self.partitions}{keys}{' refused' if self.refused else ''}".encode()
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announced | None:
         """The inverse of `encode`; None where nothing stands there that can be read."""
         wording = _WORDING.fullmatch(value or b"")
-        return None if wording is None else cls(int(wording[1]), int(wording[2]), wording[3] is not None)
+        if wording is None:
+            return None
+        keys = tuple(wording[3].decode().split(",")) if wording[3] else ()
+        return cls(int(wording[1]), int(wording[2]), wording[4] is not None, keys)
 
 
 def generation_key(mode: Mode) -> str:

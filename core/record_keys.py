@@ -68,6 +68,11 @@ class RecordKeys:
             self._look()
         return self._keys
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The names of the keys, which say nothing of them; the first one signs."""
+        return tuple(_id(key).decode() for key in self.now)
+
     def sign(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
     ) -> list[Header]:

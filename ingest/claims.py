@@ -91,9 +91,10 @@ class Generations(Protocol):
     def of(self, mode: Mode) -> int | None:
         """None where it isn't known, or its processor refuses: nothing is claimed then, and the journal decides."""
 
-    def check_partitions(self, mode: Mode) -> None:
+    def check(self, mode: Mode) -> None:
         """
-        :raises Refused: 503, the processor divides entities among another number of partitions
+        :raises Refused: 503, what this receiver publishes would be decided out of order, or not at all: the processor
+            has another number of partitions, or doesn't know the key that signs here
         """
 
 
@@ -202,11 +203,19 @@ class RedisGenerations:
     know of the loss that raised it. A refusal counts whatever generation it names.
     """
 
-    def __init__(self, redis: AsyncClient, modes: Sequence[Mode], clock: Clock, partitions: int) -> None:
+    def __init__(
+        self,
+        redis: AsyncClient,
+        modes: Sequence[Mode],
+        clock: Clock,
+        partitions: int,
+        key_ids: Callable[[], Sequence[str]],
+    ) -> None:
         self._redis = redis
         self._modes = modes
         self._partitions = partitions
-        self._other_partitions: dict[Mode, int] = {}
+        self._key_ids = key_ids
+        self._announced_last: dict[Mode, Announced] = {}
         self._clock = clock
         self._seen: dict[Mode, int] = {}
         self._usable: dict[Mode, int] = {}
@@ -216,9 +225,20 @@ class RedisGenerations:
     def of(self, mode: Mode) -> int | None:
         return self._usable.get(mode)
 
-    def check_partitions(self, mode: Mode) -> None:
-        if mode in self._other_partitions:
-            raise Refused("other_partitions", own=self._partitions, announced=self._other_partitions[mode])
+    def check(self, mode: Mode) -> None:
+        if (refused := self._mismatch(mode)) is not None:
+            raise refused
+
+    def _mismatch(self, mode: Mode) -> Refused | None:
+        """What the processor announced last holds until it announces something else, also while it is away."""
+        announced = self._announced_last.get(mode)
+        if announced is None:
+            return None
+        if announced.partitions != self._partitions:
+            return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
+        if announced.keys and self._key_ids()[0] not in announced.keys:
+            return Refused("other_record_keys")
+        return None
 
     @property
     def missing(self) -> int:
@@ -270,27 +290,18 @@ class RedisGenerations:
             return
         generation = max(self._seen.get(mode, 0), *(one.generation for one in announced))
         self._seen[mode] = generation
-        self._compare(mode, [one.partitions for one in announced if one.generation == generation])
+        before = self._announced_last.get(mode)
+        self._announced_last[mode] = now = next(
+            (one for one in announced if one.generation == generation), announced[0]
+        )
+        if now != before and (refused := self._mismatch(mode)) is not None:
+            log.error("%s events are answered 503: %s", mode, refused)
         if any(one.refused for one in announced):
             self._defer(mode, "the processor refuses to go on; `payhook status` says why")
         elif self._usable.get(mode) != generation:
             self._usable[mode] = generation
             self._problems.pop(mode, None)
             log.info("%s events are claimed in generation %d", mode, generation)
-
-    def _compare(self, mode: Mode, announced: Sequence[int]) -> None:
-        """What the processor announced last holds until it announces another number: events of one entity must not be
-        on two partitions while it is away.
-        """
-        others = [partitions for partitions in announced if partitions != self._partitions]
-        if not others:
-            self._other_partitions.pop(mode, None)
-        elif self._other_partitions.get(mode) != others[0]:
-            self._other_partitions[mode] = others[0]
-            log.error(
-                "%s events are answered 503: kafka.events_partitions is %d here, and %d in the processor",
-                *(mode, self._partitions, others[0]),
-            )
 
     def _defer(self, mode: Mode, problem: str) -> None:
         self._usable.pop(mode, None)

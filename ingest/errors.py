@@ -104,6 +104,13 @@ WEBHOOKS: Mapping[str, Refusal] = MappingProxyType(
             False,
             RETRY_AFTER_S,
         ),
+        "other_record_keys": Refusal(
+            503,
+            "the processor doesn't know the key that signs records here: kafka.record_keys_file must be the same "
+            "everywhere; nothing is lost, send it again",
+            False,
+            RETRY_AFTER_S,
+        ),
         "overloaded": Refusal(
             503, "{limit} are under way already; nothing was taken, send it again", True, RETRY_AFTER_S
         ),

@@ -97,10 +97,10 @@ class Protocol:
         What another request holds is asked for again, with this request's own content, until the wait is over;
         what is claimed here is settled before that, so that two requests of the same events don't wait for each other.
 
-        :raises Refused: 503, the processor divides entities among another number of partitions
+        :raises Refused: 503, the processor would decide them out of order, or not at all (`Generations.check`)
         """
         for mode in {event.mode for event in events}:
-            self._generations.check_partitions(mode)
+            self._generations.check(mode)
         takings = distinct(events)
         owner = self._owner()
         wait = Deadline(self._clock, self._in_flight_wait_s)

@@ -70,7 +70,7 @@ class Storm:
         async with self.site.open(TIMEOUT_S) as client:
             gate = RedisGate(TIMEOUT_S, LIMITS.redis_failures_max, LIMITS.redis_reset_s)
             claims = RedisClaims(client, gate, LIMITS.lease_s, LIMITS.confirmed_s)
-            generations = RedisGenerations(client, ("live",), SystemClock(), 4)
+            generations = RedisGenerations(client, ("live",), SystemClock(), 4, tuple)
             publisher = FilePublisher(self.stored.kafka)
             protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), 1.0)
             await generations.read()

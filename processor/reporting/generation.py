@@ -33,10 +33,12 @@ class GenerationWriter:
     (`ANNOUNCED_S`), and receivers publish without claims.
 
     :param open_redis: called in the thread; it may fail, and is called again then
+    :param key_ids: names of the keys by which the processor believes events, as they are now
     """
 
-    def __init__(self, open_redis: Callable[[], Client], mode: Mode) -> None:
+    def __init__(self, open_redis: Callable[[], Client], mode: Mode, key_ids: Callable[[], tuple[str, ...]]) -> None:
         self._open_redis = open_redis
+        self._key_ids = key_ids
         self._redis: Client | None = None
         self._mode = mode
         self._announced: Announced | None = None
@@ -75,7 +77,7 @@ class GenerationWriter:
             self._wake.wait(ANNOUNCE_EVERY_S)
             self._wake.clear()
             if self._announced is not None and not self._ends:
-                self._write(self._announced)
+                self._write(replace(self._announced, keys=self._key_ids()))
 
     def _write(self, announced: Announced) -> None:
         problems: list[Exception] = []
@@ -99,10 +101,12 @@ class GenerationWriter:
         return None
 
 
-def open_generation_writer(settings: RedisSettings, mode: Mode) -> GenerationWriter:
+def open_generation_writer(
+    settings: RedisSettings, mode: Mode, key_ids: Callable[[], tuple[str, ...]]
+) -> GenerationWriter:
     """For the receivers' Redis, which isn't asked for anything yet.
 
     :raises SettingError: a file that the settings name can't be read
     """
     check_redis(settings)
-    return GenerationWriter(lambda: sync_redis(settings, TIMEOUT_S), mode)
+    return GenerationWriter(lambda: sync_redis(settings, TIMEOUT_S), mode, key_ids)

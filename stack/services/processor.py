@@ -59,7 +59,9 @@ def main() -> int:
         check_restored(settings.layout)
         configs = _chosen(taking(streams_of(settings), mode), names)
         wired = _wired(settings, configs, mode)
-        generations = {one.name: open_generation_writer(settings.redis, mode) for one in wired if _is_ledger(one)}
+        record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
+        ledgers = [one.name for one in wired if _is_ledger(one)]
+        generations = {name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids) for name in ledgers}
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
         check_kafka_files(settings.kafka)
     except PayhookError as problem:
@@ -76,7 +78,7 @@ def main() -> int:
         registry.register(parts)
         host = settings.processor.metrics_host
         serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
-    shared = _shared(settings, configs, clock, anchor_keys)
+    shared = _shared(settings, configs, clock, anchor_keys, record_keys)
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
     statuses = {
@@ -115,14 +117,19 @@ def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> l
     return [wire(config, mode, layout.stream, sections) for config in configs]
 
 
-def _shared(settings: Settings, configs: Sequence[StreamConfig], clock: SystemClock, anchor_keys: AnchorKeys) -> Shared:
+def _shared(
+    settings: Settings,
+    configs: Sequence[StreamConfig],
+    clock: SystemClock,
+    anchor_keys: AnchorKeys,
+    record_keys: RecordKeys,
+) -> Shared:
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
     jars = spark_jars(settings.layout.lake)
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
-    record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
     adapters = build_adapters(settings.providers)
     return Shared(session, settings.kafka, adapters, clock, int(cores), anchor_keys, record_keys)
 

@@ -173,13 +173,11 @@ async def _open_receiver(
     settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock, redis: AsyncClient
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
     ingest = settings.ingest
-    producer = open_producer(
-        settings.kafka,
-        producer_settings(limits.publish_timeout_ms),
-        RecordKeys(Path(settings.kafka.record_keys_file)),
-    )
+    record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
+    producer = open_producer(settings.kafka, producer_settings(limits.publish_timeout_ms), record_keys)
     publisher = KafkaPublisher(producer, clock)
-    generations = RedisGenerations(redis, ingest.modes, clock, settings.kafka.events_partitions)
+    partitions = settings.kafka.events_partitions
+    generations = RedisGenerations(redis, ingest.modes, clock, partitions, lambda: record_keys.ids)
     await generations.read()
     tasks = [
         asyncio.create_task(publisher.serve(), name="delivery reports"),

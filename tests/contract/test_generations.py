@@ -38,7 +38,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSe
 def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(settings: RedisSettings) -> None:
     async def read() -> tuple[int | None, int | None]:
         async with async_redis(settings, ASK_S, ASK_S) as client:
-            generations = RedisGenerations(client, ("live", "test"), SystemClock(), 4)
+            generations = RedisGenerations(client, ("live", "test"), SystemClock(), 4, tuple)
             await generations.read()
             return generations.of("live"), generations.of("test")
 
@@ -46,7 +46,7 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
         return wait_for(lambda: asyncio.run(read()) == wanted, WAIT_S)
 
     assert asyncio.run(read()) == (None, None)
-    live, test = open_generation_writer(settings, "live"), open_generation_writer(settings, "test")
+    live, test = open_generation_writer(settings, "live", tuple), open_generation_writer(settings, "test", tuple)
     for writer in (live, test):
         writer.start()
         writer.publish(Announced(5, 4, refused=True))
@@ -64,7 +64,7 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
 def test_a_higher_one_stays_and_what_cant_be_read_is_written_over(settings: RedisSettings) -> None:
     with contextlib.closing(sync_redis(settings, ASK_S)) as client:
         client.set(generation_key("live"), b"soon")
-        writer = open_generation_writer(settings, "live")
+        writer = open_generation_writer(settings, "live", tuple)
         for announced, stands in (
             (Announced(9, 4), b"9 p4"),
             (Announced(10, 4), b"10 p4"),

@@ -93,13 +93,15 @@ def test_partitions_are_raised_when_all_is_decided_and_refused_before(folder: Pa
     assert statuses(stack, [*rest, *fresh]) == {200}
     assert statuses(stack, [*captures, *late]) == {200}
     assert_once(stack, [*captures, *late, *rest, *fresh])
-    rows = stack.rows(["entity_key", "event_type", "partition", "decision", "seq"])
+    rows = stack.rows(["entity_key", "event_key", "event_type", "partition", "decision", "seq"])
+    since = {key for webhook in [*rest, *fresh] for key in webhook.event_keys}
     moved = 0
     for payment in {row["entity_key"] for row in rows}:
         own = sorted((row for row in rows if row["entity_key"] == payment), key=lambda row: row["seq"])
         applied = [row for row in own if row["decision"] == "applied"]
         assert [row["event_type"] for row in applied] in IN_ORDER
-        assert own[-1]["partition"] == partition_of(EVENTS, payment.encode(), int(MANY))
+        wanted = partition_of(EVENTS, payment.encode(), int(MANY))
+        assert {row["partition"] for row in own if row["event_key"] in since} <= {wanted}
         moved += len({row["partition"] for row in applied}) == 2
     assert moved, "no payment moved: the test shows nothing"
     stack.verify()

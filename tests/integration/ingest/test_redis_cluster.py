@@ -74,7 +74,7 @@ async def opened(site: Site, timeout_s: float = TRIP_S) -> AsyncIterator[Ground]
     async with site.open(timeout_s) as client:
         gate = RedisGate(timeout_s, failures_max=5, reset_s=RESET_S)
         claims = RedisClaims(client, gate, 600.0, 1_000.0)
-        yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4))
+        yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4, tuple))
         await claims.settled()
 
 

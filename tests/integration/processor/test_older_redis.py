@@ -74,8 +74,8 @@ class Ground:
         url = redis_url(self.data, ADMIN)
         with running(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
-                writer = open_generation_writer(RedisSettings(url=url), "live")
-                writer._write(Announced(self.generation))
+                writer = open_generation_writer(RedisSettings(url=url), "live", tuple)
+                writer._write(Announced(self.generation, 4))
             yield client
 
     def sends(self, *event_ids: str, restarted: bool = False) -> list[str]:
@@ -85,7 +85,7 @@ class Ground:
     async def _sends(self, event_ids: tuple[str, ...], *, restarted: bool) -> list[str]:
         client = redis.asyncio.Redis.from_url(redis_url(self.data, ADMIN))
         claims = RedisClaims(client, RedisGate(timeout_s=60.0), LEASE_S, CONFIRMED_S)
-        generations = RedisGenerations(client, ("live",), SystemClock(), 4)
+        generations = RedisGenerations(client, ("live",), SystemClock(), 4, tuple)
         generations._seen["live"] = 0 if restarted else self.seen
         publisher = FilePublisher(self.stored.kafka)
         protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), WAIT_S)

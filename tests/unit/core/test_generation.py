@@ -12,7 +12,13 @@ from core.routing import MODES
 
 @pytest.mark.parametrize(
     ("announced", "value"),
-    [(Announced(0, 4), b"0 p4"), (Announced(12, 4), b"12 p4"), (Announced(3, 4, refused=True), b"3 p4 refused")],
+    [
+        (Announced(0, 4), b"0 p4"),
+        (Announced(12, 4), b"12 p4"),
+        (Announced(3, 4, refused=True), b"3 p4 refused"),
+        (Announced(3, 48, keys=("0a0b0c0d",)), b"3 p48 k0a0b0c0d"),
+        (Announced(3, 48, True, ("0a0b0c0d", "1a1b1c1d")), b"3 p48 k0a0b0c0d,1a1b1c1d refused"),
+    ],
 )
 def test_it_is_a_number_and_whether_its_processor_refuses(announced: Announced, value: bytes) -> None:
     assert announced.encode() == value

@@ -119,10 +119,11 @@ def test_a_topic_that_is_not_there_is_refused() -> None:
 
 
 def test_a_topic_of_events_with_fewer_partitions_than_are_configured_is_refused() -> None:
-    check({"payments.events": Topic(partitions=9)}, **{"payments.events": 0})
-    [fault] = faults(
-        {"payments.events": Topic(partitions=3), "receipts": Topic(partitions=1)}, **{"payments.events": 0}
-    )
+    kafka = KafkaSettings(durability="single")
+    check_topics(Kafka({"payments.events": Topic(partitions=9)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+    with pytest.raises(TopicsUnfit) as refused:
+        check_topics(Kafka({"payments.events": Topic(partitions=3)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+    [fault] = refused.value.faults
     assert fault.problem == "it has 3 partitions, kafka.events_partitions is 4"
     assert fault.remedy == "python -m stack.topics"
 

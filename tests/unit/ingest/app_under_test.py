@@ -108,7 +108,7 @@ class SetGenerations:
     def of(self, mode: Mode) -> int | None:
         return self.by_mode[mode]
 
-    def check_partitions(self, mode: Mode) -> None:
+    def check(self, mode: Mode) -> None:
         """They agree."""
 
 

@@ -24,7 +24,8 @@ class Ground:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.server = fakeredis.FakeServer()
         self.redis = fakeredis.FakeAsyncRedis(server=self.server)
-        self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4)
+        self.keys = ["0a0b0c0d", "1a1b1c1d"]
+        self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4, lambda: self.keys)
 
     async def reads(self, value: bytes | None, mode: Mode = "live") -> int | None:
         """What it holds after it has read once while that stands in Redis."""
@@ -109,15 +110,31 @@ def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
 def test_another_number_of_partitions_is_refused_until_the_processor_announces_this_one() -> None:
     async def history(ground: Ground) -> None:
         await ground.reads(b"3 p4")
-        ground.generations.check_partitions("live")
+        ground.generations.check("live")
         for announced in (b"3 p8", b"3 p8 refused", None):
             await ground.reads(announced)
             with pytest.raises(Refused) as refused:
-                ground.generations.check_partitions("live")
+                ground.generations.check("live")
             assert refused.value.status == 503
             assert b"kafka.events_partitions is 4 here and 8 in the processor" in refused.value.json()
         await ground.reads(b"3 p4")
-        ground.generations.check_partitions("live")
+        ground.generations.check("live")
+
+    run(history)
+
+
+def test_a_key_that_the_processor_does_not_know_is_refused_until_it_does() -> None:
+    async def history(ground: Ground) -> None:
+        await ground.reads(b"3 p4 k1a1b1c1d")
+        with pytest.raises(Refused) as refused:
+            ground.generations.check("live")
+        assert refused.value.code == "other_record_keys"
+        assert refused.value.status == 503
+        ground.keys.reverse()
+        ground.generations.check("live")
+        ground.keys.reverse()
+        await ground.reads(b"3 p4 k1a1b1c1d,0a0b0c0d")
+        ground.generations.check("live")
 
     run(history)
 

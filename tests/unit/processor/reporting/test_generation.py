@@ -28,7 +28,7 @@ def server() -> fakeredis.FakeServer:
 
 @pytest.fixture
 def writer(server: fakeredis.FakeServer) -> Iterator[GenerationWriter]:
-    made = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live")
+    made = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live", tuple)
     made.start()
     yield made
     made.close()
@@ -75,7 +75,7 @@ def test_it_is_written_again_where_redis_forgot_it(writer: GenerationWriter, ser
 
 
 def test_a_higher_one_of_another_process_stays(server: fakeredis.FakeServer) -> None:
-    ours = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live")
+    ours = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live", tuple)
     fakeredis.FakeRedis(server=server).set(generation_key("live"), b"10 p4")
     for announced in (Announced(9, 4, refused=True), Announced(9, 4)):
         ours._write(announced)
@@ -101,7 +101,7 @@ def test_withdrawn_it_isnt_written_any_more_until_it_is_published_again(server: 
             written.append(arguments[2])
             return super().eval(script, numkeys, *arguments)
 
-    writer = GenerationWriter(lambda: Recording(server=server), "live")
+    writer = GenerationWriter(lambda: Recording(server=server), "live", tuple)
     writer.publish(Announced(3, 4))
     writer.withdraw()
     writer.start()
@@ -137,7 +137,7 @@ def test_a_redis_that_cant_be_opened_yet_is_opened_later(
             raise RedisClusterException("no node answers")
         return fakeredis.FakeRedis(server=server)
 
-    writer = GenerationWriter(open_redis, "live")
+    writer = GenerationWriter(open_redis, "live", tuple)
     writer.start()
     for _ in range(2):
         writer.publish(Announced(3, 4))
