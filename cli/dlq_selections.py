@@ -25,7 +25,7 @@ ITEMS_JSON_MAX = 1_000
 
 @click.command()
 @with_filter
-@click.option("--note", default="", help="For whoever reads the list of selections.")
+@click.option("--note", default="", help="Shown in the list of selections.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_stream
 def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[sS]([1-9][0-9]{0,11})")
 
 
 class SelectionName(click.ParamType[int]):
-    """``s3``: with its letter, so that nobody takes it for an item."""
+    """``s3``: with its letter, which tells it from an item."""
 
     name = "selection"
 

@@ -324,6 +324,6 @@ def storage(place: Place, as_json: bool) -> None:
         won = ", ".join(map(str, found.winners))
         click.echo(f"{lake}: each of {sum(found.winners)} names went to one of four writers ({won})")
     else:
-        problem = f"{found.twice} names went to two writers, {found.nobody} to nobody"
+        problem = f"{found.twice} names went to two writers, {found.nobody} to none"
         click.echo(f"{lake}: {problem}. Don't keep a lake there: commits would be lost.", err=True)
     sys.exit(0 if found.holds else 1)

@@ -313,7 +313,7 @@ def reprocess(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Book events that were ignored because nobody handled their type, now that somebody does.
+    """Book events that were ignored because no handler took their type, now that one does.
 
     Without options that narrow it, all ignored events are looked at. The handler that is installed here is asked about
     each, the oldest first; only what it would book is sent, and the processor decides. An event takes effect once:

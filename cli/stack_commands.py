@@ -238,7 +238,7 @@ def _print_sign_in(place: Place) -> None:
     from console.access import Users
 
     if not Users(place.layout.users).all():
-        click.echo("nobody can sign in at the management pages yet: payhook users add NAME --role admin", err=True)
+        click.echo("the management pages have no user yet: payhook users add NAME --role admin", err=True)
 
 
 def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:

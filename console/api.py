@@ -43,7 +43,7 @@ def mount_api(app: FastAPI, desks: Desks, bookings: Bookings, answers: AnswerSto
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
     app.mount(API, api)
-    described = Depends(Everybody("it describes the code, and holds nothing of anybody's"))
+    described = Depends(Everybody("it describes the code, and holds no data"))
 
     @app.get(DOCS_URL, include_in_schema=False, dependencies=[described])
     async def openapi() -> dict[str, Any]:

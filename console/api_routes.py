@@ -15,7 +15,7 @@ from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 
 _REFUSED = {
     400: "Idempotency-Key is missing or malformed, or the body isn't JSON",
-    401: "nobody is signed in: Authorization: Bearer and a token is wanted",
+    401: "not signed in: Authorization: Bearer and a token is wanted",
     403: "the user isn't in the role, or a web page from elsewhere sends it",
     404: "no such item, command, selection or stream",
     409: "it isn't as you saw it, or it was begun otherwise before; `detail` says which",

@@ -40,7 +40,7 @@ Route = TypeVar("Route", bound=Callable[..., Any])
 
 
 def reading(streams: Streams) -> APIRouter:
-    """For whoever may view."""
+    """For users who may view."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 
@@ -125,7 +125,7 @@ class DryRunAsked:
 
 
 def acting(streams: Streams) -> APIRouter:
-    """For whoever may act; each route says which role that is."""
+    """For users who may act; each route says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
     def post(path: str, role: Role, status: int = 200) -> Callable[[Route], Route]:

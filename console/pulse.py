@@ -128,7 +128,7 @@ class Pulse:
         return None if gained is None or seconds <= 0 else gained / seconds
 
     def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
-        """Of all series of a name with these labels, outcomes ``without`` left out; None where nobody exposes it."""
+        """Of all series of a name with these labels, outcomes ``without`` left out; None where no page has it."""
         every = [series for series in self._now if series[0] == name]
         some = [
             series

@@ -44,7 +44,7 @@ class SelectionAsked(BaseModel):
         max_length=ITEMS_MAX,
         description="only these, as you saw them; one that has moved on since is refused later",
     )
-    note: str = Field("", max_length=500, description="for whoever reads the list of selections")
+    note: str = Field("", max_length=500, description="shown in the list of selections")
 
     @model_validator(mode="after")
     def _as_seen(self) -> Self:
@@ -168,7 +168,7 @@ class RunStarted(RunView):
 
 
 class SelectionView(BaseModel):
-    """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money nobody can tell."""
+    """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money isn't known."""
 
     number: int
     count: int

@@ -39,7 +39,7 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 class _Producer(confluent_kafka.Producer):
     """Unlike the library's own it can be referred to weakly. If it has ``keys`` it signs the events and commands that
-    it publishes, each for its partition (`core.routing.partition_of`); other topics' records are believed by nobody.
+    it publishes, each for its partition (`core.routing.partition_of`); other topics' records prove nothing.
     """
 
     keys: RecordKeys | None = None

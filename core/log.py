@@ -28,7 +28,7 @@ TRACEPARENT = "traceparent"
 
 T = TypeVar("T")
 
-_context: ContextVar[Mapping[str, str]] = ContextVar("log", default={})  # noqa: B039 - nobody changes it
+_context: ContextVar[Mapping[str, str]] = ContextVar("log", default={})  # noqa: B039 - it is never changed
 
 
 @contextlib.contextmanager

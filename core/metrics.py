@@ -60,7 +60,7 @@ COMMON_LABELS: Mapping[Service, str] = {
     Service.PROCESSOR: PROCESS_LABEL,
     Service.EVERY: PROCESS_LABEL,
 }
-"""The label that whoever puts several pages together adds to each metric of a service."""
+"""The label that tells the services apart where several pages are put together."""
 
 
 @dataclass(frozen=True, slots=True)

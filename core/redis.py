@@ -1,6 +1,6 @@
 """Clients of Redis: one server, the primary that Sentinel names, or a Cluster. All are made here, from `RedisSettings`.
 
-A client fails at once where Redis can't be reached: whoever asks has a time of its own, and asks again later.
+A client fails at once where Redis can't be reached: the caller has a deadline of its own, and asks again later.
 """
 
 from __future__ import annotations

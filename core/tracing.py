@@ -60,7 +60,7 @@ def sampled_in(headers: str | None) -> str | None:
 
 
 def span_id_of(event_key: str, attempt: int) -> str:
-    """Of the span of one try of an event, in hex: whoever makes the try and whoever decides it name it alike."""
+    """Of the span of one try of an event, in hex; made alike by the worker that tries and the driver that decides."""
     return hashlib.sha256(f"{event_key}#{attempt}".encode()).hexdigest()[:16]
 
 
@@ -192,5 +192,5 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
 
 
 def _not_sampled(traceparent: str | None) -> str | None:
-    """What the sender asked for isn't taken: nobody further on need try."""
+    """What the sender asked for isn't taken: further processors need not try."""
     return None if traceparent is None else f"{traceparent[:-2]}00"

@@ -109,7 +109,7 @@ def judge_replay(
 
 
 def judge_closing(command: Command, index: Lookup, meanwhile: Meanwhile | None = None) -> list[Judged]:
-    """What a purge or a resolve would come to, whoever must approve it. Changes nothing of ``meanwhile``."""
+    """What a purge or a resolve would come to, approved or not. Changes nothing of ``meanwhile``."""
     known = meanwhile or Meanwhile()
     targets = sorted(command.targets, key=lambda target: target.item_seq)
     return [_judge_one_closing(target, index, known) for target in targets]

@@ -3,7 +3,7 @@
 Several processes write to it, each row by itself. A row's number is the version of an application transaction: Delta
 takes each number once, so of two writers with the same head one is refused, reads the new head, and comes after it.
 A row that is changed, removed or put in afterwards breaks the chain; the management listener anchors the chain's head
-outside the lake, because whoever can write the lake could cut its end off, or write all of it again.
+outside the lake, because a writer of the lake could cut its end off, or write all of it again.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _cut(text: str, chars_max: int) -> str:
 
 
 class AuditLogUnwritable(PayhookError):
-    """An act can't be recorded. Nobody signs in then, and no user is changed; an order may have been given."""
+    """An act can't be recorded. Sign-ins and changes of users are refused then; an order may have been given."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path

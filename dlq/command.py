@@ -78,7 +78,7 @@ PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
 
 SPREAD_S_MAX = 60.0
 """From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
-events of that entity wait for it. Whoever replays more slowly sends less in one command."""
+events of that entity wait for it. To replay more slowly, send less in one command."""
 
 
 HASH_CHARS = 16

@@ -205,7 +205,7 @@ def resolve(stream: str, lineage: str, targets: Sequence[Target], actor: str, re
 def reprocess(
     stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
 ) -> Command:
-    """A new command that takes ignored events up again: whoever handles them now decides."""
+    """A new command that takes ignored events up again: the present handler decides."""
     number = uuid.uuid4().hex
     return Command(number, stream, lineage, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
 

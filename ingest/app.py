@@ -65,7 +65,7 @@ def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        # A redirect would be made of the Host header, which anybody may write.
+        # A redirect would be made of the Host header, which the client writes.
         redirect_slashes=False,
         exception_handlers={404: _not_found, 405: _wrong_method},
     )

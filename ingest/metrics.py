@@ -83,7 +83,7 @@ class IngestMetrics:
         self._refusals.add(provider, reason)
 
     def unread(self, reason: str, status: int) -> None:
-        """A request that was refused as HTTP, before anybody knew whose it is."""
+        """A request that was refused as HTTP, before its provider was known."""
         self.refused("unknown", reason)
         self._answers.add("unknown", str(status))
 

@@ -140,5 +140,5 @@ class IngestSettings(BaseModel):
     @model_validator(mode="after")
     def _some_path_is_answered(self) -> Self:
         if self.known_endpoints_only and not self.endpoints:
-            raise ValueError("known_endpoints_only without endpoints answers nobody: list them")
+            raise ValueError("known_endpoints_only without endpoints refuses every request: list them")
         return self

@@ -26,7 +26,7 @@ class Queues:
             self._counts[_place(key[at:])] += 1
 
     def is_empty(self, entity: bytes) -> bool:
-        """False where nobody knows: another entity's events may be counted at the same place."""
+        """False where it isn't known: another entity's events may be counted at the same place."""
         return self._counts[_place(entity)] == 0
 
     def change(self, steps: Mapping[bytes, int]) -> None:

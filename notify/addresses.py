@@ -75,7 +75,7 @@ class Place(NamedTuple):
 
 
 def place_of(text: str, allowance: Allowance) -> Place:
-    """Checks all of a URL that can be checked without asking anybody.
+    """Checks all of a URL that can be checked without a look-up.
 
     :raises UrlRefused: another scheme than https, a user, a port that isn't allowed, or no URL at all
     """

@@ -20,7 +20,7 @@ class StreamRules:
     """One work stream's rules, as its batches need them. Times in seconds.
 
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
-    behind others included. ``record_keys``: whose commands and events are believed; None: anybody's are.
+    behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
     ``transactional``: topics whose offsets have holes, where transactions' markers are.
     """
 

@@ -31,7 +31,7 @@ fact, so that several notifications of one loss book it once. PREARBITRATION_ACC
 nothing, because a second chargeback follows, with the scheme's fees in it. PREARBITRATION_WON,
 ISSUER_RESPONSE_TIMEFRAME_EXPIRED, SCHEME_ARBITRATION_WON and PREARBITRATION_ISSUER_WITHDRAWN book nothing, because the
 money comes (or came) back with CHARGEBACK_REVERSED. Where a status isn't one that Adyen documents for the end of a
-dispute, nobody can say who has the money: a person has to look.
+dispute, it isn't known who has the money: a person has to look.
 
 **Left to a person**: `LEFT_TO_A_PERSON`. Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
 cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,

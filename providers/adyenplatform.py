@@ -161,7 +161,7 @@ def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings)
         return None
     account = _balance_account(data)
     if not account:
-        raise MoneyInvalid("a payout that names no balance account can't be booked for anybody")
+        raise MoneyInvalid("a payout that names no balance account can't be booked: its merchant isn't known")
     amount = an_object(data.get("amount"), "'amount'")
     money = money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
     if money.amount_minor < 0:

@@ -112,7 +112,7 @@ class BaseAdapter(ABC, Generic[D]):
     def content(self, document: D, version: int) -> str:
         """The content hash of an event, as that version made it."""
 
-    def content_now(self, document: D, fact: MoneyFact | None) -> str:  # noqa: ARG002 - for whoever rests on it
+    def content_now(self, document: D, fact: MoneyFact | None) -> str:  # noqa: ARG002 - for adapters that override it
         """The content hash as `content_version` makes it; ``fact`` is what the event reports for sure."""
         return self.content(document, self.content_version)
 

@@ -1,6 +1,6 @@
 """Mollie's classic webhooks (https://docs.mollie.com/reference/webhooks): only an id comes, what it means is fetched.
 
-A delivery is ``id=tr_…`` without a signature: anybody may send it, and it proves nothing. What Mollie answers over
+A delivery is ``id=tr_…`` without a signature, so it proves nothing. What Mollie answers over
 TLS to our own API key does, so the secrets of this provider are API keys; each delivery is a new observation of
 the payment (https://docs.mollie.com/reference/get-payment), and of its captures, refunds and chargebacks. An id
 that Mollie doesn't know is answered as if it did, so that strangers learn nothing. Ids other than a payment's or

@@ -6,7 +6,7 @@ https://developer.paypal.com/docs/api/payments/v2/ (captures, refunds; v1 speaks
 The "secret" is the webhook's id: it is signed with, so a delivery for someone else's webhook doesn't pass here.
 
 How far the signature is trusted. A request names the certificate of the key that signed it
-(https://developer.paypal.com/api/rest/webhooks/rest/#link-verifysignaturefromcertificate). Whoever may choose the
+(https://developer.paypal.com/api/rest/webhooks/rest/#link-verifysignaturefromcertificate). Who may choose the
 certificate may forge anything, so all trust rests on where it comes from: https, PayPal's API host, whose certificate
 the TLS client checks, and the path under which that API has its certificates. What is checked beyond that catches
 mistakes, not forgers, who could write the same into a certificate of their own: that it is valid now, that it is for
@@ -107,7 +107,7 @@ class PayPalAdapter(JsonAdapter):
     accounts_in_entities = False
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
-        """The certificate, for a request that can still be proven; its URL is checked before anybody asks for it.
+        """The certificate, for a request that can still be proven; its URL is checked before it is fetched.
 
         :raises SignatureInvalid: the headers are incomplete, or name a certificate on another host
         """

@@ -133,7 +133,7 @@ def reconciled_event(
 
 
 def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
-    """Its Kafka headers: no webhook's source, and who had it made. Nobody claimed it, so the journal decides."""
+    """Its Kafka headers: no webhook's source, and who had it made. It has no claim, so the journal decides."""
     source = f"/reconciliations/{origin.run_id}".encode()
     headers = [
         (name, source if name == "ce_source" else value) for name, value in to_headers(event, now, Dedupe.DEFERRED)

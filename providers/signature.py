@@ -97,7 +97,7 @@ def public_line(key: PublicKey) -> str:
 
 
 def unowned_public_key() -> str:
-    """A public key to which nobody has the private half: it proves nothing until the provider's is in its place."""
+    """A public key without a private half: it proves nothing until the provider's is in its place."""
     return public_line(generate_private_key(65537, KEY_BITS_MIN).public_key())
 
 

@@ -98,7 +98,7 @@ class Sessions:
                 self._end(secret)
                 return None
             if now - used_at > TOUCH_AFTER:
-                # A full disk ends sessions early; it keeps nobody out who comes to make room.
+                # A full disk ends sessions early; signing in still works, to make room.
                 with contextlib.suppress(sqlite3.OperationalError):
                     self._db.execute(
                         "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))

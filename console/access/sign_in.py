@@ -157,7 +157,7 @@ class Access:
 
     @property
     def has_users(self) -> bool:
-        """Whether anybody could sign in at all."""
+        """Whether there is a user at all."""
         return bool(self._users.all())
 
     async def sign_in(self, name: str, password: str, address: str) -> str:

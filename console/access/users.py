@@ -48,7 +48,7 @@ STAMP_BYTES = 16
 
 
 class UsersUnreadable(PayhookError):
-    """The file is there and can't be trusted; until it can, nobody signs in."""
+    """The file is there and can't be trusted; until it can, every sign-in is refused."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path

@@ -97,7 +97,7 @@ class Pages:
         return await self._give(request, number, lambda: change(number, user.name))
 
     async def _give(self, request: Request, number: int, order: Callable[[], RunKept]) -> Response:
-        """It is put on record by whoever does it, and so is its refusal."""
+        """The caller records it, and its refusal."""
         try:
             await self.place.asking.ask(order)
         except RunRefused as refused:

@@ -74,7 +74,7 @@ class Watch:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _deliver(self) -> bool:
-        """Tells each receiver what is due, all of them at the same time; returns whether anybody was asked."""
+        """Tells each receiver what is due, all of them at the same time; returns whether a receiver was asked."""
         now_s = self._clock.monotonic()
         due = {name: queue.due(now_s) for name, queue in self.outbox.queues.items()}
         asked = [name for name, notices in due.items() if notices]

@@ -1,6 +1,6 @@
 """The index follows its stream's journal by seq: a window of rows a transaction, from its own mark.
 
-Any number of processes may follow at once: a window is read without holding anybody up, and counts only if the mark is
+Any number of processes may follow at once: a window is read without a lock, and counts only if the mark is
 still where it was when reading began.
 """
 

@@ -52,7 +52,7 @@ class Standing(NamedTuple):
 
     @property
     def item(self) -> OpenItem:
-        """As the index would give it, without what nobody is judged by: place in Kafka, times, body."""
+        """As the index would give it, without what decides nothing: place in Kafka, times, body."""
         row = JournalRow(
             seq=self.seen_seq,
             item_seq=self.item_seq,
@@ -250,7 +250,7 @@ def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[S
 
 
 def _alone(entries: Iterable[Entry]) -> Iterator[Standing]:
-    """Those that nobody can be waiting behind: they have no entity."""
+    """Those behind which no event can wait: they have no entity."""
     for entry in entries:
         if entry.entity_key is None and entry.state in OPEN_STATES:
             yield Standing(*(getattr(entry, name) for name in Standing._fields))

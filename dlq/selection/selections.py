@@ -48,7 +48,7 @@ KEPT_MAX, KEPT_ITEMS_MAX = 500, 5_000_000
 """Selections, and items of all of them: the oldest that nothing is under way of leave for a new one."""
 
 DECIDED_S_MAX, LOOK_S = 5.0, 0.1
-"""How long an order waits for its decision; what comes later is seen by whoever looks later."""
+"""How long an order waits for its decision; what comes later is seen at the next look."""
 
 FOLLOWED_MAX = 4
 """Runs whose items are remembered; others are followed from their beginning."""

@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     NOTHING = "books nothing"
     """It undoes what was never booked, or was undone before it was reported."""
     NO_BODY = "no body"
-    """Retention dropped it, or it was redacted: nobody can tell any more what it says."""
+    """Retention dropped it, or it was redacted: what it said can't be known any more."""
     UNREADABLE = "unreadable"
     FAILS = "fails"
     """The handler raises: its cause is to be mended first."""

@@ -278,7 +278,7 @@ def new_item(
 
 
 def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
-    """What a record says of itself. ``keys``: of those who may have made it; None: anybody may.
+    """What a record says of itself. ``keys``: of those who may have made it; None: it isn't checked.
 
     :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)

@@ -90,7 +90,7 @@ def _first_left(
 def _holding(entity: str, line: _Line, index: Lookup, gone: Set[int]) -> Iterator[OpenItem | Item]:
     """The events that hold back later ones of the entity after this batch, in Kafka's order.
 
-    What the batch decided stands for what the index knows, which also lacks those that hold nobody until now.
+    What the batch decided stands for what the index knows, which also lacks those that hold no event until now.
     """
     known = gone | line.events.keys()
     before = (waiting for waiting in index.queue(entity) if waiting.row.item_seq not in known)

@@ -76,7 +76,7 @@ class StreamStatus:
     """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
 
     ``generations``: of the stream that decides what receivers publish; None for every other one. ``on_decided`` is
-    shown what each commit decided, where anybody looks.
+    shown what each commit decided, where traces are on.
     """
 
     def __init__(

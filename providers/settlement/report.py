@@ -199,7 +199,7 @@ class SettlementReport(Protocol):
 
     @property
     def names_account(self) -> bool:
-        """Whether each line says whose it is; if not, whoever gives the report must."""
+        """Whether each line names its account; if not, the person who gives the report must."""
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:

@@ -50,7 +50,7 @@ log = logging.getLogger("processor")
 
 
 def main() -> int:
-    """Exit 0 after SIGTERM; 1 when it ended by itself, for whoever supervises to start it again."""
+    """Exit 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
     configure_logging()
     mode, names = _arguments()
     try:

@@ -149,7 +149,7 @@ def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None
 
 
 async def _end_with(parent: int) -> None:
-    """Whoever killed the parent starts another one, which needs the port."""
+    """A parent that was killed is started again, and the new one needs the port."""
     while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(LOOK_FOR_PARENT_S)
     signal.raise_signal(signal.SIGTERM)

@@ -205,7 +205,7 @@ class TestSettings:
             settings(test_traffic=False, **given)
 
     def test_known_endpoints_only_without_any_is_refused(self):
-        with pytest.raises(ValidationError, match="answers nobody"):
+        with pytest.raises(ValidationError, match="refuses every request"):
             settings(known_endpoints_only=True)
 
 
