@@ -1,12 +1,19 @@
-"""Small files: written whole or not at all, read again when they change; and files that are locks."""
+"""Small files: written whole or not at all, read again when they change; files that are sent to a process on another
+machine; and files that are locks.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import hashlib
 import os
+import pickle
 import threading
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 FILE_BYTES_MAX = 1_048_576
@@ -27,27 +34,106 @@ def create_once(path: Path, text: str, mode: int = 0o600) -> None:
     fresh.unlink()
 
 
-class TextFiles:
-    """Texts by path. The same text object is given while the file is the same; any thread may ask."""
+@dataclass(frozen=True, slots=True)
+class SentFiles:
+    """What files held, or why they couldn't be read, to be sent to a process that has none of them.
+
+    Their contents aren't shown, since some are secrets.
+    """
+
+    digest: str
+    packed: bytes = field(repr=False)
+
+
+class FilesToSend:
+    """Reads files to send them, again where one has changed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._read: dict[Path, tuple[tuple[int, int, int], str]] = {}
+        self._stamps: object = None
+        self._sent = SentFiles("", b"")
 
-    def text(self, path: Path) -> str:
+    def now(self, files: Mapping[Path, Path]) -> SentFiles:
         """
-        :raises OSError: it can't be read
-        :raises ValueError: it isn't UTF-8, or larger than `FILE_BYTES_MAX`
+        :param files: the path under which each is asked for, and the one where it is
         """
+        stamps = {asked: (path, _stamp(path)) for asked, path in files.items()}
+        if stamps != self._stamps:
+            held = {str(asked): _held(path) for asked, path in sorted(files.items())}
+            whole = pickle.dumps(held, protocol=5)
+            self._sent = SentFiles(hashlib.sha256(whole).hexdigest(), zlib.compress(whole, 1))
+            self._stamps = stamps
+        return self._sent
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
         found = path.stat()
-        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _held(path: Path) -> bytes | tuple[int, str]:
+    try:
+        return path.read_bytes()
+    except OSError as unreadable:
+        return unreadable.errno or errno.EIO, unreadable.strerror or type(unreadable).__name__
+
+
+def use_sent(files: SentFiles) -> None:
+    """From now on this process reads these files, and no other, by `TextFiles`."""
+    global _received
+    if _received is None or _received.digest != files.digest:
+        _received = _Received(files.digest, pickle.loads(zlib.decompress(files.packed)))  # noqa: S301 - the driver's
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    digest: str
+    held: Mapping[str, bytes | tuple[int, str]] = field(repr=False)
+
+    def read(self, path: Path) -> bytes:
+        found = self.held.get(str(path), (errno.ENOENT, "it wasn't sent to this executor"))
+        if isinstance(found, tuple):
+            raise OSError(*found, str(path))
+        return found
+
+
+_received: _Received | None = None
+
+
+class TextFiles:
+    """Texts by path. The same text object is given while the file is the same; any thread may ask.
+
+    Where this process was sent its files (`use_sent`), they are those.
+    """
+
+    def __init__(self, bytes_max: int = FILE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._read: dict[Path, tuple[object, str]] = {}
+
+    def text(self, path: Path, sent_as: Path | None = None) -> str:
+        """
+        :param sent_as: the path under which it is sent, if it is another one
+        :raises OSError: it can't be read
+        :raises ValueError: it isn't UTF-8, or larger than ``bytes_max``
+        """
+        received = _received
+        if received is not None:
+            raw = received.read(sent_as or path)
+            return self._same(path, raw, len(raw), raw)
+        found = path.stat()
+        return self._same(path, (found.st_mtime_ns, found.st_size, found.st_ino), found.st_size, None)
+
+    def _same(self, path: Path, stamp: object, size: int, raw: bytes | None) -> str:
         with self._lock:
             known = self._read.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        if found.st_size > FILE_BYTES_MAX:
-            raise ValueError(f"{found.st_size} bytes, at most {FILE_BYTES_MAX} are read")
-        text = path.read_bytes().decode("utf-8")
+        if size > self._bytes_max:
+            raise ValueError(f"{size} bytes, at most {self._bytes_max} are read")
+        text = (path.read_bytes() if raw is None else raw).decode("utf-8")
         with self._lock:
             self._read[path] = (stamp, text)
         return text

@@ -23,6 +23,15 @@ STORE_CLIENT = "hadoop-aws-"
 """The jar by which Spark reads an object store begins so."""
 
 
+ENVIRONMENT = "environment"
+"""Where an executor unpacks the archive of code, below its own working folder (`stack.package`)."""
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of the driver's own JVM."""
+    return master.startswith("local")
+
+
 def open_spark(
     name: str,
     master: str,
@@ -31,17 +40,23 @@ def open_spark(
     scratch: Path,
     conf: Mapping[str, str],
     jvm_options: str = "",
+    archive: Path | None = None,
 ) -> SparkSession:
-    """A session whose Python workers run this interpreter, on loopback, without a web page.
+    """A session without a web page. Under a local master all of it is on loopback, and its Python workers run this
+    interpreter; executors elsewhere run what is in the ``archive``.
 
-    ``scratch`` is the folder of Spark's own files; ``conf`` is what this session has beside the common settings.
+    ``scratch`` is the folder of Spark's own files; ``conf`` is what this session has beside the common settings. What
+    only the cluster's operator knows stands in Spark's own ``spark-defaults.conf`` (docs/cluster.md).
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     scratch.mkdir(parents=True, exist_ok=True)
     jvm = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {jvm_options}".strip()
+    if archive is None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
+    place = _on_loopback() if is_local(master) else _on_cluster(archive)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **conf}.items():
+    for key, value in {**jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -51,8 +66,6 @@ def open_spark(
 def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
     return {
         "spark.driver.memory": driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": jvm,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -64,6 +77,37 @@ def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
     }
 
 
+def _on_loopback() -> dict[str, str]:
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _on_cluster(archive: Path | None) -> dict[str, str]:
+    """Reasons: docs/decisions/0085."""
+    return {
+        "spark.submit.deployMode": "client",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
+        "spark.locality.wait": "0s",
+        "spark.executor.heartbeatInterval": "3s",
+        "spark.network.timeout": "30s",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
+        **({} if archive is None else {"spark.archives": f"{archive}#{ENVIRONMENT}"}),
+        **_store_keys(os.environ),
+    }
+
+
+def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
+    """The keys of an object store for executors, which haven't this process's ``AWS_…`` variables."""
+    named = {
+        "fs.s3a.access.key": env.get("AWS_ACCESS_KEY_ID"),
+        "fs.s3a.secret.key": env.get("AWS_SECRET_ACCESS_KEY"),
+        "fs.s3a.session.token": env.get("AWS_SESSION_TOKEN"),
+    }
+    return {f"spark.hadoop.{name}": value for name, value in named.items() if value}
+
+
 def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
     """The settings that put ``jars`` onto Spark's class path.
 
@@ -71,7 +115,7 @@ def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
     two cores. Executors elsewhere get them sent.
     """
     store = _store_conf(os.environ) if any(jar.name.startswith(STORE_CLIENT) for jar in jars) else {}
-    if not jars or not master.startswith("local"):
+    if not jars or not is_local(master):
         return {"spark.jars": ",".join(map(str, jars)), **store}
     conf = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars)), **store}
     archive = jars[0].parent / ARCHIVE

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import orjson
@@ -73,9 +74,13 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """No handler knows this type yet; it can be reprocessed when one does."""
+    """No handler knows this type yet; it can be reprocessed when one does.
+
+    ``note``: what the handler's `DriverSide` is to keep of this answer.
+    """
 
     reason: str
+    note: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,24 @@ class Handler(Protocol):
 
     def __call__(self, item: WorkItem) -> Outcome:
         """Handles one event; whatever it raises is classified, never swallowed."""
+
+
+class DriverSide(Protocol):
+    """What a handler has where its stream decides; executors may be on other machines, and share no folder with it.
+
+    Beside a handler's ``build`` a function ``on_driver`` may stand, with parameters as ``build`` has them, that makes
+    it.
+    """
+
+    def files(self) -> Mapping[Path, Path]:
+        """The files that the handler reads (`core.files.TextFiles`): the path under which it asks for each, and the
+        one where it is.
+        """
+
+    def keep(self, note: tuple[str, ...]) -> None:
+        """Keeps a note of an answer (`Ignored.note`) for handlers to come. It is called before the answer is
+        committed.
+        """
 
 
 def reversed_postings(postings: Sequence[Posting]) -> tuple[Posting, ...]:

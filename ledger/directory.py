@@ -22,11 +22,16 @@ from core.backoff import retry_after_s
 from core.clock import Clock, Deadline
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
+from core.files import TextFiles, problem_of
 from core.routing import of_tenant
 from core.work import calling
 
 ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""
+
+MERCHANTS_BYTES_MAX = 16 << 20
+"""Of the file: some 400,000 accounts. Executors on other machines are sent it with each job; a service is better long
+before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ class FileDirectory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._files = TextFiles(MERCHANTS_BYTES_MAX)
+        self._text: str | None = None
         self._merchants: Mapping[str, Mapping[str, Merchant]] = {}
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
@@ -124,20 +130,18 @@ class FileDirectory:
 
     def _refresh(self) -> None:
         try:
-            found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if stamp == self._stamp:
-                return
-            self._merchants = _parse(self._path.read_bytes(), self._path)
-            self._stamp = stamp
-        except OSError as missing:
-            raise DirectoryUnreadable(self._path, missing.strerror or type(missing).__name__) from missing
+            text = self._files.text(self._path)
+        except (OSError, ValueError) as unreadable:
+            raise DirectoryUnreadable(self._path, problem_of(unreadable)) from unreadable
+        if text is not self._text:
+            self._merchants = _parse(text, self._path)
+            self._text = text
 
 
-def _parse(raw: bytes, path: Path) -> dict[str, dict[str, Merchant]]:
+def _parse(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
     """By section, then by account."""
     try:
-        tree = tomllib.loads(raw.decode("utf-8"))
+        tree = tomllib.loads(text)
     except ValueError as wrong:
         raise DirectoryUnreadable(path, str(wrong)) from wrong
     merchants: dict[str, dict[str, Merchant]] = {}
@@ -330,9 +334,9 @@ def open_client(token_file: str = "", timeout_s: float = TIMEOUT_S) -> httpx2.Cl
 
 def _token(path: Path) -> str:
     try:
-        token = path.read_bytes()[:SECRET_BYTES_MAX].decode("ascii").strip()
+        token = TextFiles(SECRET_BYTES_MAX).text(path).strip()
     except (OSError, ValueError) as unreadable:
         raise SettingError("ledger.merchants_token_file", f"{path} can't be read: {unreadable}") from unreadable
-    if not token or not token.isprintable():
+    if not token or not (token.isascii() and token.isprintable()):
         raise SettingError("ledger.merchants_token_file", f"{path} holds no token: one line of text is wanted")
     return token

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
@@ -85,6 +86,24 @@ def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
     """The handler, once per Python worker; picklable by reference."""
     directory = open_directory(settings, SystemClock())
     return LedgerHandler(build_adapters(providers), directory, handler_version(providers))
+
+
+@dataclass(frozen=True, slots=True)
+class OnDriver:
+    """The handler's files (`core.work.DriverSide`)."""
+
+    named: tuple[Path, ...]
+
+    def files(self) -> Mapping[Path, Path]:
+        return {path: path for path in self.named}
+
+    def keep(self, note: tuple[str, ...]) -> None:
+        """Its answers have none."""
+
+
+def on_driver(settings: LedgerSettings) -> OnDriver:
+    named = settings.merchants_token_file if settings.merchants_url else settings.merchants_file
+    return OnDriver((Path(named),) if named else ())
 
 
 def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:

@@ -108,18 +108,3 @@ class NotTaken(PayhookError):
         self.code = f"http_{status}"
         redirect = "; redirects aren't followed, set the new url" if 300 <= status <= 399 else ""
         super().__init__(f"subscriber {subscriber} answered {status}{redirect}; it said {said or 'nothing'}")
-
-
-class NotDisabled(PayhookError):
-    """The subscriber wants nothing more, but that couldn't be written down; the next try asks it once more."""
-
-    kind = ErrorKind.SNBE
-
-    def __init__(self, subscriber: str, path: Path, problem: str) -> None:
-        self.subscriber = subscriber
-        self.path = path
-        self.problem = problem
-        super().__init__(
-            f"subscriber {subscriber} answered {GONE}, but {path} can't be written: {problem}. Give the processor "
-            "the right to write there"
-        )

@@ -1,21 +1,32 @@
-"""The notify stream's handler: one event is one signed request to one subscriber, unless that one is disabled."""
+"""The notify stream's handler: one event is one signed request to one subscriber, unless that one is disabled.
+
+It runs on executors. Its files, and who is disabled, are where the stream decides (`OnDriver`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import SettingError
-from core.files import problem_of, sync_folder, write_whole
+from core.files import TextFiles, problem_of, sync_folder, write_whole
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
-from notify.errors import GONE, NotDisabled, SubscriberGone
+from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreadable
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
-from notify.sender import Sender, downstream_of
+from notify.sender import Sender, downstream_of, secret_file
 from notify.settings import NotifySettings
-from notify.subscribers import Subscriber, SubscribersFile
+from notify.subscribers import HeaderFile, Subscriber, SubscribersFile
+
+log = logging.getLogger(__name__)
+
+GONE_S = 5.0
+"""So long a worker asks nothing more of a subscriber that answered 410 to it; by then all of them are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,47 +38,44 @@ class Disabled:
 
 
 class DisabledSubscribers:
-    """A folder of ``NAME.json``. Every executor looks there before each request, so all of them stop at once."""
+    """A folder of ``NAME.json``, looked at before each request. Where executors are on other machines, it is read
+    where the stream decides, and its files are sent to them with each job.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._files = TextFiles()
 
     def find(self, name: str) -> Disabled | None:
         """None while the subscriber isn't disabled. A file that can't be read disables."""
-        path = self._path(name)
+        path = self.path(name)
         try:
-            document = json.loads(path.read_text("utf-8"))
+            document = json.loads(self._files.text(path))
             return Disabled(str(document["at"]), str(document["reason"]))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError):
             return Disabled("", f"{path} is there but can't be read")
 
-    def disable(self, name: str, at: str, reason: str) -> Disabled:
+    def disable(self, name: str, at: str, reason: str) -> None:
         """Writes it down, unless it is written already.
 
-        :raises NotDisabled: it can't be written
+        :raises OSError: it can't be written
         """
-        known = self.find(name)
-        if known is not None:
-            return known
-        path = self._path(name)
-        try:
-            write_whole(path, json.dumps({"subscriber": name, "at": at, "reason": reason}) + "\n", mode=0o644)
-        except OSError as unwritable:
-            raise NotDisabled(name, path, problem_of(unwritable)) from unwritable
-        return Disabled(at, reason)
+        if self.find(name) is None:
+            document = {"subscriber": name, "at": at, "reason": reason}
+            write_whole(self.path(name), json.dumps(document) + "\n", mode=0o644)
 
     def enable(self, name: str) -> bool:
         """Forgets it; False when the subscriber wasn't disabled."""
         try:
-            self._path(name).unlink()
+            self.path(name).unlink()
         except FileNotFoundError:
             return False
         sync_folder(self._folder)
         return True
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
 
 
@@ -88,6 +96,7 @@ class NotifyHandler:
         self._sender = sender
         self._clock = clock
         self._receivers = receivers
+        self._gone: dict[str, tuple[float, Disabled]] = {}
 
     def __call__(self, item: WorkItem) -> Outcome:
         """
@@ -95,7 +104,7 @@ class NotifyHandler:
         :raises NoticeUnreadable: this event can't be sent
         :raises DownstreamHeld: the subscriber isn't to be called now
         :raises SubscriberGone: the subscriber's events wait
-        :raises FileUnusable, AddressRefused, Unreachable, NotTaken, NotDisabled: another try may do
+        :raises FileUnusable, AddressRefused, Unreachable, NotTaken: another try may do
         """
         name = subscriber_of(item.event_key)
         subscriber = self._subscribers.find(name)
@@ -107,7 +116,9 @@ class NotifyHandler:
             return Ignored(reason)
         answer = self._sender.send(subscriber, notice.id, item.body, item.traceparent)
         if answer.status == GONE:
-            return Ignored(_disabled_since(name, self._disable(name, notice)))
+            gone = Disabled(to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
+            self._gone[name] = (self._clock.monotonic() + GONE_S, gone)
+            return Ignored(_disabled_since(name, gone), note=(name, gone.at, gone.reason))
         if not 200 <= answer.status <= 299:
             raise self._sender.not_taken(name, answer)
         return Applied()
@@ -133,11 +144,12 @@ class NotifyHandler:
             return f"subscriber {name} isn't this tenant's"
         if not subscriber.wants(event_type) and not (notice.reverses is not None and subscriber.wants(notice.reverses)):
             return f"subscriber {name} doesn't want {notice.reverses or event_type}"
-        disabled = self._disabled.find(name)
+        disabled = self._disabled.find(name) or self._just_gone(name)
         return None if disabled is None else _disabled_since(name, disabled)
 
-    def _disable(self, name: str, notice: Notice) -> Disabled:
-        return self._disabled.disable(name, to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
+    def _just_gone(self, name: str) -> Disabled | None:
+        until, gone = self._gone.get(name, (0.0, None))
+        return gone if self._clock.monotonic() < until else None
 
 
 def build(
@@ -148,11 +160,9 @@ def build(
     :param receivers: those that the stream was started with
     :raises SettingError: the subscribers file isn't named, or the CA file can't be used
     """
-    if not settings.subscribers_file:
-        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
     clock = clock or SystemClock()
     return NotifyHandler(
-        SubscribersFile(Path(settings.subscribers_file)),
+        _subscribers(settings),
         DisabledSubscribers(disabled_folder(settings)),
         Sender(settings, clock, resolver),
         clock,
@@ -160,13 +170,58 @@ def build(
     )
 
 
+class OnDriver:
+    """The handler's files, and the folder of disabled subscribers (`core.work.DriverSide`)."""
+
+    def __init__(self, settings: NotifySettings) -> None:
+        self._settings = settings
+        self._subscribers = _subscribers(settings)
+        self._disabled = DisabledSubscribers(disabled_folder(settings))
+
+    def files(self) -> Mapping[Path, Path]:
+        """What notify may not read isn't among them (`notify.sender.secret_file`)."""
+        found = {self._subscribers.path: self._subscribers.path}
+        if self._settings.ca_file:
+            found[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
+        try:
+            subscribers = self._subscribers.all().values()
+        except SubscribersUnreadable:
+            return found
+        for one in subscribers:
+            disabled = self._disabled.path(one.name)
+            found[disabled] = disabled
+            headers = [one.folder / value.file for value in one.headers.values() if isinstance(value, HeaderFile)]
+            for path in (one.secrets_path, *headers):
+                with contextlib.suppress(FileUnusable):
+                    found[path] = secret_file(one, path, self._settings)
+        return found
+
+    def keep(self, note: tuple[str, ...]) -> None:
+        """A subscriber answered 410. Where that can't be written down it is asked once more by the next event."""
+        name, at, reason = note
+        try:
+            self._disabled.disable(name, at, reason)
+        except OSError as unwritable:
+            path = self._disabled.path(name)
+            log.error("subscriber %s isn't kept as disabled: %s: %s", name, path, problem_of(unwritable))
+
+
+def on_driver(settings: NotifySettings) -> OnDriver:
+    """
+    :raises SettingError: the subscribers file isn't named
+    """
+    return OnDriver(settings)
+
+
+def _subscribers(settings: NotifySettings) -> SubscribersFile:
+    if not settings.subscribers_file:
+        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+    return SubscribersFile(Path(settings.subscribers_file))
+
+
 def disabled_folder(settings: NotifySettings) -> Path:
-    """The folder of the disabled subscribers' files."""
-    return (
-        Path(settings.disabled_dir)
-        if settings.disabled_dir
-        else Path(settings.subscribers_file).with_suffix(".disabled")
-    )
+    """The folder of the disabled subscribers' files: beside the subscribers file."""
+    return Path(settings.subscribers_file).with_suffix(".disabled")
 
 
 def _disabled_since(name: str, disabled: Disabled) -> str:

@@ -168,7 +168,7 @@ class Sender:
     def _text(self, subscriber: Subscriber, path: Path) -> str:
         file = secret_file(subscriber, path, self._settings)
         try:
-            return self._files.text(file)
+            return self._files.text(file, sent_as=path)
         except (OSError, ValueError) as unreadable:
             raise FileUnusable(subscriber.name, path, problem_of(unreadable)) from unreadable
 
@@ -182,7 +182,7 @@ def _tls(ca_file: str) -> ssl.SSLContext:
     context = httpx2.create_ssl_context(trust_env=False)
     if ca_file:
         try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ssl.SSLError) as wrong:
+            context.load_verify_locations(cadata=TextFiles().text(Path(ca_file)))
+        except (OSError, ValueError) as wrong:
             raise SettingError("notify.ca_file", f"{ca_file} can't be used: {wrong}") from wrong
     return context

@@ -57,11 +57,6 @@ class NotifySettings(BaseModel):
         description="folder below which subscribers' secrets and header values may stand, beside secrets/notify/ and "
         "secrets/notify.… of the subscribers file's folder",
     )
-    disabled_dir: str = Field(
-        "",
-        description="folder that remembers which subscribers answered 410, shared by all executors; empty: beside the "
-        "subscribers file, with its name and .disabled",
-    )
     allow: dict[str, Allowance] = Field(
         default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"
     )

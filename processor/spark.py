@@ -20,7 +20,6 @@ as quick, and a backlog drains no slower. What is compiled has room to stay, and
 like any other object (docs/decisions/0019)."""
 
 _CONF = {
-    "spark.speculation": "false",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Each stream's jobs are in a pool of its own: none waits behind another stream's.
     "spark.scheduler.mode": "FAIR",
@@ -34,7 +33,8 @@ _CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
-    "spark.task.maxFailures": "1",
+    # A local master tries each task once whatever stands here. A task that is lost with its executor is tried again.
+    "spark.task.maxFailures": "2",
 }
 
 YOUNG_MAX, MIDDLE_MAX, OLD_MAX = 100_000, 20, 50
@@ -42,10 +42,16 @@ YOUNG_MAX, MIDDLE_MAX, OLD_MAX = 100_000, 20, 50
 
 
 def open_session(
-    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, jvm_options: str = JVM_OPTIONS
+    name: str,
+    master: str,
+    driver_memory: str,
+    jars: Sequence[Path],
+    work_dir: Path,
+    jvm_options: str = JVM_OPTIONS,
+    archive: Path | None = None,
 ) -> SparkSession:
-    """A session whose Python workers run this interpreter. ``work_dir`` takes Spark's scratch files."""
-    return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options)
+    """``work_dir`` takes Spark's scratch files. ``archive``: the code, for executors that aren't on this machine."""
+    return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options, archive)
 
 
 def with_slots(master: str, more: int) -> str:

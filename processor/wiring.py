@@ -17,6 +17,7 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import journal_topic, stream_of, topics_of
+from core.spark import is_local
 from core.work import Handler, Receivers
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
@@ -25,12 +26,16 @@ from processor.judge.error_rules import Rules
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
+from processor.run.driver_side import HandlerFiles
 from processor.run.payload import decoder_of, decoding
 from processor.run.worker import Task
-from processor.settings import DeadHead
+from processor.settings import DeadHead, ProcessorSettings
 from processor.source.feed import Feed, OwnFeed
 from processor.source.journal_source import FirstNamed, has_journal
 from processor.streams import StreamConfig
+
+ON_DRIVER = "on_driver"
+"""The function beside a handler's ``build`` that makes its `core.work.DriverSide`."""
 
 DUE_PER_BATCH_MAX = 2_000
 """Waiting events that one batch takes up again, those behind others included."""
@@ -102,7 +107,7 @@ def wire(
         config,
         mode,
         places_of(stream_of(config.name, mode)),
-        _task(config, mode, build_handler),
+        _task(config, mode, build_handler, _handler_files(config, given)),
         _rules(config, mode),
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
@@ -144,7 +149,18 @@ def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
     )
 
 
-def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]) -> Task:
+def _handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:
+    """What the handler has on the driver; its files travel where executors are on other machines."""
+    module = config.handler.partition(":")[0]
+    if not hasattr(importlib.import_module(module), ON_DRIVER):
+        return HandlerFiles()
+    side = bound(f"[{config.name}] handler", f"{module}:{ON_DRIVER}", given, config.settings)()
+    processor = given.get(ProcessorSettings)
+    travel = isinstance(processor, ProcessorSettings) and not is_local(processor.master)
+    return HandlerFiles(side, travel=travel)
+
+
+def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:
     return Task(
         stream_of(config.name, mode),
         build_handler,
@@ -152,6 +168,7 @@ def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler]
         Deadlines(config.handler_deadline_s, config.batch_deadline_s),
         config.concurrency,
         stop_on_dead=config.dead_head is not DeadHead.CONTINUE,
+        files=files,
     )
 
 

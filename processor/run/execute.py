@@ -29,8 +29,12 @@ from processor.run.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, r
 
 log = logging.getLogger(__name__)
 
-WORKER_GONE_TEXTS = ("Python worker exited unexpectedly", "Python worker failed to connect back", "EOFException")
-"""How Spark words that a Python worker died; whatever else a job fails with is the engine's bug."""
+WORKER_GONE_TEXTS = (
+    *("Python worker exited unexpectedly", "Python worker failed to connect back", "EOFException"),
+    "ExecutorLostFailure",
+)
+"""How Spark words that a Python worker died, or the executor that it belonged to; whatever else a job fails with is the
+engine's bug."""
 
 WARM_ROUNDS = 8
 """A second's worth: the first round takes 2 s, the eighth a tenth of one, and later ones are no faster for long."""
@@ -114,6 +118,7 @@ class Executor:
         waiting = self._time_out(groups, results)
         self._downstreams.judge(results.by_item, results.reports)
         results.by_item.update(waiting)
+        self._task.files.keep_notes(results.by_item.values())
         self._patience.waited(results.waited_s)
         return results
 

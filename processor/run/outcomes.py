@@ -18,6 +18,7 @@ NAME_CHARS_MAX = 256
 """Of an account, a downstream, a handler's version."""
 
 FACT_CHARS_MAX = 4_096
+NOTE_TEXTS_MAX = 8
 CURRENCY_CHARS = 3
 
 _SIGNS: Mapping[str, int] = MappingProxyType({"debit": 1, "credit": -1})
@@ -47,7 +48,7 @@ def checked(outcome: object) -> Outcome:
         if isinstance(outcome, Applied):
             return Applied(_booking(outcome.postings), _fact(outcome.after), _fact(outcome.unless))
         if isinstance(outcome, Ignored):
-            return Ignored(_text(outcome.reason, "the reason"))
+            return Ignored(_text(outcome.reason, "the reason"), _note(outcome.note))
         if isinstance(outcome, Held):
             return _held(outcome)
     except OutcomeInvalid:
@@ -117,6 +118,12 @@ def _held(held: Held) -> Held:
     retry_after_s = float(min(held.retry_after_s, RETRY_AFTER_S_MAX))
     downstream = _text(held.downstream, "the downstream", NAME_CHARS_MAX)
     return Held(downstream, retry_after_s, _text(held.reason, "the reason"))
+
+
+def _note(note: object) -> tuple[str, ...]:
+    if type(note) is not tuple or len(note) > NOTE_TEXTS_MAX:
+        raise OutcomeInvalid(f"its note isn't a tuple of up to {NOTE_TEXTS_MAX} texts")
+    return tuple(_text(text, "a text of its note") for text in note)
 
 
 def _text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
@@ -24,6 +25,7 @@ from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.line import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
+from processor.run.driver_side import HandlerFiles
 from processor.run.outcomes import checked, version_of
 from processor.run.worker_pool import WorkerPool
 
@@ -75,6 +77,7 @@ class Task:
     deadlines: Deadlines
     concurrency: int
     stop_on_dead: bool
+    files: HandlerFiles = field(default_factory=HandlerFiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +123,24 @@ _tasks_begun = 0
 
 def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `Answer` out."""
-    task_begins()
+    task_begins(task)
     handler = handler_of(task)
     for batch in batches:
-        for chunk in batch.column(0).to_pylist():
-            answer = _frozen_ends(task, handler, pickle.loads(chunk))  # noqa: S301 - from this job's own driver
+        for packed_chunk in batch.column(0).to_pylist():
+            chunk: Chunk = pickle.loads(packed_chunk)  # noqa: S301 - from this job's own driver
+            if _was_lost_before():
+                chunk = replace(chunk, budgets=chunk.budgets.after_loss())
+            answer = _frozen_ends(task, handler, chunk)
             packed = pickle.dumps(answer, protocol=5)
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
     if _abandoned.count() >= HUNG_CALLS_MAX:
         threading.Thread(target=_end_process, args=(_tasks_begun,), daemon=True).start()
+
+
+def _was_lost_before() -> bool:
+    """Whether Spark tries this task again: what calls the try before made isn't known."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def run_groups(
@@ -235,10 +247,13 @@ def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
     return replace(late, downstream=call.downstream)
 
 
-def task_begins() -> None:
-    """To be called by each job's function: a Python worker that is about to be replaced goes on."""
+def task_begins(task: Task) -> None:
+    """To be called by each job's function: it is given its files, and a Python worker that is about to be replaced goes
+    on.
+    """
     global _tasks_begun
     _tasks_begun += 1
+    task.files.use()
 
 
 def handler_of(task: Task) -> Handler:

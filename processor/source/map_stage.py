@@ -126,7 +126,7 @@ class MapStage:
 
 def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
-    task_begins()
+    task_begins(stage.task)
     handler = handler_of(stage.task)
     for batch in batches:
         with uncollected():

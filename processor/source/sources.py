@@ -192,7 +192,7 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
     shutil.rmtree(checkpoint, ignore_errors=True)
     try:
         writer = source.idle_frame().writeStream.foreachBatch(batch).options(**ASYNC_PROGRESS)
-        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        query = writer.option("checkpointLocation", f"file://{checkpoint}").start()
         enough.wait(WARM_S_MAX)
         enough.set()
         with at_work:

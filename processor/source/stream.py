@@ -144,7 +144,7 @@ class Stream:
         limit = self._catch_up.limit
         stream = self._source.frame(self._batches.marks, limit)
         writer = stream.writeStream.foreachBatch(in_this_context(self._batch)).option(
-            "checkpointLocation", str(self._checkpoint)
+            "checkpointLocation", f"file://{self._checkpoint}"
         )
         writer = writer.options(**ASYNC_PROGRESS)
         if self._source.every_s > 0:

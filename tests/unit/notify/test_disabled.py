@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core.decision import ErrorKind
-from notify.errors import NotDisabled
-from notify.handler import Disabled, DisabledSubscribers
+from notify.handler import Disabled, DisabledSubscribers, on_driver
+from notify.settings import NotifySettings
 
 AT = "2026-01-31T12:00:00.000000Z"
 
 
 def test_disabling_outlives_the_process_and_every_worker_sees_it(tmp_path: Path) -> None:
     folder = tmp_path / "subscribers.disabled"
-    assert DisabledSubscribers(folder).disable("shop", AT, "it answered 410") == Disabled(AT, "it answered 410")
+    DisabledSubscribers(folder).disable("shop", AT, "it answered 410")
     assert DisabledSubscribers(folder).find("shop") == Disabled(AT, "it answered 410")
     assert DisabledSubscribers(folder).find("bank") is None
 
@@ -24,7 +23,8 @@ def test_disabling_outlives_the_process_and_every_worker_sees_it(tmp_path: Path)
 def test_who_was_first_stays(tmp_path: Path) -> None:
     disabled = DisabledSubscribers(tmp_path)
     disabled.disable("shop", AT, "first")
-    assert disabled.disable("shop", AT, "second").reason == "first"
+    disabled.disable("shop", AT, "second")
+    assert disabled.find("shop") == Disabled(AT, "first")
 
 
 def test_many_at_once_leave_one_whole_file(tmp_path: Path) -> None:
@@ -54,9 +54,14 @@ def test_a_file_that_cant_be_read_still_disables(tmp_path: Path) -> None:
         assert "can't be read" in found.reason
 
 
-def test_what_cant_be_written_down_is_said(tmp_path: Path) -> None:
-    """The event is tried again, and the 410 that comes again is written down then."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NotDisabled, match="can't be written") as failed:
-        DisabledSubscribers(tmp_path / "file" / "folder").disable("shop", AT, "gone")
-    assert failed.value.kind is ErrorKind.SNBE
+def test_what_cant_be_written_down_is_said_and_others_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The subscriber is asked once more then, and the 410 that comes again is written down."""
+    (tmp_path / "subscribers.disabled").write_text("")
+    side = on_driver(NotifySettings(subscribers_file=str(tmp_path / "subscribers.toml")))
+    side.keep(("shop", AT, "gone"))
+    assert "shop isn't kept as disabled" in caplog.text
+    (tmp_path / "subscribers.disabled").unlink()
+    side.keep(("shop", AT, "gone"))
+    assert DisabledSubscribers(tmp_path / "subscribers.disabled").find("shop") == Disabled(AT, "gone")

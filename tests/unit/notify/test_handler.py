@@ -131,7 +131,6 @@ def test_errors_travel_between_processes_whole() -> None:
         errors.AddressRefused("shop", "h", "why"),
         Unreachable("shop", "why"),
         NotTaken("shop", 503, "'said'", 5.0),
-        errors.NotDisabled("shop", Path("f"), "why"),
     ]
     for error in made:
         for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):

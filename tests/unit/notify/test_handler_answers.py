@@ -8,6 +8,7 @@ from core.decision import ErrorKind
 from core.work import Applied, Ignored, limited_by
 from notify.errors import NotTaken
 from notify.facts import message_id
+from notify.handler import GONE_S, on_driver
 from tests.unit.notify.calls import Calls
 from tests.unit.notify.place import Place, item, row
 from tests.unit.notify.receiver import OK, Receiver, status
@@ -91,7 +92,7 @@ def test_retry_after_is_honoured_within_its_cap(
 
 
 def test_410_disables_until_a_person_enables_again(place: Place, receiver: Receiver) -> None:
-    """The event is passed over with the reason, later ones too, in every worker and after a restart."""
+    """The event is passed over with the reason, later ones too: in every worker once the driver has kept it."""
     place.add("shop", receiver.port)
     place.add("bank", receiver.port)
     receiver.replies(status(410), OK)
@@ -99,6 +100,8 @@ def test_410_disables_until_a_person_enables_again(place: Place, receiver: Recei
     with limited_by(calls):
         first = place.handler()(item("shop"))
     assert calls.failures == []
+    assert isinstance(first, Ignored)
+    on_driver(place.notify_settings()).keep(first.note)
     later = place.handler()(item("shop", row("evt_2")))
     for outcome in (first, later):
         assert isinstance(outcome, Ignored)
@@ -109,9 +112,13 @@ def test_410_disables_until_a_person_enables_again(place: Place, receiver: Recei
     assert place.handler()(item("shop", row("evt_3"))) == Applied()
 
 
-def test_disabled_subscribers_can_be_remembered_elsewhere(place: Place, receiver: Receiver) -> None:
-    place.settings["disabled_dir"] = str(place.folder / "shared")
+def test_a_worker_asks_nothing_more_before_the_driver_has_kept_it(place: Place, receiver: Receiver) -> None:
     place.add("shop", receiver.port)
-    receiver.replies(status(410))
-    place.handler()(item("shop"))
-    assert (place.folder / "shared" / "shop.json").is_file()
+    receiver.replies(status(410), OK)
+    handler = place.handler()
+    assert isinstance(handler(item("shop")), Ignored)
+    later = handler(item("shop", row("evt_2")))
+    assert isinstance(later, Ignored)
+    assert (later.note, len(receiver.requests)) == ((), 1)
+    place.clock.advance(GONE_S)
+    assert handler(item("shop", row("evt_3"))) == Applied()
