@@ -105,6 +105,7 @@ COMMANDS = {
     "alerts": Later("cli.alerts_command:alerts", "what fires, and which receivers get it"),
     "backup": Later("cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"),
     "restore": Later("cli.lake_commands:restore", "put a backup in the place of the lake"),
+    "package": Later("cli.package_command:package", "pack the code for Spark executors on other machines"),
     "storage": Later("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
 }
 

@@ -109,6 +109,11 @@ class Layout:
         return self.root / "redis"
 
     @property
+    def package(self) -> Path:
+        """The code for executors on other machines."""
+        return self.root / "package"
+
+    @property
     def secrets(self) -> Path:
         return self.root / "secrets"
 

@@ -49,7 +49,7 @@ class Reply:
 
 
 class Subscriber:
-    """A server on a loopback port; a context manager.
+    """A server on a port, of loopback unless ``host`` is another address; a context manager.
 
     ``secrets``: newest first. ``replies`` is asked for each request by its number, from 0; None: handle it. ``traces``:
     the ``traceparent`` of each request that was verified.
@@ -62,7 +62,9 @@ class Subscriber:
         port: int = 0,
         replies: Callable[[int], Reply | None] = lambda _: None,
         on_request: Callable[[str, str], None] = lambda *_: None,
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host
         self.counts = Counts()
         self.envelopes: list[dict[str, Any]] = []
         self.traces: list[str | None] = []
@@ -75,7 +77,7 @@ class Subscriber:
         self._requests = 0
         self._known: OrderedDict[str, None] = OrderedDict()
         self._seqs: dict[str, int] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler_of(self))
+        self._server = ThreadingHTTPServer((host, port), _handler_of(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
 
@@ -89,7 +91,7 @@ class Subscriber:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/payhook"
+        return f"http://{self._host}:{self.port}/payhook"
 
     def __enter__(self) -> Subscriber:
         self._thread.start()

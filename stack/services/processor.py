@@ -26,6 +26,7 @@ from core.layout import LEDGER
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.routing import MODES, base_of
+from core.spark import is_local
 from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
@@ -44,6 +45,7 @@ from stack.children import metrics_port
 from stack.data_folder import own
 from stack.endpoints import check_restored
 from stack.jars import spark_jars
+from stack.package import make_package
 from stack.settings import Settings, load_settings, streams_of
 
 log = logging.getLogger("processor")
@@ -128,7 +130,8 @@ def _shared(
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
     jars = spark_jars(settings.layout.lake)
-    session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir)
+    archive = None if is_local(master) else make_package(settings.layout.package)
+    session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
     return Shared(session, settings.kafka, adapters, clock, int(cores), anchor_keys, record_keys)

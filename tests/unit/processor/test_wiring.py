@@ -16,6 +16,7 @@ from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.opening import Shared, open_source
+from processor.settings import ProcessorSettings
 from processor.streams import load_streams
 from processor.wiring import Wired, bound, wire
 from tests.unit.notify.place import item
@@ -58,6 +59,19 @@ def test_who_was_named_once_is_known_until_the_process_ends(wired: Wired, file: 
     open_source(wired, SHARED)
     assert wired.reads is not None
     assert wired.reads.receivers.names == ("bank", "shop")
+
+
+@pytest.mark.parametrize(("master", "travel"), [("local[2]", False), ("spark://there:7077", True)])
+def test_a_handlers_files_travel_with_its_task_where_executors_are_elsewhere(
+    tmp_path: Path, file: Path, master: str, travel: bool
+) -> None:
+    sections: dict[type, BaseModel] = {
+        NotifySettings: NotifySettings(subscribers_file=str(file)),
+        ProcessorSettings: ProcessorSettings(master=master),
+    }
+    wired = wire(load_streams()["notify"], "live", Layout(tmp_path).stream, sections)
+    arrived = pickle.loads(pickle.dumps(wired.task))
+    assert (arrived.files._sent is not None) is travel
 
 
 class Section(BaseModel):

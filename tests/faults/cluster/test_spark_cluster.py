@@ -1,0 +1,163 @@
+"""The processor with its executors on other hosts, which share nothing with it but Kafka and the object store.
+
+The tests are one story, in their order: each leaves the site with a processor that runs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+
+from load.traffic import Webhook
+from tests.faults.cluster.conftest import Site
+from tests.hosts import Host, until
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+BACK_S = 120.0
+"""Until a site whose part was lost decides again."""
+
+Report = Callable[[str], None]
+
+
+def captures(site: Site, count: int, prefix: str) -> list[Webhook]:
+    traffic = site.traffic()
+    return [traffic.stripe(f"{prefix}-{n}", "charge.succeeded", 1_000 + n, "EUR") for n in range(count)]
+
+
+def keys(webhooks: Sequence[Webhook]) -> set[str]:
+    return {key for one in webhooks for key in one.event_keys}
+
+
+def reported(site: Site) -> set[str]:
+    """What the subscriber took."""
+    return {envelope["fact"]["event_key"] for envelope in site.shop.envelopes if "fact" in envelope}
+
+
+def executors(site: Site, name: str) -> list[psutil.Process]:
+    return [one for one in site.hosts[name].processes(EXECUTOR) if one.name() == "java"]
+
+
+class Stream(threading.Thread):
+    """Posts some webhooks a second until `end`, which gives all of them."""
+
+    def __init__(self, site: Site, prefix: str) -> None:
+        super().__init__(daemon=True)
+        self._site = site
+        self._prefix = prefix
+        self._over = threading.Event()
+        self._sent: list[Webhook] = []
+        self._failure: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        traffic, turn = self._site.traffic(), 0
+        try:
+            while not self._over.wait(0.2):
+                ids = [f"{self._prefix}-{turn}-{n}" for n in range(5)]
+                some = [traffic.stripe(one, "charge.succeeded", 1_000, "EUR") for one in ids]
+                self._site.post(some)
+                self._sent += some
+                turn += 1
+        except BaseException as failure:
+            self._failure = failure
+
+    def end(self) -> list[Webhook]:
+        self._over.set()
+        self.join(30)
+        assert self._failure is None, self._failure
+        return self._sent
+
+
+def goes_on(site: Site) -> float:
+    """Seconds until something that is posted now is decided."""
+    probe = captures(site, 1, f"probe-{time.monotonic_ns()}")
+    site.post(probe)
+    return site.decide(probe, BACK_S)
+
+
+def driver(site: Site, report: Report) -> Host:
+    """The one that runs; started where there is none."""
+    for name in ("driver2", "driver1"):
+        if name in site.hosts:
+            return site.hosts[name]
+    host = site.start_driver("driver1", cores=2)
+    report(f"the processor is ready after {site.await_ready(host):.1f} s, its package made meanwhile")
+    return host
+
+
+def all_reported(site: Site, webhooks: Sequence[Webhook]) -> float:
+    return until(lambda: reported(site) >= keys(webhooks), BACK_S, "each fact is reported to the subscriber")
+
+
+def test_webhooks_go_to_the_ledger_and_on_to_a_subscriber(site: Site, report: Report) -> None:
+    driver(site, report)
+    assert executors(site, "worker1") and executors(site, "worker2"), "an executor on each worker"
+    some = captures(site, 200, "first")
+    site.post(some)
+    report(f"200 events are decided after {site.decide(some):.1f} s")
+    report(f"and reported to the subscriber {all_reported(site, some):.1f} s later")
+
+
+def test_a_changed_merchants_file_reaches_the_executors(site: Site, report: Report) -> None:
+    file = driver(site, report).disk / "data" / "merchants.toml"
+    file.write_text('[stripe]\n"acct_other" = "merchant-other"\n')
+    waiting = captures(site, 3, "unknown")
+    site.post(waiting)
+    until(lambda: len(site.decided(waiting)) >= 3, 60, "they wait")
+    assert "applied" not in site.decided(waiting)
+    file.write_text('[stripe]\n"*" = "merchant-main"\n')
+    until(lambda: site.decided(waiting).count("applied") == 3, 60, "the merchant is known")
+
+
+def test_an_executor_that_is_killed_costs_a_try_of_the_batch(site: Site, report: Report) -> None:
+    host = driver(site, report)
+    epoch = site.status(host)["epoch"]
+    stream = Stream(site, "executor")
+    for name in ("worker1", "worker2", "worker1"):
+        until(lambda name=name: bool(executors(site, name)), BACK_S, "the executor is back")  # type: ignore[misc]
+        time.sleep(3.0)
+        for process in executors(site, name):
+            process.kill()
+        report(f"the executor of {name} is killed: what comes now is decided after {goes_on(site):.1f} s")
+    sent = stream.end()
+    site.decide(sent)
+    assert site.status(host)["epoch"] == epoch, "the stream went on, without another start"
+    all_reported(site, sent)
+
+
+def test_a_worker_whose_host_vanishes_is_done_without(site: Site, report: Report) -> None:
+    host = driver(site, report)
+    epoch = site.status(host)["epoch"]
+    stream = Stream(site, "worker")
+    time.sleep(2.0)
+    site.hosts["worker1"].vanish()
+    report(f"worker1 vanishes: what comes now is decided after {goes_on(site):.1f} s")
+    sent = stream.end()
+    site.decide(sent)
+    assert site.status(host)["epoch"] == epoch, "the stream went on, without another start"
+    all_reported(site, sent)
+
+
+def test_a_driver_whose_host_vanishes_is_started_on_another_one(site: Site, report: Report) -> None:
+    before = driver(site, report)
+    stream = Stream(site, "driver")
+    time.sleep(2.0)
+    before.vanish()
+    began = time.monotonic()
+    host = site.start_driver("driver2", cores=1)
+    site.await_ready(host)
+    report(f"the driver vanishes: another host with an empty disk is ready {time.monotonic() - began:.1f} s later")
+    goes_on(site)
+    report(f"and has decided what comes now {time.monotonic() - began:.1f} s later")
+    sent = stream.end()
+    site.decide(sent)
+    all_reported(site, sent)
+
+
+def test_nothing_was_lost_and_nothing_booked_twice(site: Site, report: Report) -> None:
+    driver(site, report)
+    report(site.verify().strip().splitlines()[-1])
+    assert site.shop.counts.forged == 0

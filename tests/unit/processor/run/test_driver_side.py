@@ -1,0 +1,157 @@
+"""A handler's files go with each job where executors are on other machines."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from core import files
+from core.files import TextFiles
+from core.work import Applied, Ignored
+from ledger.directory import DirectoryUnreadable, FileDirectory
+from ledger.handler import on_driver as ledger_on_driver
+from ledger.settings import LedgerSettings
+from notify.errors import FileUnusable
+from notify.handler import on_driver as notify_on_driver
+from processor.run.driver_side import HandlerFiles
+from tests.unit.notify.place import Place, item, placed, row
+from tests.unit.notify.receiver import Receiver, receiving
+
+
+@pytest.fixture(autouse=True)
+def executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the test this process has its own files again."""
+    monkeypatch.setattr(files, "_received", None)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    (tmp_path / "there").mkdir()
+    yield from placed(tmp_path / "there")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as server:
+        yield server
+
+
+def ledger_files(path: Path, *, travel: bool = True) -> HandlerFiles:
+    return HandlerFiles(ledger_on_driver(LedgerSettings(merchants_file=str(path))), travel=travel)
+
+
+def arrive(sent: HandlerFiles) -> None:
+    """On an executor, as a job brings them."""
+    received: HandlerFiles = pickle.loads(pickle.dumps(sent))
+    received.use()
+
+
+def test_merchants_are_read_where_their_file_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "merchants.toml"
+    path.write_text('[stripe]\n"acct" = "one"\n')
+    sent, directory = ledger_files(path), FileDirectory(path)
+    packed = pickle.dumps(sent)
+    path.unlink()
+    pickle.loads(packed).use()
+    assert directory.lookup("stripe", "acct").internal_account == "one"
+
+
+def test_a_change_arrives_with_the_next_job(tmp_path: Path) -> None:
+    path = tmp_path / "merchants.toml"
+    path.write_text('[stripe]\n"acct" = "one"\n')
+    sent, directory = ledger_files(path), FileDirectory(path)
+    arrive(sent)
+    assert directory.lookup("stripe", "acct").internal_account == "one"
+    path.write_text('[stripe]\n"acct" = "another"\n')
+    assert directory.lookup("stripe", "acct").internal_account == "one"
+    arrive(sent)
+    assert directory.lookup("stripe", "acct").internal_account == "another"
+
+
+def test_why_a_file_cant_be_read_arrives_too(tmp_path: Path) -> None:
+    arrive(ledger_files(tmp_path / "merchants.toml"))
+    with pytest.raises(DirectoryUnreadable, match="No such file"):
+        FileDirectory(tmp_path / "merchants.toml").lookup("stripe", "acct")
+
+
+def test_nothing_but_what_was_sent_is_read_on_an_executor(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("text")
+    arrive(ledger_files(tmp_path / "merchants.toml"))
+    with pytest.raises(FileNotFoundError, match="wasn't sent"):
+        TextFiles().text(other)
+
+
+def test_on_one_machine_nothing_is_sent(tmp_path: Path) -> None:
+    path = tmp_path / "merchants.toml"
+    path.write_text("x" * 100_000)
+    sent = ledger_files(path, travel=False)
+    assert len(pickle.dumps(sent)) < 1_000
+    arrive(sent)
+    assert TextFiles().text(path) == "x" * 100_000
+
+
+def test_what_is_sent_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-secret-token")
+    side = ledger_on_driver(LedgerSettings(merchants_url="https://m.example", merchants_token_file=f"{tmp_path}/token"))
+    arrive(HandlerFiles(side, travel=True))
+    assert TextFiles().text(tmp_path / "token") == "a-secret-token"
+    assert "a-secret" not in repr(files._received)
+
+
+def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Place, receiver: Receiver) -> None:
+    place.add("shop", receiver.port, 'headers = {x-team = {file = "secrets/notify/team"}}')
+    (place.folder / "secrets" / "notify").mkdir()
+    (place.folder / "secrets" / "notify" / "team").write_text("payments\n")
+    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings()), travel=True))
+    shutil.rmtree(place.folder)
+    pickle.loads(packed).use()
+    assert place.handler()(item("shop")) == Applied()
+    (request,) = receiver.requests
+    assert request.headers["x-team"] == "payments"
+
+
+def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(place: Place, receiver: Receiver) -> None:
+    place.add("shop", receiver.port)
+    sent = HandlerFiles(notify_on_driver(place.notify_settings()), travel=True)
+    arrive(sent)
+    sent.keep_notes([Applied(), Ignored("it answered 410", note=("shop", "2026-01-31T12:00:00Z", "it answered 410"))])
+    arrive(sent)
+    outcome = place.handler()(item("shop", row("evt_2")))
+    assert isinstance(outcome, Ignored) and "is disabled since 2026-01-31" in outcome.reason
+    assert receiver.requests == []
+
+
+def test_a_secret_that_a_link_leads_away_from_is_not_sent(place: Place, receiver: Receiver, tmp_path: Path) -> None:
+    place.add("shop", receiver.port)
+    (tmp_path / "elsewhere").write_text("whsec_AAAA")
+    secret = place.folder / "secrets" / "notify.shop"
+    secret.unlink()
+    secret.symlink_to(tmp_path / "elsewhere")
+    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings()), travel=True))
+    assert b"whsec_AAAA" not in packed
+    secret.unlink()
+    pickle.loads(packed).use()
+    with pytest.raises(FileUnusable, match="wasn't sent"):
+        place.handler()(item("shop"))
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, ...]] = []
+
+    def files(self) -> Mapping[Path, Path]:
+        return {}
+
+    def keep(self, note: tuple[str, ...]) -> None:
+        self.notes.append(note)
+
+
+def test_only_answers_with_a_note_are_kept() -> None:
+    side = Kept()
+    HandlerFiles(side).keep_notes([Applied(), Ignored("no"), Ignored("yes", note=("a", "b"))])
+    assert side.notes == [("a", "b")]
