@@ -220,8 +220,9 @@ def _subscribers(settings: NotifySettings) -> SubscribersFile:
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
-    """The folder of the disabled subscribers' files: beside the subscribers file."""
-    return Path(settings.subscribers_file).with_suffix(".disabled")
+    """The folder of the disabled subscribers' files: in the data folder, where the subscribers file usually is too."""
+    file = Path(settings.subscribers_file)
+    return Path(settings.data_dir or file.parent) / f"{file.stem}.disabled"
 
 
 def _disabled_since(name: str, disabled: Disabled) -> str:

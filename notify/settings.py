@@ -57,6 +57,9 @@ class NotifySettings(BaseModel):
         description="folder below which subscribers' secrets and header values may stand, beside secrets/notify/ and "
         "secrets/notify.… of the subscribers file's folder",
     )
+    data_dir: str = Field(
+        "", exclude=True, description="the data folder, where the processor writes; it isn't set here"
+    )
     allow: dict[str, Allowance] = Field(
         default_factory=dict, description="by subscriber: networks, ports and plain HTTP that it may use"
     )

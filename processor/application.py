@@ -265,9 +265,15 @@ class StreamLoop:
 
 
 class Application:
-    """All streams of the process."""
+    """All streams of the process. ``spark_runs``: whether what all of them run on is there."""
 
-    def __init__(self, streams: Sequence[tuple[WorkStream, Reports]], clock: Clock) -> None:
+    def __init__(
+        self,
+        streams: Sequence[tuple[WorkStream, Reports]],
+        clock: Clock,
+        spark_runs: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._spark_runs = spark_runs
         self._loops = [StreamLoop(stream, status, clock, self._others_run) for stream, status in streams]
         self._stop = threading.Event()
 
@@ -292,6 +298,9 @@ class Application:
 
     def _is_over(self) -> bool:
         if any(loop.failure is not None for loop in self._loops):
+            return True
+        if not self._spark_runs():
+            log.error("Spark has ended, or its cluster has given this application up: only a fresh process mends that")
             return True
         ended = [loop for loop in self._loops if not loop.lives]
         return bool(ended) and not any(loop.runs for loop in self._loops)

@@ -7,7 +7,9 @@ import gc
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from core.spark import open_spark
@@ -52,6 +54,15 @@ def open_session(
 ) -> SparkSession:
     """``work_dir`` takes Spark's scratch files. ``archive``: the code, for executors that aren't on this machine."""
     return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options, archive)
+
+
+def spark_runs(session: SparkSession) -> bool:
+    """Whether its JVM answers, and its cluster hasn't given the application up."""
+    try:
+        context: Any = session.sparkContext._jsc  # noqa: SLF001 - there is no other way to it
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
 
 
 def with_slots(master: str, more: int) -> str:

@@ -147,7 +147,9 @@ def _with_places(settings: Settings) -> Settings:
         update={
             "kafka": settings.kafka.model_copy(update={"record_keys_file": record_keys}),
             "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
-            "notify": settings.notify.model_copy(update={"subscribers_file": subscribers}),
+            "notify": settings.notify.model_copy(
+                update={"subscribers_file": subscribers, "data_dir": str(layout.root)}
+            ),
             "processor": settings.processor.model_copy(update={"anchor_key_file": anchor_keys}),
             "ingest": settings.ingest.model_copy(update={"secrets_dir": secrets}),
         }

@@ -37,7 +37,7 @@ from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.parts import Parts
 from processor.reporting.status import StatusFile, StreamStatus
 from processor.reporting.traces import DecisionSpans
-from processor.spark import calm, open_session, with_slots
+from processor.spark import calm, open_session, spark_runs, with_slots
 from processor.streams import StreamConfig, taking
 from processor.wiring import Wired, wire
 from providers.registry import build_adapters
@@ -97,7 +97,7 @@ def main() -> int:
     for writer in generations.values():
         writer.start()
     calm()
-    application = Application(streams, clock)
+    application = Application(streams, clock, lambda: spark_runs(shared.session))
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())
     try:

@@ -80,7 +80,6 @@ securityContext:
 - {name: PAYHOOK_LEDGER__MERCHANTS_FILE, value: /etc/payhook/merchants.toml}
 - {name: PAYHOOK_NOTIFY__SUBSCRIBERS_FILE, value: /etc/payhook/subscribers.toml}
 - {name: PAYHOOK_NOTIFY__SECRETS_DIR, value: /run/secrets/notify}
-- {name: PAYHOOK_NOTIFY__DISABLED_DIR, value: /var/lib/payhook/subscribers.disabled}
 {{- end }}
 
 {{/* Of the management listener and the alerts: where the others answer. */}}

@@ -109,8 +109,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def running(*streams: Scripted, clock: Clock | None = None) -> Iterator[tuple[Application, list[bool]]]:
-    whole, answers = Application([(stream, stream) for stream in streams], clock or SystemClock()), []
+def running(
+    *streams: Scripted, clock: Clock | None = None, spark_runs: Callable[[], bool] = lambda: True
+) -> Iterator[tuple[Application, list[bool]]]:
+    whole, answers = Application([(stream, stream) for stream in streams], clock or SystemClock(), spark_runs), []
     thread = threading.Thread(target=lambda: answers.append(whole.run()), daemon=True)
     thread.start()
     yield whole, answers
@@ -125,6 +127,13 @@ def test_a_stop_ends_all_of_them_well() -> None:
         whole.stop()
     assert answers == [True]
     assert one.reported == other.reported == []
+
+
+def test_where_spark_has_ended_the_process_ends_although_each_stream_would_restart() -> None:
+    one, other = Scripted("one", *[ValueError("SparkContext was shut down")] * 1_000), Scripted("other")
+    with running(one, other, spark_runs=lambda: one.begun < 3) as (_, answers):
+        pass
+    assert answers == [False]
 
 
 def test_a_stream_that_fails_restarts_and_the_other_goes_on() -> None:
