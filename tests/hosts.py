@@ -69,7 +69,7 @@ class Host:
     def pid(self) -> int:
         """Of its first process."""
         assert self.outer is not None
-        return psutil.Process(self.outer.pid).children()[0].pid
+        return int(psutil.Process(self.outer.pid).children()[0].pid)
 
     def run(self, *command: str, env: Mapping[str, str] | None = None, log: Path) -> subprocess.Popen[bytes]:
         """A process on this host; it ends with the host."""

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from stack import package
+from stack import paths
 from stack.package import PYTHON, make_package
 
 IMPORTED = "ledger.handler, notify.handler, processor.run.worker, processor.source.map_stage, handler_of_my_own"
@@ -23,7 +23,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = tmp_path_factory.mktemp("own")
     (own / "handler_of_my_own.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{package.paths.CHECKOUT}:{own}")
+        patch.setenv("PYTHONPATH", f"{paths.CHECKOUT}:{own}")
         folder = tmp_path_factory.mktemp("package")
         (folder / "payhook-older.tar.gz").touch()
         made = make_package(folder)
