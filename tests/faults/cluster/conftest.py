@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 from core.clock import SystemClock
 from core.kafka import open_admin
 from core.layout import Layout
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, StorageSettings, variables
 from journal.anchors import new_key
 from journal.reader import dataset_of
 from load.embedded import payhook
@@ -46,6 +46,7 @@ SPARK = Path(pyspark.__file__).parent
 HIDDEN = (f"/{CHECKOUT.parts[1]}", "/root", "/home")
 """Of a worker's host: there is nothing of payhook's."""
 
+LAKE = "s3://payhook/cluster"
 NAMES = ("services", "master", "worker1", "worker2", "driver1", "driver2")
 START_S = 240.0
 DECIDED_S = 120.0
@@ -61,6 +62,7 @@ class Site:
     settings: Path
     shop: Subscriber
     hosts: dict[str, Host] = field(default_factory=dict)
+    drivers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def host(self, name: str, **more: Any) -> Host:
         self.hosts[name] = self.make(name, **more)
@@ -111,7 +113,7 @@ class Site:
         with (conf / "spark-defaults.conf").open("a") as file:
             file.write(f"spark.cores.max {cores}\nspark.executor.cores 1\nspark.executor.memory 512m\n")
         env = {"SPARK_CONF_DIR": "/srv/conf", "PAYHOOK_PROCESSOR__MASTER": self.master, "TMPDIR": "/tmp"}
-        self.python(host, "stack.services.processor", data="/srv/data", **env)
+        self.drivers[name] = self.python(host, "stack.services.processor", data="/srv/data", **env)
         return host
 
     @property
@@ -126,10 +128,14 @@ class Site:
 
     def await_ready(self, host: Host, limit_s: float = START_S) -> float:
         def ready() -> bool:
-            assert host.processes("stack.services.processor"), self.said(host)
+            assert self.drivers[host.name].poll() is None, self.said(host)
             return all(self.status(host, stream).get("ready") for stream in ("ledger", "notify"))
 
-        return until(ready, limit_s, "the processor is ready")
+        try:
+            return until(ready, limit_s, "the processor is ready")
+        except AssertionError:
+            sys.stdout.write(self.said(host))
+            raise
 
     def said(self, host: Host) -> str:
         return self.log(f"{host.name}-processor").read_text("utf-8", "replace")[-6_000:]
@@ -179,7 +185,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch, network(folder, *NAMES) as make, shop:
         address = f"{NETWORK}.10"
         env = _environment(address, shop)
-        for name, value in env.items():
+        reached = StorageSettings(url=LAKE, endpoint=f"http://{address}:9000", allow_http=True)
+        for name, value in {**env, **variables(reached), **KEYS}.items():
             patch.setenv(name, value)
         site = Site(folder, make, {**os.environ, **env}, folder / "settings", shop)
         _write_settings(site)
@@ -195,7 +202,7 @@ def _environment(address: str, shop: Subscriber) -> dict[str, str]:
         "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": f"{address}:9092",
         "PAYHOOK_KAFKA__DURABILITY": "single",
         "PAYHOOK_REDIS__URL": f"redis://{address}:6379/0",
-        "PAYHOOK_STORAGE__URL": "s3://payhook/cluster",
+        "PAYHOOK_STORAGE__URL": LAKE,
         "PAYHOOK_STORAGE__ENDPOINT": f"http://{address}:9000",
         "PAYHOOK_STORAGE__ALLOW_HTTP": "true",
         "PAYHOOK_NOTIFY__ALLOW": json.dumps({"shop": allowed, "gone": allowed}),
@@ -248,7 +255,7 @@ def _start_services(site: Site, address: str) -> None:
 
 def _start_spark(site: Site, name: str) -> None:
     if name != "master":
-        site.start_worker(name, cores=2)
+        site.start_worker(name, cores=3)
         return
     binds = {"/srv/spark": SPARK}
     host = site.host("master", hides=HIDDEN, binds=binds)
