@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution, distributions
+from importlib.util import cache_from_source
 from pathlib import Path, PurePosixPath
 
 from stack import paths
@@ -26,7 +27,6 @@ LAUNCHER = f"""\
 # Runs this machine's {PYTHON} with the packages beside this file.
 here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd) || exit
 export PYTHONPATH="$here/code:$here/packages${{PYTHONPATH:+:$PYTHONPATH}}"
-export PYTHONDONTWRITEBYTECODE=1
 exec {PYTHON} "$@"
 """
 
@@ -48,6 +48,7 @@ def make_package(folder: Path) -> Path:
     :raises OSError: it can't be written
     """
     files = dict(_files())
+    compiled = dict(_compiled(files))
     archive = folder / f"payhook-{_digest(files)}.tar.gz"
     if archive.is_file():
         return archive
@@ -58,7 +59,7 @@ def make_package(folder: Path) -> Path:
             launcher = tarfile.TarInfo("bin/python")
             launcher.mode, launcher.size = 0o755, len(LAUNCHER)
             tar.addfile(launcher, io.BytesIO(LAUNCHER.encode()))
-            for name, path in sorted(files.items()):
+            for name, path in sorted((files | compiled).items()):
                 tar.add(path, name, recursive=False, filter=_readable)
         for older in folder.glob("payhook-*.tar.gz"):
             older.unlink()
@@ -106,6 +107,15 @@ def _of(package: Distribution) -> Iterator[tuple[str, Path]]:
             yield f"{PACKAGES}/{name}", path
 
 
+def _compiled(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    """The bytecode that there is: each Python worker of each executor would compile all of it."""
+    for name, path in files.items():
+        if path.suffix == ".py":
+            found = Path(cache_from_source(str(path)))
+            if found.is_file():
+                yield str(PurePosixPath(name).parent / "__pycache__" / found.name), found
+
+
 def _only_for_a_checkout() -> frozenset[str]:
     """The packages of the lock of a checkout that the lock of services hasn't."""
     return _locked(paths.CHECKOUT / "requirements.lock") - _locked(paths.CHECKOUT / "requirements-runtime.lock")
@@ -121,7 +131,7 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _digest(files: dict[str, Path]) -> str:
+def _digest(files: Mapping[str, Path]) -> str:
     """Of the code's contents, and of what is installed by its record of files."""
     whole = hashlib.sha256(LAUNCHER.encode())
     for name, path in sorted(files.items()):
