@@ -17,7 +17,10 @@ from cli.place import KEPT_TEXT, Place, with_place, with_place_of_mode
 from cli.tables import Rows
 from core.clock import SystemClock, to_rfc3339
 from core.errors import PayhookError
+from core.location import LakeUrl, Location, is_url, location_of
+from core.store import URL, WANTED
 from stack.jars import spark_jars
+from stack.settings import reach
 
 if TYPE_CHECKING:
     from ledger.maintain import Report, TableReport
@@ -152,23 +155,42 @@ def rebuild_postings(place: Place) -> None:
 
 
 NOT_GOOD, IMPOSSIBLE = 1, 2
-FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class _Folder(click.Path):
+    """A folder of this machine, or a URL on an object store."""
+
+    name = "folder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_url(str(value)):
+            if not URL.fullmatch(str(value)):
+                self.fail(f"{value}: {WANTED}", param, ctx)
+            return LakeUrl(str(value).rstrip("/"))
+        return super().convert(value, param, ctx)
+
+
+FOLDER = _Folder(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.option("--to", "folder", type=FOLDER, help="Folder of the backups, on another disk (default: backup.folder).")
+@click.option(
+    "--to", "folder", type=FOLDER, help="Folder of the backups, on another disk or store (default: backup.folder)."
+)
 @click.option("--keep", type=click.IntRange(min=1), help="Backups that are kept (default: backup.keep).")
 @click.option("--check", is_flag=True, help="Make none; verify the newest one that is there, or --at NAME.")
 @click.option("--at", "name", metavar="NAME", help="With --check: the backup to verify.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_place
-def backup(place: Place, folder: Path | None, keep: int | None, check: bool, name: str | None, as_json: bool) -> None:
-    """Copy what can't be made again to another disk, and verify the copy.
+def backup(
+    place: Place, folder: Location | None, keep: int | None, check: bool, name: str | None, as_json: bool
+) -> None:
+    """Copy what can't be made again to another disk or object store, and verify the copy.
 
     Journals, bodies, acts, redactions, receipts and reconciliations of live and test traffic, users.json,
     merchants.toml and subscribers.toml. Secrets aren't in it: keep them where secrets are kept. May run at any moment,
     on a busy stack too; with backup.folder set, the stack makes one every backup.every_h. Files that an earlier backup
-    in the folder holds are not copied again.
+    in the folder holds are not copied again; an object store copies them within itself.
 
     Exit 0: a good backup is there. 1: it was made and isn't good. 2: none could be made.
     """
@@ -202,14 +224,14 @@ def backup(place: Place, folder: Path | None, keep: int | None, check: bool, nam
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_place
-def restore(place: Place, folder: Path, name: str | None, reason: str, replace_newer: bool, as_json: bool) -> None:
-    """Put a backup from FOLDER in the place of the lake. The stack must be down.
+def restore(place: Place, folder: Location, name: str | None, reason: str, replace_newer: bool, as_json: bool) -> None:
+    """Put a backup from FOLDER, a folder or a URL, in the place of the lake. The stack must be down, on every machine.
 
     Every byte is checked before anything is moved. The present lake, and what was derived from it, is set aside in
-    DIR/replaced-TIME: remove that once all is well. What people did, what was redacted and what was answered after the
-    backup stays on record, and redacted bodies don't come back; users.json, merchants.toml and subscribers.toml are
-    put back only where they are gone. Each journal begins a new lineage. At the next start the processor decides again
-    what Kafka still holds.
+    DIR/replaced-TIME, on a store in _replaced-TIME of the lake's folder: remove that once all is well. What people did,
+    what was redacted and what was answered after the backup stays on record, and redacted bodies don't come back;
+    users.json, merchants.toml and subscribers.toml are put back only where they are gone. Each journal begins a new
+    lineage. At the next start the processor decides again what Kafka still holds.
 
     Exit 0: it is done. 2: nothing was changed, and why.
     """
@@ -217,6 +239,7 @@ def restore(place: Place, folder: Path, name: str | None, reason: str, replace_n
     from stack.backup.restore import restore as put_back
 
     try:
+        reach(place.settings, str(folder))
         restored = put_back(
             place.settings, folder, SystemClock(), name=name, replace_newer=replace_newer, reason=reason
         )
@@ -236,23 +259,25 @@ def restore(place: Place, folder: Path, name: str | None, reason: str, replace_n
         _print_restored(restored)
 
 
-def _folder(place: Place, folder: Path | None) -> Path:
+def _folder(place: Place, folder: Location | None) -> Location:
     """
     :raises click.UsageError: none is named anywhere
+    :raises SettingError: it is on a store, whose keys can't be read
     """
     if folder is not None:
+        reach(place.settings, str(folder))
         return folder
     if not place.settings.backup.folder:
         raise click.UsageError("name a folder on another disk: --to FOLDER, or `folder` in [backup] of payhook.toml")
-    return Path(place.settings.backup.folder)
+    return location_of(place.settings.backup.folder)
 
 
-def _on_same_disk(place: Place, folder: Path) -> bool:
+def _on_same_disk(place: Place, folder: Location) -> bool:
     lake = place.layout.lake
-    return isinstance(lake, Path) and lake.stat().st_dev == folder.stat().st_dev
+    return isinstance(lake, Path) and isinstance(folder, Path) and lake.stat().st_dev == folder.stat().st_dev
 
 
-def _print_check(at: Path, problems: list[str], *, as_json: bool) -> None:
+def _print_check(at: Location, problems: list[str], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"ok": not problems, "backup": str(at), "problems": problems}, indent=1))
     else:
@@ -265,7 +290,7 @@ def _print_check(at: Path, problems: list[str], *, as_json: bool) -> None:
 def _print_backup(report: BackupReport, *, on_same_disk: bool) -> None:
     rows = ", ".join(f"{stream} {seq:,}" for stream, seq in report.journals.items())
     click.echo(f"{report.folder / report.name}")
-    click.echo(f"{report.files:,} files, {size(report.bytes)}; {size(report.copied_bytes)} copied, the rest linked")
+    click.echo(f"{report.files:,} files, {size(report.bytes)}; {size(report.copied_bytes)} copied, the rest shared")
     click.echo(f"journals: {rows}")
     for problem in report.problems:
         click.echo(f"not good: {problem}", err=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-OBJECT_SCHEMES = ("s3://", "s3a://")
+OBJECT_SCHEMES = ("s3://", "s3a://", "az://", "gs://")
 """Stores whose put can be made to fail where something is: what commits rest on."""
 
 
@@ -47,6 +47,12 @@ def location_of(text: str) -> Location:
 def is_url(text: str) -> bool:
     """Whether a text names a location on an object store."""
     return text.startswith(OBJECT_SCHEMES)
+
+
+def bucket_of(url: str) -> str:
+    """The beginning of a URL that all places in its bucket share."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def make_folder(path: str) -> None:

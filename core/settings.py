@@ -1,37 +1,19 @@
-"""Settings that several services share: Kafka, Redis, topics, the lake. Each service's own stand beside its code.
-
-The lake is the journals, bodies, postings and everything else that is a Delta table. delta-rs, the log's writers
-(`journal.objects`) and Spark all go by the same ``AWS_…`` variables of their process. They are filled in once, before
-anything is opened.
+"""Settings that several services share: Kafka, Redis, topics. Those of the lake are in `core.store`, each service's own
+beside its code.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, MutableMapping
-from pathlib import Path
 from typing import Literal
 from urllib.parse import ParseResult, parse_qs, urlparse
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from core.credentials import read_credentials
 from core.durability import Durability, replicas_min
-
-CREDENTIALS = "object-store"
-"""The file's name in the folder of secrets."""
-
-STORE_TIMEOUT_S = 15.0
-"""For one request to an object store. After a few tries the stream pauses."""
-
-STORE_CONNECT_TIMEOUT_S = 3.0
-
-KEY_ID, SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _DATABASE = re.compile(r"[0-9]{0,5}")
-_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
 
 
 class KafkaSecurity(BaseModel):
@@ -238,79 +220,3 @@ class TopicsSettings(BaseModel):
     def replicas(self, durability: Durability) -> int:
         """Of each topic that is made."""
         return self.replication or replicas_min(durability)
-
-
-class StorageSettings(BaseModel):
-    """Tables on this machine's disk, or on an S3-compatible store that several machines share.
-
-    Keys have no place here: they are in a file of the secrets folder, in the environment, or the machine's own role.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str = Field("", description="`s3://bucket/folder` of the lake; empty: `lake` in the data folder")
-    endpoint: str = Field("", description="address of an S3-compatible store; empty: Amazon's own of the region")
-    region: str = Field("us-east-1", min_length=1, description="the store's region; stores without any take each")
-    path_style: bool = Field(True, description="ask for `/bucket/name`; false: the bucket is part of the host's name")
-    allow_http: bool = Field(False, description="an endpoint without TLS is meant; only on a network of one's own")
-    credentials_file: str = Field(
-        "",
-        description="a file with the access key's id and its secret, a line each; empty: `object-store` in the data "
-        "folder's secrets where it is there, else `AWS_…` variables or the machine's own role",
-    )
-
-    @model_validator(mode="after")
-    def _is_one(self) -> StorageSettings:
-        if self.url and not _URL.fullmatch(self.url):
-            raise ValueError(f"storage.url is {self.url!r}; s3://bucket/folder is wanted")
-        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
-            raise ValueError(f"storage.endpoint is {self.endpoint!r}; it begins with https://")
-        if self.endpoint.startswith("http://") and not self.allow_http:
-            raise ValueError("storage.endpoint is without TLS; set storage.allow_http where that is meant")
-        if self.endpoint and not self.url:
-            raise ValueError("storage.endpoint is set, storage.url isn't: s3://bucket/folder is wanted")
-        return self
-
-
-def equip(settings: StorageSettings, secrets: Path, env: MutableMapping[str, str] = os.environ) -> None:
-    """Tells this process where the lake's store is, and with which keys; nothing where the lake is on a disk.
-
-    :raises SettingError: the file with the keys can't be read, or isn't one
-    """
-    if settings.url:
-        env.update({**variables(settings), **_credentials(settings, secrets)})
-
-
-def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping[str, str] = os.environ) -> None:
-    """Forgets keys that came from a file: processes that this one starts read it themselves, if they need the lake."""
-    if settings.url and _file(settings, secrets) is not None:
-        for name in (KEY_ID, SECRET):
-            env.pop(name, None)
-
-
-def variables(settings: StorageSettings) -> Mapping[str, str]:
-    """The store's address, and how it is asked."""
-    found = {
-        "AWS_REGION": settings.region,
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not settings.path_style).lower(),
-        "AWS_ALLOW_HTTP": str(settings.allow_http).lower(),
-        "AWS_TIMEOUT": f"{STORE_TIMEOUT_S:g}s",
-        "AWS_CONNECT_TIMEOUT": f"{STORE_CONNECT_TIMEOUT_S:g}s",
-        # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
-        "AWS_CONDITIONAL_PUT": "etag",
-    }
-    return found | ({"AWS_ENDPOINT_URL": settings.endpoint} if settings.endpoint else {})
-
-
-def _credentials(settings: StorageSettings, secrets: Path) -> dict[str, str]:
-    file = _file(settings, secrets)
-    if file is None:
-        return {}
-    return dict(zip((KEY_ID, SECRET), read_credentials(file, "storage.credentials_file"), strict=True))
-
-
-def _file(settings: StorageSettings, secrets: Path) -> Path | None:
-    if settings.credentials_file:
-        return Path(settings.credentials_file)
-    usual = secrets / CREDENTIALS
-    return usual if usual.is_file() else None

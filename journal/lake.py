@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.location import is_url, make_folder
+from core.store import options_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,7 @@ and tries again by itself; a person who waits for an answer would rather have it
 
 def options(path: str) -> dict[str, str] | None:
     """How delta-rs asks the store of a table; the store's address and keys are the process's own variables."""
-    return STORE_OPTIONS if is_url(path) else None
+    return {**STORE_OPTIONS, **options_of(path)} if is_url(path) else None
 
 
 def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> DeltaTable:

@@ -1,20 +1,21 @@
-"""Tables on an S3-compatible object store.
+"""Tables on an object store: S3 and what speaks it, Azure's and Google's.
 
-Address and credentials are those that delta-rs, Spark and every other reader of the table in this process goes by: the
-environment's ``AWS_…`` variables (`core.settings` fills them in).
+Address and credentials are those that delta-rs, Spark and every other reader of the table in this process goes by
+(`core.store`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import obstore
 import pyarrow as pa
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -24,13 +25,14 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.store import S3Store
+from obstore.store import AzureStore, GCSStore, S3Store
 
+from core.store import options_of
 from journal.errors import problem_of
 from journal.storage import StoredFile, StoreFailed
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, ReadableFile, WritableFile
 
 PUT_TRIES = 3
 PUT_WAIT_S = 0.2
@@ -47,8 +49,17 @@ FAILED = (BaseError, FileNotFoundError)
 PART_BYTES = 8 << 20
 
 
+STORES: Mapping[str, type[S3Store | AzureStore | GCSStore]] = {
+    "s3": S3Store,
+    "s3a": S3Store,
+    "az": AzureStore,
+    "gs": GCSStore,
+}
+
+
 class ObjectStorage:
-    """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``: 412 says that the name is taken.
+    """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``, of Google's store by generation
+    0: 412 (Azure: 409) says that the name is taken.
 
     A put whose answer was lost is tried again. Every entry of a log differs from every other: whichever try came
     through, the name holds this entry or another writer's, and reading it shows which.
@@ -58,10 +69,10 @@ class ObjectStorage:
         split = urlsplit(url)
         self._url = url.rstrip("/")
         try:
-            self._store = S3Store(
+            self._store = STORES[split.scheme](
                 split.netloc,
                 prefix=split.path.strip("/") or None,
-                config={"conditional_put": "etag"},
+                config=options_of(url),  # type: ignore[arg-type]
                 retry_config={
                     "max_retries": RETRIES,
                     "retry_timeout": timedelta(seconds=RETRY_S_MAX),
@@ -133,6 +144,69 @@ class ObjectStorage:
                     yield StoredFile(name, one["size"], one["last_modified"].astimezone(UTC))
         except FAILED as failed:
             raise self._failed(folder, failed) from failed
+
+    def folders(self) -> list[str]:
+        """The names of the folders right in this one."""
+        try:
+            return [str(one).rpartition("/")[2] for one in self._store.list_with_delimiter()["common_prefixes"]]
+        except FAILED as failed:
+            raise self._failed("", failed) from failed
+
+    def tree(self, folder: str = "") -> Iterator[str]:
+        """The names of all files under a folder."""
+        try:
+            for page in self._store.list(f"{folder}/" if folder else None, chunk_size=1_000):
+                yield from (one["path"] for one in page)
+        except FAILED as failed:
+            raise self._failed(folder, failed) from failed
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        try:
+            self._store.head(name)
+        except FileNotFoundError:
+            return False
+        except BaseError as failed:
+            raise self._failed(name, failed) from failed
+        return True
+
+    @contextlib.contextmanager
+    def reader(self, name: str) -> Iterator[ReadableFile]:
+        """A file to be read from its beginning on.
+
+        :raises FileNotFoundError: none is there
+        """
+        try:
+            file = obstore.open_reader(self._store, name, buffer_size=PART_BYTES)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self._url}/{name}") from None
+        except BaseError as failed:
+            raise self._failed(name, failed) from failed
+        try:
+            yield file
+        except BaseError as failed:
+            raise self._failed(name, failed) from failed
+
+    @contextlib.contextmanager
+    def writer(self, name: str) -> Iterator[WritableFile]:
+        """A file to be written, under a name that no other writer uses; on return it is there whole."""
+        try:
+            with obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
+                yield file
+        except FAILED as failed:
+            raise self._failed(name, failed) from failed
+
+    def copy(self, name: str, to: str) -> None:
+        """Has the store copy a file.
+
+        :raises FileNotFoundError: none is there
+        """
+        try:
+            self._store.copy(name, to)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self._url}/{name}") from None
+        except BaseError as failed:
+            raise self._failed(name, failed) from failed
 
     def _list(self, prefix: str, after: str) -> Iterable[ObjectMeta]:
         if not after:

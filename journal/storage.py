@@ -22,6 +22,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 from core.clock import from_micros
 from core.errors import PayhookError
 from core.location import Location, is_url, make_folder
+from core.store import options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def file_system(place: Location | str) -> FileSystem:
     """The same files for Arrow, which reads parts of them."""
     text = str(place)
     if is_url(text):
-        return PyFileSystem(DeltaStorageHandler(text))
+        return PyFileSystem(DeltaStorageHandler(text, {**options_of(text)}))
     return SubTreeFileSystem(text, LocalFileSystem())
 
 

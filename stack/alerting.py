@@ -20,6 +20,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.files import try_lock
 from core.kafka import open_admin
+from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
 from dlq.alerts.looking import Looking, Places
@@ -66,7 +67,7 @@ def _disks(settings: Settings) -> dict[str, Path]:
     found = {"data folder": settings.data_dir}
     if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):
         found["lake"] = lake
-    return found | ({"backups": Path(backup)} if backup else {})
+    return found | ({"backups": Path(backup)} if backup and not is_url(backup) else {})
 
 
 def _topics(settings: Settings) -> list[str]:

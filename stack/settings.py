@@ -22,8 +22,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from console.settings import ConsoleSettings
 from core.errors import SettingError
 from core.layout import Layout
+from core.location import is_url
 from core.log import FORMAT_VARIABLE
-from core.settings import KafkaSettings, RedisSettings, StorageSettings, TopicsSettings, equip
+from core.settings import KafkaSettings, RedisSettings, TopicsSettings
+from core.store import URL, WANTED, StorageSettings, StoreSettings, equip, equip_bucket
 from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
@@ -54,10 +56,28 @@ class BackupSettings(BaseModel):
 
     folder: str = Field(
         "",
-        description="where backups go, on another disk; empty: none is made by itself",
+        description="where backups go: a folder on another disk, or `s3://bucket/folder`, `az://…`, `gs://…`, in "
+        "another bucket than the lake's; empty: none is made by itself",
     )
     every_h: float = Field(24.0, gt=0, le=720, description="hours from one backup to the next while the stack is up")
-    keep: int = Field(7, ge=1, le=1_000, description="backups that are kept; they share the files that didn't change")
+    keep: int = Field(
+        7,
+        ge=1,
+        le=1_000,
+        description="backups that are kept; on a disk they share the files that didn't change, on a store none",
+    )
+    store: StoreSettings | None = Field(
+        None,
+        description="how the backups' store is reached, as `storage.endpoint`, `.region`, `.path_style`, "
+        "`.allow_http` and `.credentials_file`: `backup.store.endpoint`, …; empty: it is the lake's",
+    )
+
+    @field_validator("folder")
+    @classmethod
+    def _is_a_place(cls, folder: str) -> str:
+        if "://" in folder and not URL.fullmatch(folder):
+            raise ValueError(f"{folder!r} is no folder; {WANTED}")
+        return folder
 
 
 class Settings(BaseSettings):
@@ -123,8 +143,23 @@ def load_settings(config: Path | None = None, *, reaches_lake: bool = True) -> S
         raise _named(wrong) from None
     streams_of(settings)
     if reaches_lake:
-        equip(settings.storage, settings.layout.secrets)
+        reach(settings, settings.storage.url)
+        reach(settings, settings.backup.folder)
     return settings
+
+
+def reach(settings: Settings, place: str) -> None:
+    """Tells this process how the store of the lake, or of backups, is reached; nothing of a folder on a disk.
+
+    :raises SettingError: the file with its keys can't be read, or isn't one
+    """
+    own, lake = settings.backup.store, settings.storage.url
+    if own is not None and is_url(place) and place != lake:
+        equip_bucket(own, place)
+    elif lake and is_url(place) and place[:2] != lake[:2]:
+        raise SettingError("backup.store", f"the lake is {lake}, and {place} is of another kind: say how it is reached")
+    else:
+        equip(settings.storage, settings.layout.secrets, place)
 
 
 def streams_of(settings: Settings) -> dict[str, StreamConfig]:

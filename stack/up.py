@@ -23,7 +23,8 @@ from confluent_kafka import KafkaException
 from core.errors import PayhookError, SettingError
 from core.layout import Layout
 from core.log import configure_logging
-from core.settings import KafkaSettings, part_with_keys
+from core.settings import KafkaSettings
+from core.store import part_with_keys
 from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.location import location_of
 from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
@@ -25,18 +26,29 @@ AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 @dataclass
 class SmallLake:
-    """The ledger's tables of a data folder, their one writer, and a folder for backups beside them."""
+    """The ledger's tables of a data folder, their one writer, and a folder for backups: beside them, or at a URL."""
 
     root: Path
     lake_url: str = ""
+    backups_url: str = ""
     seq: int = 0
     clock: ManualClock = field(default_factory=lambda: ManualClock(AT))
 
     def __post_init__(self) -> None:
         self.settings = Settings(data_dir=self.root / "data", storage={"url": self.lake_url})
         self.backups = self.root / "backups"
+        self.backups_at = location_of(self.backups_url or str(self.backups))
         self.places = self.settings.layout.ledger()
         self.begin()
+
+    @classmethod
+    def unbegun(cls, root: Path, lake_url: str, other: SmallLake) -> SmallLake:
+        """A data folder with nothing in it, which knows of another one's backups."""
+        made = cls.__new__(cls)
+        made.root, made.lake_url, made.backups_url, made.clock = root, lake_url, other.backups_url, other.clock
+        made.settings = Settings(data_dir=root / "data", storage={"url": lake_url})
+        made.places, made.backups_at = made.settings.layout.ledger(), other.backups_at
+        return made
 
     def begin(self) -> JournalState:
         """A processor's start."""
@@ -74,7 +86,7 @@ class SmallLake:
 
     def back_up(self, keep: int = 7) -> BackupReport:
         self.clock.advance(60)
-        return back_up(self.settings, self.backups, keep, self.clock)
+        return back_up(self.settings, self.backups_at, keep, self.clock)
 
     def state(self) -> JournalState:
         return JournalReader(str(self.places.journal)).state()

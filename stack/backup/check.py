@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterator
-from io import FileIO
 from itertools import islice
 from pathlib import Path
 
@@ -14,14 +12,16 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
+from core.location import Location
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.lake import open_table
 from journal.reader import JournalReader, dataset_of
 from journal.schema import ChainHead
 from journal.state import JournalState
-from stack.backup.copying import copy_hashed, data_files
+from stack.backup.copying import data_files
 from stack.backup.manifest import BODIES, CopiedJournal, CopiedTable, Manifest, SourceTable
+from stack.backup.trees import copy_hashed, tree_at
 
 PROBLEMS_MAX = 10
 BODIES_PER_READ = 256
@@ -31,7 +31,7 @@ LAKE = "lake"
 """The folder of the tables in a backup."""
 
 
-def problems(backup: Path, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
+def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
     """What is wrong with a backup, `PROBLEMS_MAX` at most; nothing of a good one. Reads every file.
 
     :param tables: what belongs to which work stream (`stack.backup.manifest.tables`)
@@ -42,7 +42,7 @@ def problems(backup: Path, manifest: Manifest, tables: list[SourceTable], scratc
     return broken or list(islice(table_problems(backup / LAKE, manifest, tables, scratch), PROBLEMS_MAX))
 
 
-def table_problems(lake: Path, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> Iterator[str]:
+def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> Iterator[str]:
     """What is wrong with the tables of a copied lake."""
     for path, table in manifest.tables.items():
         try:
@@ -65,15 +65,14 @@ def journal_of(state: JournalState, stream: str) -> CopiedJournal:
     return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
 
 
-def _broken_files(backup: Path, manifest: Manifest) -> Iterator[str]:
+def _broken_files(backup: Location, manifest: Manifest) -> Iterator[str]:
+    stored = tree_at(backup)
     for path, expected in manifest.files.items():
         try:
-            with (backup / path).open("rb", buffering=0) as file:
-                _forget(file)
+            with stored.open(path) as file:
                 found = copy_hashed(file)
-                _forget(file)
         except OSError as unreadable:
-            yield f"{path} can't be read: {unreadable.strerror}"
+            yield f"{path} can't be read: {unreadable.strerror or unreadable}"
             continue
         if found.size != expected.size:
             yield f"{path} has {found.size:,} bytes, {expected.size:,} were copied"
@@ -81,13 +80,7 @@ def _broken_files(backup: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{path} isn't what was copied: its hash differs"
 
 
-def _forget(file: FileIO) -> None:
-    """What is read comes from the disk, not from what was just written; and no other file leaves the cache for it."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _broken_table(lake: Path, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:
+def _broken_table(lake: Location, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:
     table = open_table(str(lake / path))
     found = str(table.metadata().id), table.version()
     if found != (expected.table_id, expected.version):
@@ -97,7 +90,7 @@ def _broken_table(lake: Path, path: str, expected: CopiedTable, manifest: Manife
         yield f"{path} lacks {len(missing):,} of its files, {missing[0]} among them"
 
 
-def _broken_bodies(lake: Path, path: str, expected: CopiedTable) -> Iterator[str]:
+def _broken_bodies(lake: Location, path: str, expected: CopiedTable) -> Iterator[str]:
     """The lake's own files may have been damaged before they were copied."""
     dataset = dataset_of(open_table(str(lake / path), expected.version))
     for batch in dataset.to_batches(batch_size=BODIES_PER_READ, batch_readahead=1, fragment_readahead=1):
@@ -107,7 +100,7 @@ def _broken_bodies(lake: Path, path: str, expected: CopiedTable) -> Iterator[str
 
 
 def _broken_journal(
-    journal: Path, expected: CopiedJournal, table: CopiedTable, bodies: Path | None, scratch: Path
+    journal: Location, expected: CopiedJournal, table: CopiedTable, bodies: Location | None, scratch: Path
 ) -> Iterator[str]:
     """Reads every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
     reader = JournalReader(str(journal), table.version)

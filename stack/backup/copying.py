@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -18,65 +13,58 @@ from core.location import Location
 from journal.lake import open_table
 from journal.log import LOG, entry_name
 from journal.state import commit_info
-from journal.storage import Storage, file_system, open_storage, sync
-from stack.backup.manifest import BackupImpossible, CopiedFile
+from journal.storage import Storage, open_storage
+from stack.backup.manifest import BackupImpossible
+from stack.backup.trees import CopiedFile, FileTree, Readable, tree_at
 
-CHUNK_BYTES = 1 << 20
 PIN_TRIES = 3
 """The log's old entries are removed beside us; each try takes milliseconds."""
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 
 
-class Readable(Protocol):
-    """A file that is open for reading."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
 @dataclass(slots=True)
 class Target:
-    """The folder that is copied into. ``known``: files of an earlier backup, in ``earlier``, that are linked to.
-
-    ``private``: its owner alone may read what is put there; else those whom the process's umask lets.
+    """What is copied into: a folder ``under`` a tree. ``known``: files of an ``earlier`` backup beside it, which are
+    shared.
     """
 
-    folder: Path
-    earlier: Path | None = None
+    tree: FileTree
+    under: str = ""
+    earlier: str = ""
     known: Mapping[str, CopiedFile] = field(default_factory=dict)
-    private: bool = True
     files: dict[str, CopiedFile] = field(default_factory=dict)
     copied_bytes: int = 0
 
     def take(self, path: str, source: Readable) -> CopiedFile:
-        """Copies an open file; it is on disk when this returns.
+        """Copies an open file; it is stored for good when this returns.
 
         :raises OSError: it can't be read or written
         """
-        target = self.folder / path
-        make_folders(target.parent, self.folder, self.private)
-        with new_file(target, private=self.private) as sink:
-            self.files[path] = copied = copy_hashed(source, sink)
+        self.files[path] = copied = self.tree.take(self._at(path), source)
         self.copied_bytes += copied.size
         return copied
 
-    def link(self, path: str, size: int) -> bool:
+    def share(self, path: str, size: int) -> bool:
         """Takes a file from the earlier backup, if it is there with that size."""
         found = self.known.get(path)
-        if self.earlier is None or found is None or found.size != size:
-            return False
-        make_folders((self.folder / path).parent, self.folder, self.private)
-        try:
-            os.link(self.earlier / path, self.folder / path)
-        except OSError:
+        if found is None or found.size != size or not self.tree.share(f"{self.earlier}/{path}", self._at(path)):
             return False
         self.files[path] = found
         return True
 
+    def undo(self, prefix: str) -> None:
+        """Removes what was copied to paths that begin so."""
+        for path in [one for one in self.files if one.startswith(prefix)]:
+            self.copied_bytes -= self.files.pop(path).size
+            self.tree.remove(self._at(path))
+
     def sync(self) -> None:
-        """Waits until every folder's names are on disk."""
-        for folder in {(self.folder / path).parent for path in self.files} | {self.folder}:
-            sync(folder)
+        """Waits until the names of all files outlast a loss of power."""
+        self.tree.sync(self._at(path) for path in self.files)
+
+    def _at(self, path: str) -> str:
+        return f"{self.under}/{path}" if self.under else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,7 @@ def pin(source: Location, path: str, target: Target, *, with_state: bool) -> Pin
             _copy_log(source, path, table.version(), target, with_state=with_state)
         except FileNotFoundError as cleaned:
             gone = cleaned
-            _undo(target, f"{path}/{LOG}/")
+            target.undo(f"{path}/{LOG}/")
             continue
         return Pinned(source, path, table.version(), str(table.metadata().id), data_files(table))
     raise BackupImpossible(f"the log of {source} is cleared while it is copied ({gone}); run it again")
@@ -116,12 +104,12 @@ def copy_data(pinned: Pinned, target: Target) -> None:
     :raises BackupImpossible: a file isn't as long as the table says
     :raises OSError: one can't be read or written
     """
-    disk = file_system(pinned.place)
+    table = tree_at(pinned.place)
     for name, size in pinned.data.items():
         path = f"{pinned.path}/{name}"
-        if target.link(path, size):
+        if target.share(path, size):
             continue
-        with disk.open_input_stream(name, compression=None) as source:
+        with table.open(name) as source:
             copied = target.take(path, source)
         if copied.size != size:
             problem = f"{pinned.place}/{name} has {copied.size:,} bytes, and the table says {size:,}"
@@ -134,39 +122,8 @@ def data_files(table: DeltaTable) -> dict[str, int]:
     return dict(zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True))
 
 
-def copy_hashed(source: Readable, sink: BinaryIO | None = None) -> CopiedFile:
-    """Reads a file to its end, into another one if there is one; what was read."""
-    digest, size = hashlib.sha256(), 0
-    while chunk := source.read(CHUNK_BYTES):
-        digest.update(chunk)
-        size += len(chunk)
-        if sink is not None:
-            sink.write(chunk)
-    return CopiedFile(size, digest.hexdigest())
-
-
-@contextlib.contextmanager
-def new_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
-    """A new file; on disk at the end. ``private``: its owner alone may read it.
-
-    :raises FileExistsError: one is there
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def make_folders(folder: Path, root: Path, private: bool) -> None:
-    """Makes a folder, and those between it and ``root``."""
-    if folder != root and not folder.is_dir():
-        make_folders(folder.parent, root, private)
-    folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
-
-
 def _copy_log(source: Location, path: str, version: int, target: Target, *, with_state: bool) -> None:
-    storage, disk = open_storage(source), file_system(source)
+    storage, table = open_storage(source), tree_at(source)
     checkpoints = [one.name for one in storage.files(LOG) if _CHECKPOINT.fullmatch(one.name)]
     usable = [name for name in checkpoints if int(name[:20]) <= version]
     newest = max((name[:20] for name in usable), default=None)
@@ -175,7 +132,7 @@ def _copy_log(source: Location, path: str, version: int, target: Target, *, with
         since = min(since, _last_with_state(source, storage, version))
     wanted = [f"{LOG}/{name}" for name in usable if name[:20] == newest]
     for name in [*wanted, *(entry_name(number) for number in range(since, version + 1))]:
-        with disk.open_input_stream(name, compression=None) as entry:
+        with table.open(name) as entry:
             target.take(f"{path}/{name}", entry)
 
 
@@ -188,10 +145,3 @@ def _last_with_state(source: Location, storage: Storage, version: int) -> int:
         if "payhook.marks" in commit:
             return number
     return version + 1
-
-
-def _undo(target: Target, prefix: str) -> None:
-    for path in [one for one in target.files if one.startswith(prefix)]:
-        target.copied_bytes -= target.files.pop(path).size
-    for left in (target.folder / prefix).glob("*"):
-        left.unlink()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,13 +15,13 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import try_lock, write_whole
+from core.files import write_whole
+from core.location import Location, location_of
 from core.status_file import moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.storage import sync
 from ledger.maintain.tables import MaintenanceRunning, sole_maintenance
 from stack.backup.check import LAKE, journal_of, problems
 from stack.backup.copying import Pinned, Target, copy_data, pin
@@ -43,22 +42,21 @@ from stack.backup.manifest import (
     table_location,
     tables,
 )
+from stack.backup.trees import FileTree, tree_at
 from stack.settings import Settings
 
 log = logging.getLogger("backup")
-
-LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
     """What a backup came to. ``problems``: what verification found; a backup with any is none.
 
-    ``copied_bytes`` were copied, the rest of ``bytes`` is linked to an earlier backup. ``good_at``: when the newest
+    ``copied_bytes`` were copied, the rest of ``bytes`` is shared with an earlier backup. ``good_at``: when the newest
     good one was begun, this one or another; ``since``: the same, or while there is none, the first try.
     """
 
-    folder: Path
+    folder: Location
     name: str
     ended_at: datetime
     seconds: float
@@ -84,7 +82,7 @@ def run_round(settings: Settings) -> bool:
     """As `stack.rounds` runs it: true if a good backup was made. What became of it is also in the run folder."""
     clock = SystemClock()
     try:
-        report = back_up(settings, Path(settings.backup.folder), settings.backup.keep, clock)
+        report = back_up(settings, location_of(settings.backup.folder), settings.backup.keep, clock)
     except MaintenanceRunning as other:
         log.info("%s", other)
         return False
@@ -98,7 +96,7 @@ def run_round(settings: Settings) -> bool:
     return report.ok
 
 
-def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> BackupReport:
+def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> BackupReport:
     """Copies what can't be made again into a folder of its own in ``folder``, and verifies the copy.
 
     Runs beside a busy stack. Holds the maintenance lock while it copies, not while it verifies.
@@ -107,26 +105,25 @@ def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> Backup
     :raises MaintenanceRunning: maintenance, or another backup, copies or rewrites tables; run it again
     """
     began_s, began_at = clock.monotonic(), clock.now()
-    folder = folder.expanduser().absolute()
-    if folder.is_relative_to(settings.data_dir):
-        raise BackupImpossible(f"{folder} is in the data folder: name one on another disk")
+    folder = _apart(folder, settings)
     try:
-        with _sole(folder):
-            _clear(folder)
-            target, manifest = _copied(settings, folder, clock)
-            found = problems(target.folder, manifest, tables(settings), _scratch(settings))
+        backups = tree_at(folder)
+        with _sole(backups, _scratch(settings)):
+            _clear(backups)
+            target, manifest = _copied(settings, backups, clock)
+            found = problems(folder / target.under, manifest, tables(settings), _scratch(settings))
             if found:
-                (target.folder / MANIFEST).rename(target.folder / REJECTED)
-                _clear(folder)
+                backups.move(f"{target.under}/{MANIFEST}", f"{target.under}/{REJECTED}")
+                _clear(backups)
             else:
-                _drop_others(folder, keep)
-            kept = complete(folder)
+                _drop_others(backups, keep)
+            kept = complete(backups)
     except (DeltaError, OSError) as failed:
         raise BackupImpossible(problem_of(failed)) from failed
     good_at = last_good(settings) if found else began_at
     report = BackupReport(
         folder=folder,
-        name=target.folder.name,
+        name=target.under,
         ended_at=clock.now(),
         seconds=round(clock.monotonic() - began_s, 3),
         files=len(manifest.files),
@@ -142,7 +139,7 @@ def back_up(settings: Settings, folder: Path, keep: int, clock: Clock) -> Backup
     return report
 
 
-def check_backup(settings: Settings, backup: Path) -> list[str]:
+def check_backup(settings: Settings, backup: Location) -> list[str]:
     """What is wrong with a backup that is there; nothing of a good one.
 
     :raises NoBackup: it has no manifest
@@ -169,26 +166,38 @@ def _since(settings: Settings) -> datetime | None:
     return moment_of(read_said(settings.layout.backed_up), "since")
 
 
-def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Manifest]:
+def _apart(folder: Location, settings: Settings) -> Location:
+    """
+    :raises BackupImpossible: what destroys the lake would destroy its backups
+    """
+    if isinstance(folder, Path):
+        folder = folder.expanduser().absolute()
+        if folder.is_relative_to(settings.data_dir):
+            raise BackupImpossible(f"{folder} is in the data folder: name one on another disk")
+    elif f"{folder}/".startswith(f"{settings.layout.lake}/"):
+        raise BackupImpossible(f"{folder} is in the lake's own folder: name another bucket")
+    return folder
+
+
+def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target, Manifest]:
     with sole_maintenance(settings.layout.run, clock.now()):
         began_at = clock.now()
-        newest = _newest(folder)
-        target = Target(folder / f"{began_at:%Y%m%dT%H%M%SZ}")
-        # After a backup that wasn't good no file is linked to: the damage may be in one that both share.
-        if newest is not None and not _is_rejected(folder / names(folder)[-1]):
+        newest = _newest(backups)
+        target = Target(backups, f"{began_at:%Y%m%dT%H%M%SZ}")
+        there = names(backups)
+        # After a backup that wasn't good no file is shared: the damage may be in one that both would have.
+        if newest is not None and not _is_rejected(backups, there[-1]):
             target.earlier, target.known = newest[0], newest[1].files
         wanted = [one for one in tables(settings) if has_table(str(table_location(settings.layout.lake, one.path)))]
         if not any(one.kind == JOURNAL for one in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
-        try:
-            target.folder.mkdir(mode=0o700)
-        except FileExistsError:
-            raise BackupImpossible(f"{target.folder} is there already; run it again in a second") from None
-        with _removed_if_it_fails(target.folder):
+        if target.under in there:
+            raise BackupImpossible(f"{backups.place / target.under} is there already; run it again in a second")
+        with _removed_if_it_fails(target):
             pinned = [_pinned(settings, one, target) for one in wanted]
             if newest is not None:
-                _check_same_lake(folder, pinned, newest[1])
-                _check_not_older(pinned, newest[0], newest[1])
+                _check_same_lake(backups.place, pinned, newest[1])
+                _check_not_older(pinned, backups.place / newest[0], newest[1])
             for one in pinned:
                 copy_data(one, target)
             _copy_files(settings, target)
@@ -197,24 +206,24 @@ def _copied(settings: Settings, folder: Path, clock: Clock) -> tuple[Target, Man
         target.files,
         {one.path: CopiedTable(one.kind, at.version, at.table_id) for one, at in zip(wanted, pinned, strict=True)},
         {
-            one.path: _journal(target.folder / at.path, one, at)
+            one.path: _journal(table_location(backups.place / target.under, at.path), one, at)
             for one, at in zip(wanted, pinned, strict=True)
             if one.kind == JOURNAL
         },
     )
     target.sync()
-    write_whole(target.folder / MANIFEST, manifest.to_json())
-    sync(folder)
+    backups.write(f"{target.under}/{MANIFEST}", manifest.to_json())
     return target, manifest
 
 
 @contextlib.contextmanager
-def _removed_if_it_fails(backup: Path) -> Iterator[None]:
+def _removed_if_it_fails(target: Target) -> Iterator[None]:
     """What was copied until then takes room that the next try may want."""
     try:
         yield
     except BaseException:
-        shutil.rmtree(backup, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            target.tree.remove(target.under)
         raise
 
 
@@ -223,7 +232,7 @@ def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
     return pin(source, f"{LAKE}/{table.path}", target, with_state=table.kind == JOURNAL)
 
 
-def _journal(copy: Path, table: SourceTable, pinned: Pinned) -> CopiedJournal:
+def _journal(copy: Location, table: SourceTable, pinned: Pinned) -> CopiedJournal:
     return journal_of(JournalReader(str(copy), pinned.version).state(), table.stream)
 
 
@@ -234,19 +243,19 @@ def _copy_files(settings: Settings, target: Target) -> None:
                 target.take(path, file)
 
 
-def _newest(folder: Path) -> tuple[Path, Manifest] | None:
-    """The newest complete backup."""
-    for name in reversed(complete(folder)):
+def _newest(backups: FileTree) -> tuple[str, Manifest] | None:
+    """The newest complete backup, and its name."""
+    for name in reversed(complete(backups)):
         with contextlib.suppress(NoBackup):
-            return folder / name, read_manifest(folder / name)
+            return name, read_manifest(backups.place / name)
     return None
 
 
-def _is_rejected(backup: Path) -> bool:
-    return (backup / REJECTED).exists()
+def _is_rejected(backups: FileTree, name: str) -> bool:
+    return backups.has(f"{name}/{REJECTED}")
 
 
-def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest) -> None:
+def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) -> None:
     """Two lakes in one folder would remove each other's backups."""
     now = {one.path.removeprefix(f"{LAKE}/"): one.table_id for one in pinned}
     both = now.keys() & known.journals.keys()
@@ -256,7 +265,7 @@ def _check_same_lake(folder: Path, pinned: list[Pinned], known: Manifest) -> Non
         )
 
 
-def _check_not_older(pinned: list[Pinned], newest: Path, known: Manifest) -> None:
+def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) -> None:
     """A lake that went back together with Kafka agrees with itself, and its backups would remove the newer ones.
 
     :raises BackupImpossible: the newest backup holds rows of a journal's own lineage that it doesn't hold
@@ -278,30 +287,29 @@ def _check_not_older(pinned: list[Pinned], newest: Path, known: Manifest) -> Non
             ) from older
 
 
-def _clear(folder: Path) -> None:
+def _clear(backups: FileTree) -> None:
     """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
-    bad = [name for name in names(folder) if _is_rejected(folder / name)]
-    for name in set(names(folder)) - set(complete(folder)) - set(bad[-1:]):
-        shutil.rmtree(folder / name)
+    there = names(backups)
+    bad = [name for name in there if _is_rejected(backups, name)]
+    for name in set(there) - set(complete(backups)) - set(bad[-1:]):
+        backups.remove(name)
 
 
-def _drop_others(folder: Path, keep: int) -> None:
+def _drop_others(backups: FileTree, keep: int) -> None:
     """Removes complete backups beyond ``keep``, and those that weren't good."""
-    kept = set(complete(folder)[-keep:])
-    for name in set(names(folder)) - kept:
+    kept = set(complete(backups)[-keep:])
+    for name in set(names(backups)) - kept:
         # Without its manifest it is no backup, wherever this ends.
-        (folder / name / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(folder / name)
+        backups.remove(f"{name}/{MANIFEST}")
+        backups.remove(name)
 
 
 @contextlib.contextmanager
-def _sole(folder: Path) -> Iterator[None]:
+def _sole(backups: FileTree, run: Path) -> Iterator[None]:
     """One backup into a folder at a time."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with try_lock(folder / LOCK) as is_ours:
+    with backups.hold(run) as is_ours:
         if not is_ours:
-            raise BackupImpossible(f"another backup is being made in {folder}; run it again when that is done")
+            raise BackupImpossible(f"another backup is being made in {backups.place}; run it again when that is done")
         yield
 
 

@@ -16,6 +16,7 @@ from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from core.location import Location
 from core.routing import MODES, stream_of
+from stack.backup.trees import CopiedFile, FileTree, read_all, tree_at
 from stack.settings import Settings, streams_of
 
 MANIFEST, REJECTED = "manifest.json", "manifest.rejected.json"
@@ -41,7 +42,7 @@ class BackupImpossible(PayhookError):
 class NoBackup(PayhookError):
     """A folder holds no complete backup, or not the one that was named."""
 
-    def __init__(self, folder: Path, problem: str) -> None:
+    def __init__(self, folder: Location, problem: str) -> None:
         self.folder = folder
         self.problem = problem
         super().__init__(f"{folder}: {problem}")
@@ -66,14 +67,6 @@ class NewerRows(RestoreRefused):
             f"the present journals hold rows that backup {name} doesn't ({counts}). What Kafka still holds of them is "
             "decided again, the rest isn't. --replace-newer sets them aside"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedFile:
-    """``size`` in bytes; ``sha256`` is hexadecimal."""
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +154,14 @@ def table_location(lake: Location, table: str) -> Location:
     return lake
 
 
-def read_manifest(backup: Path) -> Manifest:
+def read_manifest(backup: Location) -> Manifest:
     """The manifest of a backup's folder.
 
     :raises NoBackup: there is none, it isn't whole, or newer code wrote it
     """
     try:
-        fields = json.loads((backup / MANIFEST).read_text("utf-8"))
+        with tree_at(backup).open(MANIFEST) as file:
+            fields = json.loads(read_all(file))
         if fields["format"] != FORMAT:
             raise NoBackup(backup, f"its manifest is of format {fields['format']}, this version reads {FORMAT}")
         files = {_inside(path): CopiedFile(**one) for path, one in fields["files"].items()}
@@ -182,26 +176,26 @@ def read_manifest(backup: Path) -> Manifest:
         raise NoBackup(backup, f"its manifest isn't whole: {broken!r}") from broken
 
 
-def names(folder: Path) -> list[str]:
+def names(backups: FileTree) -> list[str]:
     """The folders of backups, complete or not, oldest first.
 
-    :raises OSError: the folder can't be read
+    :raises OSError: they can't be listed
     """
-    return sorted(one.name for one in folder.iterdir() if NAME.fullmatch(one.name) and one.is_dir())
+    return [name for name in backups.names() if NAME.fullmatch(name)]
 
 
-def complete(folder: Path) -> list[str]:
+def complete(backups: FileTree) -> list[str]:
     """Those of `names` with a manifest."""
-    return [name for name in names(folder) if (folder / name / MANIFEST).is_file()]
+    return [name for name in names(backups) if backups.has(f"{name}/{MANIFEST}")]
 
 
-def chosen(folder: Path, name: str | None) -> Path:
+def chosen(folder: Location, name: str | None) -> Location:
     """A backup by its name, else the newest complete one.
 
     :raises NoBackup: there is none
     """
     try:
-        there = complete(folder)
+        there = complete(tree_at(folder))
     except OSError as unreadable:
         raise NoBackup(folder, f"it can't be read: {unreadable}") from unreadable
     if name is None and not there:

@@ -1,7 +1,8 @@
 """Puts a backup in the place of a data folder's lake. The present tables are moved aside; nothing is deleted.
 
-Everything is put together in a folder beside the lake, by hashes, and checked there. Only then is anything moved; the
-moves are written down first, so that a restore that is interrupted can go on where it was.
+Everything is put together in a folder beside the lake, on an object store in one within it, by hashes, and checked
+there. Only then is anything moved; the moves are written down first, so that a restore that is interrupted can go on
+where it was.
 
 Tables that hold all that the backup's hold, and more, stay the present ones: what people did and what was redacted
 after the backup isn't undone by a restore; nor is what the receiver answered.
@@ -25,7 +26,7 @@ from core.clock import Clock
 from core.errors import PayhookError
 from core.files import write_whole
 from core.layout import Layout
-from core.location import Location
+from core.location import LakeUrl, Location, is_url
 from core.routing import MODES, stream_of
 from dlq.audit_log import ChainWalk
 from journal.bodies import BodyStore
@@ -40,7 +41,7 @@ from ledger.maintain.redact import EventOpen, check_closed, purge
 from ledger.maintain.tables import sole_maintenance
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
-from stack.backup.copying import Target, copy_data, new_file, pin
+from stack.backup.copying import Target, copy_data, pin
 from stack.backup.manifest import (
     ACTS,
     BODIES,
@@ -57,8 +58,15 @@ from stack.backup.manifest import (
     table_location,
     tables,
 )
+from stack.backup.trees import FileTree, read_all, tree_at
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
+
+KEPT = "_kept"
+"""In the lake that is put together: present tables on their way into it."""
+
+RESTORING, REPLACED = "_restoring", "_replaced-"
+"""In the lake's folder on an object store, which has no place beside it that a key for this folder may write."""
 
 UNREADABLE = (PayhookError, DeltaError, OSError, pa.ArrowException, ValueError, KeyError)
 """What a damaged table raises."""
@@ -80,13 +88,13 @@ class Restored:
     redacted_again: int
     redact: tuple[str, ...]
     files: tuple[str, ...]
-    replaced: Path
+    replaced: Location
     seconds: float
 
 
 def restore(
     settings: Settings,
-    folder: Path,
+    folder: Location,
     clock: Clock,
     *,
     name: str | None = None,
@@ -103,14 +111,11 @@ def restore(
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
     """
     began_s, layout = clock.monotonic(), settings.layout
-    if not isinstance(layout.lake, Path):
-        problem = f"the lake is {layout.lake}, and tables can only be put back into a folder of this machine"
-        raise RestoreRefused(f"{problem}; a backup's tables are whole Delta tables, which any tool copies there")
     with sole_supervisor(layout), sole_maintenance(layout.run, clock.now()):
         if finish(layout):
             return None
         _check_unused(settings)
-        backup = chosen(folder.expanduser().absolute(), name)
+        backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
         present = _present(settings)
         ahead = {stream: count for stream, count in _set_aside(settings, manifest, present).items() if count}
@@ -130,15 +135,32 @@ def finish(layout: Layout) -> bool:
         moves = json.loads(layout.restore_moves.read_text("utf-8"))
     except FileNotFoundError:
         return False
-    for source, target in moves:
+    while moves:
+        source, target = moves[0]
+        if is_url(source):
+            _move_objects(LakeUrl(source), LakeUrl(target))
         # A move that was done has no source any more, or, of what took another's place, a target.
-        if (layout.root / source).exists() and not (layout.root / target).exists():
+        elif (layout.root / source).exists() and not (layout.root / target).exists():
             (layout.root / target).parent.mkdir(parents=True, exist_ok=True)
             (layout.root / source).rename(layout.root / target)
             sync((layout.root / target).parent)
+        moves = moves[1:]
+        write_whole(layout.restore_moves, json.dumps(moves))
     layout.restore_moves.unlink()
     shutil.rmtree(layout.restoring, ignore_errors=True)
     return True
+
+
+def _move_objects(source: LakeUrl, target: LakeUrl) -> None:
+    """Out of the lake's folder on a store, or into it. What was set aside or isn't in place yet stays."""
+    into = source.name == RESTORING
+    lake = tree_at(target if into else source)
+    if into:
+        lake.move(RESTORING, "")
+        return
+    for name in lake.names():
+        if not name.startswith((RESTORING, REPLACED)):
+            lake.move(name, f"{target.name}/{name}")
 
 
 @dataclass(slots=True)
@@ -146,7 +168,7 @@ class _Restore:
     """One restore, before anything is moved."""
 
     settings: Settings
-    backup: Path
+    backup: Location
     manifest: Manifest
     present: dict[str, JournalState | None]
     clock: Clock
@@ -160,9 +182,15 @@ class _Restore:
         return self.settings.layout
 
     @property
-    def lake(self) -> Path:
+    def lake(self) -> Location:
         """The lake that is put together."""
-        return self.layout.restoring / LAKE
+        there = self.layout.lake
+        return self.layout.restoring / LAKE if isinstance(there, Path) else there / RESTORING
+
+    @property
+    def staged(self) -> FileTree:
+        """Its files."""
+        return tree_at(self.lake, private=False)
 
     @property
     def tables(self) -> list[SourceTable]:
@@ -175,12 +203,13 @@ class _Restore:
         for table in self.tables:
             if table.kind in CONTINUES and table.kind != REDACTIONS:
                 self._keep(table)
+        self.staged.remove(KEPT)
         now = self.clock.now()
         self._renew(now)
-        replaced = self.layout.root / f"replaced-{now:%Y%m%dT%H%M%SZ}"
+        aside = f"replaced-{now:%Y%m%dT%H%M%SZ}"
         given = self._files()
-        root = self.layout.root
-        moves = [[str(one.relative_to(root)) for one in move] for move in self._moves(replaced)]
+        moves = [[self._written(one) for one in move] for move in self._moves(aside)]
+        lake = self.layout.lake
         write_whole(self.layout.restore_moves, json.dumps(moves))
         finish(self.layout)
         return Restored(
@@ -192,7 +221,7 @@ class _Restore:
             redacted_again=self.redacted_again,
             redact=tuple(sorted(self.redact)),
             files=tuple(given),
-            replaced=replaced,
+            replaced=lake / f"_{aside}" if isinstance(lake, LakeUrl) else self.layout.root / aside,
             seconds=round(self.clock.monotonic() - began_s, 3),
         )
 
@@ -200,16 +229,18 @@ class _Restore:
         """The backup's tables, each file by its hash; and all of it as a processor would read it."""
         shutil.rmtree(self.layout.restoring, ignore_errors=True)
         free = shutil.disk_usage(self.layout.root).free
-        if free < self.manifest.bytes:
+        if isinstance(self.lake, Path) and free < self.manifest.bytes:
             raise RestoreRefused(f"it takes {self.manifest.bytes:,} bytes, and {free:,} are free beside the lake")
         self.layout.restoring.mkdir()
-        target = Target(self.layout.restoring, private=False)
+        self.staged.remove("")
+        target, stored = Target(self.staged), tree_at(self.backup)
         for path, expected in self.manifest.files.items():
             if not path.startswith(f"{LAKE}/"):
                 continue
-            with (self.backup / path).open("rb", buffering=0) as source:
-                if target.take(path, source) != expected:
+            with stored.open(path) as source:
+                if target.take(path.removeprefix(f"{LAKE}/"), source) != expected:
                     raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
+        target.sync()
         found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if found is not None:
             raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
@@ -218,7 +249,7 @@ class _Restore:
         """A new lineage of each journal."""
         for one in self.tables:
             if one.kind == JOURNAL and one.path in self.manifest.journals:
-                writer = JournalWriter.create_or_open(str(self.lake / one.path), one.stream)
+                writer = JournalWriter.create_or_open(str(table_location(self.lake, one.path)), one.stream)
                 replaced = self.present.get(one.path)
                 writer.renew_lineage(now, self.reason, replaced=replaced)
 
@@ -247,50 +278,54 @@ class _Restore:
         purge(bodies, [act.body_sha256], self.clock)
         self.redacted_again += 1
 
-    def _holds(self, bodies: Path, sha256: str) -> bool:
+    def _holds(self, bodies: Location, sha256: str) -> bool:
         return bool(BodyStore(str(bodies), may_create=False).held([sha256]))
 
     def _keep(self, table: SourceTable) -> None:
         """Takes the present table in the place of the backup's, if it goes on from that."""
         present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
-        assert isinstance(present, Path)
         try:
-            goes_on = has_table(str(present)) and CONTINUES[table.kind](present, copied if copied.exists() else None)
+            before = copied if has_table(str(copied)) else None
+            goes_on = has_table(str(present)) and CONTINUES[table.kind](present, before)
             if goes_on:
-                fresh = Target(self.layout.restoring / "kept", private=False)
+                fresh = Target(self.staged, KEPT)
                 copy_data(pin(present, table.path, fresh, with_state=False), fresh)
         except UNREADABLE:
             return
         if goes_on:
-            shutil.rmtree(copied, ignore_errors=True)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            (self.layout.restoring / "kept" / table.path).rename(copied)
+            self.staged.remove(table.path)
+            self.staged.move(f"{KEPT}/{table.path}", table.path)
             self.kept.append(table.path)
 
     def _files(self) -> list[str]:
         """What people edit stays as it is; where it is gone, it is the backup's."""
-        given = []
+        given, stored = [], tree_at(self.backup)
         for path, target in files(self.settings).items():
             if path in self.manifest.files and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with new_file(target) as file:
-                    file.write((self.backup / path).read_bytes())
+                with stored.open(path) as file:
+                    write_whole(target, read_all(file).decode())
                 given.append(path)
         return given
 
-    def _moves(self, replaced: Path) -> Iterator[tuple[Path, Path]]:
+    def _moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
         """The present lake and what was derived from it go aside; the restored one takes its place."""
-        layout = self.layout
+        layout, lake = self.layout, self.layout.lake
         streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints"),
             *(layout.stream(stream).board for stream in sorted(streams)),
             *(layout.stream(stream).trying for stream in sorted(streams)),
         ]
-        for one in [*derived, layout.root / LAKE]:
+        for one in [*derived, layout.root / LAKE] if isinstance(lake, Path) else derived:
             if one.exists():
-                yield one, replaced / one.relative_to(layout.root)
-        yield self.lake, layout.root / LAKE
+                yield one, layout.root / aside / one.relative_to(layout.root)
+        if isinstance(lake, LakeUrl):
+            yield lake, lake / f"_{aside}"
+        yield self.lake, lake
+
+    def _written(self, place: Location) -> str:
+        return str(place.relative_to(self.layout.root) if isinstance(place, Path) else place)
 
 
 def _check_unused(settings: Settings) -> None:
@@ -328,21 +363,21 @@ def _set_aside(
     }
 
 
-Continues = Callable[[Path, Path | None], bool]
+Continues = Callable[[Location, Location | None], bool]
 """Whether a present table is whole and begins with the backup's, if there is one."""
 
 
-def _redactions(present: Path, copied: Path | None) -> bool:
+def _redactions(present: Location, copied: Location | None) -> bool:
     before = Redactions(copied).all() if copied is not None else []
     return Redactions(present).all()[: len(before)] == before
 
 
-def _acts(present: Path, copied: Path | None) -> bool:
+def _acts(present: Location, copied: Location | None) -> bool:
     rows, before = _rows(present), _rows(copied) if copied is not None else []
     return rows[: len(before)] == before and not any(ChainWalk().offenders(rows))
 
 
-def _receipts(present: Path, copied: Path | None) -> bool:
+def _receipts(present: Location, copied: Location | None) -> bool:
     """They aren't chained: the same table, at no earlier version, each of whose rows can be read."""
     table = open_table(str(present))
     for _ in dataset_of(table).to_batches():
@@ -358,5 +393,5 @@ def _follows(table: DeltaTable, before: DeltaTable) -> bool:
     return table.metadata().id == before.metadata().id and table.version() >= before.version()
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Location) -> list[dict[str, Any]]:
     return dataset_of(open_table(str(path))).to_table().sort_by("number").to_pylist()  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.settings import variables
+from core.store import variables
 from tests.object_store.server import ObjectStore, object_store_server
 
 
@@ -37,7 +37,7 @@ def reach(
         monkeypatch.delenv(variable)
     settings = store.settings(uuid.uuid4().hex, endpoint)
     timeouts = {} if timeout_s is None else dict.fromkeys(("AWS_TIMEOUT", "AWS_CONNECT_TIMEOUT"), f"{timeout_s:g}s")
-    for name, value in {**variables(settings), **store.variables(), **timeouts}.items():
+    for name, value in {**variables(settings, settings.url), **store.variables(), **timeouts}.items():
         monkeypatch.setenv(name, value)
     return settings.url
 

@@ -21,7 +21,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from core.settings import StorageSettings
+from core.store import StorageSettings
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 

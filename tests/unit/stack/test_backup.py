@@ -29,6 +29,7 @@ from stack.backup.manifest import (
     tables,
 )
 from stack.backup.restore import restore
+from stack.backup.trees import tree_at
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import marks, row
@@ -57,7 +58,7 @@ def test_a_backup_holds_each_table_as_it_was_and_says_so(lake: SmallLake) -> Non
     report = lake.back_up()
     assert (report.ok, report.journals, report.kept) == (True, {"ledger": 3}, (report.name,))
     lake.commit(2)
-    backup = chosen(lake.backups, None)
+    backup = Path(str(chosen(lake.backups, None)))
     manifest = read_manifest(backup)
     assert set(manifest.tables) == {"journal/ledger", "bodies", "redactions", "acts"}
     copied = JournalReader(str(backup / "lake" / "journal" / "ledger"))
@@ -303,7 +304,7 @@ def test_two_lakes_do_not_share_a_folder(lake: SmallLake, tmp_path: Path) -> Non
     lake.back_up()
     other = SmallLake(tmp_path / "other", clock=lake.clock)
     other.commit()
-    other.backups = lake.backups
+    other.backups_at = lake.backups
     with pytest.raises(BackupImpossible, match="another lake"):
         other.back_up()
 
@@ -315,7 +316,7 @@ def test_a_folder_stays_one_lakes_after_a_backup_that_was_not_good(lake: SmallLa
     assert not lake.back_up().ok
     other = SmallLake(tmp_path / "other", clock=lake.clock)
     other.commit()
-    other.backups = lake.backups
+    other.backups_at = lake.backups
     with pytest.raises(BackupImpossible, match="another lake"):
         other.back_up()
 
@@ -367,7 +368,7 @@ def test_a_lake_that_went_back_as_a_whole_is_found_by_its_newest_backup(
     for _ in range(2):
         with pytest.raises(BackupImpossible, match=f"{name}.*{said}.*payhook restore"):
             lake.back_up(keep=1)
-    assert complete(lake.backups) == [name], "the newer rows are still there"
+    assert complete(tree_at(lake.backups)) == [name], "the newer rows are still there"
     lake.clock.advance(60)
     assert restore(lake.settings, lake.backups, lake.clock, replace_newer=True, reason="went back") is not None
     lake.begin()

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from core.errors import SettingError
 from core.layout import Layout
 from core.location import LakeUrl
-from core.settings import CREDENTIALS, StorageSettings, equip, part_with_keys
 from core.spark import jars_conf
+from core.store import CREDENTIALS, StorageSettings, equip, part_with_keys
 from stack import jars
 from stack.errors import StoreJarsMissing
 from stack.settings import load_settings
@@ -24,12 +24,11 @@ MINE = StorageSettings(url=URL, endpoint="http://127.0.0.1:9000", allow_http=Tru
 @pytest.mark.parametrize(
     ("wrong", "reported"),
     [
-        ({"url": "gs://lake/x"}, "s3://bucket/folder"),
+        ({"url": "ftp://lake/x"}, "s3://bucket/folder"),
         ({"url": "s3://UPPER/x"}, "s3://bucket/folder"),
         ({"url": "s3://lake/a b"}, "s3://bucket/folder"),
         ({"url": URL, "endpoint": "minio:9000"}, "https://"),
         ({"url": URL, "endpoint": "http://minio:9000"}, "allow_http"),
-        ({"endpoint": "https://minio:9000"}, "storage.url isn't"),
     ],
 )
 def test_what_names_no_store_is_refused(wrong: dict[str, str], reported: str) -> None:
@@ -64,14 +63,15 @@ def test_the_settings_of_a_process_tell_it_of_the_store(tmp_path: Path, monkeypa
 
 def test_a_lake_on_a_disk_changes_nothing_in_the_process(tmp_path: Path) -> None:
     env: dict[str, str] = {}
-    equip(StorageSettings(), tmp_path, env)
+    equip(StorageSettings(), tmp_path, "", env)
+    equip(StorageSettings(), tmp_path, str(tmp_path), env)
     assert env == {}
 
 
 def test_keys_are_two_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / CREDENTIALS).write_text("the id\n\nthe secret\n", "utf-8")
     env = {"AWS_ACCESS_KEY_ID": "another"}
-    equip(MINE, tmp_path, env)
+    equip(MINE, tmp_path, URL, env)
     assert (env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"]) == ("the id", "the secret")
 
 
@@ -80,7 +80,7 @@ def test_processes_that_this_one_starts_get_no_keys_of_a_file(tmp_path: Path) ->
     part_with_keys(MINE, tmp_path, env)
     assert len(env) == 2, "without a file they are the environment's, and stay there"
     (tmp_path / CREDENTIALS).write_text("id\nsecret\n", "utf-8")
-    equip(MINE, tmp_path, env)
+    equip(MINE, tmp_path, URL, env)
     part_with_keys(MINE, tmp_path, env)
     assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} & env.keys()
     assert env["AWS_ENDPOINT_URL"] == MINE.endpoint
@@ -88,7 +88,7 @@ def test_processes_that_this_one_starts_get_no_keys_of_a_file(tmp_path: Path) ->
 
 def test_without_a_file_the_process_keeps_its_own_keys(tmp_path: Path) -> None:
     env = {"AWS_ACCESS_KEY_ID": "its own"}
-    equip(MINE, tmp_path, env)
+    equip(MINE, tmp_path, URL, env)
     assert env["AWS_ACCESS_KEY_ID"] == "its own" and "AWS_SECRET_ACCESS_KEY" not in env
 
 
@@ -98,7 +98,7 @@ def test_a_file_of_keys_that_is_none_is_named_and_its_text_is_not_told(tmp_path:
     if text is not None:
         named.write_text(text, "utf-8")
     with pytest.raises(SettingError, match="storage.credentials_file") as wrong:
-        equip(MINE.model_copy(update={"credentials_file": str(named)}), tmp_path, {})
+        equip(MINE.model_copy(update={"credentials_file": str(named)}), tmp_path, URL, {})
     assert str(named) in str(wrong.value) and "one" not in str(wrong.value).replace(str(named), "")
 
 
@@ -112,7 +112,7 @@ def test_spark_without_jars_for_a_store_says_how_to_get_them(monkeypatch: pytest
 
 def test_spark_is_reported_of_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
     env: dict[str, str] = {}
-    equip(MINE, Path("none"), env)
+    equip(MINE, Path("none"), URL, env)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     conf = jars_conf([Path("delta.jar"), Path("hadoop-aws-3.5.0.jar")], "local[2]")

@@ -1,0 +1,165 @@
+"""Object stores: where the lake and its backups may be, and how this process reaches them.
+
+The lake is the journals, bodies, postings and everything else that is a Delta table. delta-rs, the log's writers
+(`journal.objects`) and Spark all go by variables of their process: ``AWS_…``, ``AZURE_…`` or ``GOOGLE_…``. They are
+filled in once, before anything is opened. A store of the backups' own is known by its bucket instead (`options_of`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from core.credentials import read_credentials
+from core.location import bucket_of, is_url
+
+CREDENTIALS = "object-store"
+"""The file's name in the folder of secrets."""
+
+TIMEOUT_S = 15.0
+"""For one request to an object store. After a few tries the stream pauses."""
+
+CONNECT_TIMEOUT_S = 3.0
+
+URL = re.compile(r"(s3|az|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
+WANTED = "s3://bucket/folder, az://container/folder or gs://bucket/folder is wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One provider's interface, in the names that delta-rs and obstore share.
+
+    ``keys``: what the two lines of a file of keys are; none: the file itself is named, by ``key_file``.
+    """
+
+    prefix: str
+    endpoint: str
+    keys: tuple[str, str] | None
+    key_file: str = ""
+
+
+_KINDS = {
+    "s3": _Kind("AWS_", "AWS_ENDPOINT_URL", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
+    "az": _Kind("AZURE_", "AZURE_STORAGE_ENDPOINT", ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY")),
+    "gs": _Kind("GOOGLE_", "GOOGLE_BASE_URL", None, "GOOGLE_SERVICE_ACCOUNT"),
+}
+
+
+class StoreSettings(BaseModel):
+    """How an object store is reached.
+
+    Keys have no place here: they are in a file of the secrets folder, in the environment, or the machine's own role.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint: str = Field("", description="another address than the provider's own, as of an S3-compatible store")
+    region: str = Field("us-east-1", min_length=1, description="S3's region; stores without any take each")
+    path_style: bool = Field(True, description="S3: ask for `/bucket/name`; false: the bucket is in the host's name")
+    allow_http: bool = Field(False, description="an endpoint without TLS is meant; only on a network of one's own")
+    credentials_file: str = Field(
+        "",
+        description="S3: a file with the access key's id and its secret, a line each; Azure: the account's name and "
+        "its key; Google: the service account's JSON. Empty: `object-store` in the data folder's secrets where it is "
+        "there, else the provider's own variables or the machine's own role",
+    )
+
+    @model_validator(mode="after")
+    def _is_an_address(self) -> StoreSettings:
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint is {self.endpoint!r}; it begins with https://")
+        if self.endpoint.startswith("http://") and not self.allow_http:
+            raise ValueError("endpoint is without TLS; set allow_http where that is meant")
+        return self
+
+
+class StorageSettings(StoreSettings):
+    """Tables on this machine's disk, or on an object store that several machines share."""
+
+    url: str = Field(
+        "",
+        description="where the lake is: `s3://bucket/folder`, `az://container/folder` or `gs://bucket/folder`; empty: "
+        "`lake` in the data folder",
+    )
+
+    @model_validator(mode="after")
+    def _is_a_place(self) -> StorageSettings:
+        if self.url and not URL.fullmatch(self.url):
+            raise ValueError(f"storage.url is {self.url!r}; {WANTED}")
+        return self
+
+
+def equip(settings: StorageSettings, secrets: Path, url: str, env: MutableMapping[str, str] = os.environ) -> None:
+    """Tells this process how the store of a URL is reached, and with which keys; nothing of a folder on a disk.
+
+    :raises SettingError: the file with the keys can't be read, or isn't one
+    """
+    if is_url(url):
+        env.update({**variables(settings, url), **_credentials(settings, secrets, url)})
+
+
+def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping[str, str] = os.environ) -> None:
+    """Forgets keys that came from a file: processes that this one starts read it themselves, if they need the lake."""
+    if _file(settings, secrets) is not None:
+        for kind in _KINDS.values():
+            for name in kind.keys or (kind.key_file,):
+                env.pop(name, None)
+
+
+def variables(settings: StoreSettings, url: str) -> dict[str, str]:
+    """The address of a URL's store, and how it is asked."""
+    scheme = _scheme(url)
+    kind = _KINDS[scheme]
+    found = {
+        f"{kind.prefix}ALLOW_HTTP": str(settings.allow_http).lower(),
+        f"{kind.prefix}TIMEOUT": f"{TIMEOUT_S:g}s",
+        f"{kind.prefix}CONNECT_TIMEOUT": f"{CONNECT_TIMEOUT_S:g}s",
+    }
+    if scheme == "s3":
+        found["AWS_REGION"] = settings.region
+        found["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not settings.path_style).lower()
+        # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
+        found["AWS_CONDITIONAL_PUT"] = "etag"
+    return found | ({kind.endpoint: settings.endpoint} if settings.endpoint else {})
+
+
+_OWN: dict[str, Mapping[str, str]] = {}
+"""By bucket, what is another than the process's variables say."""
+
+
+def equip_bucket(settings: StoreSettings, url: str) -> None:
+    """As `equip`, for one bucket alone, whatever the process's variables say.
+
+    :raises SettingError: the file with the keys can't be read, or isn't one
+    """
+    _OWN[bucket_of(url)] = {**variables(settings, url), **_credentials(settings, None, url)}
+
+
+def options_of(url: str) -> Mapping[str, str]:
+    """What is told of a URL's bucket beside the process's variables."""
+    return _OWN.get(bucket_of(url), {})
+
+
+def _credentials(settings: StoreSettings, secrets: Path | None, url: str) -> dict[str, str]:
+    file, kind = _file(settings, secrets), _KINDS[_scheme(url)]
+    if file is None:
+        return {}
+    if kind.keys is None:
+        return {kind.key_file: str(file)}
+    return dict(zip(kind.keys, read_credentials(file, "storage.credentials_file"), strict=True))
+
+
+def _file(settings: StoreSettings, secrets: Path | None) -> Path | None:
+    if settings.credentials_file:
+        return Path(settings.credentials_file)
+    usual = secrets / CREDENTIALS if secrets is not None else None
+    return usual if usual is not None and usual.is_file() else None
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].removesuffix("a")

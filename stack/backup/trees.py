@@ -1,0 +1,270 @@
+"""Trees of files that backups are made in and a lake is put together in: on a disk, or on an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from io import FileIO
+from pathlib import Path
+from typing import Protocol, cast
+
+from core.clock import from_rfc3339, to_rfc3339
+from core.files import try_lock, write_whole
+from core.location import LakeUrl, Location
+from journal.objects import ObjectStorage
+from journal.storage import sync
+
+CHUNK_BYTES = 1 << 20
+LOCK = ".lock"
+LOCK_H_MAX = 24
+"""The lock of another machine that died with it is taken over after so many hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """``size`` in bytes; ``sha256`` is hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+class Readable(Protocol):
+    """A file that is open for reading."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Writable(Protocol):
+    """A file that is open for writing."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class FileTree(Protocol):
+    """Files under one location; a path has ``/`` between its parts. Every method raises `OSError` where it fails."""
+
+    @property
+    def place(self) -> Location:
+        """Where it is."""
+
+    def names(self) -> list[str]:
+        """The folders right in it, in their order."""
+
+    def has(self, path: str) -> bool:
+        """Whether a file is there."""
+
+    def open(self, path: str) -> AbstractContextManager[Readable]:
+        """A file as it is stored: not as it may still be in this machine's memory.
+
+        :raises FileNotFoundError: none is there
+        """
+
+    def take(self, path: str, source: Readable) -> CopiedFile:
+        """Copies an open file under a name that isn't taken; on return it outlasts a loss of power."""
+
+    def share(self, path: str, other: str) -> bool:
+        """Makes a file of the tree available under another path too, without its bytes passing through here."""
+
+    def write(self, path: str, text: str) -> None:
+        """Writes a small file whole, over one that is there."""
+
+    def move(self, path: str, to: str) -> None:
+        """Moves a file, or all that is under a path."""
+
+    def remove(self, path: str) -> None:
+        """Removes a file, or all that is under a path; ``""`` is the whole tree."""
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Waits until the names of these files outlast a loss of power."""
+
+    def hold(self, run: Path, /) -> AbstractContextManager[bool]:
+        """Holds the tree's lock for the length of a ``with``; False where another process holds it.
+
+        :param run: the run folder of this process's data folder
+        """
+
+
+def tree_at(place: Location, *, private: bool = True) -> FileTree:
+    """The tree at a location. ``private``: on a disk its owner alone may read what is put there."""
+    return StoreTree(place) if isinstance(place, LakeUrl) else DiskTree(place, private)
+
+
+def copy_hashed(source: Readable, sink: Writable | None = None) -> CopiedFile:
+    """Reads a file to its end, into another one if there is one; what was read."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := source.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
+        if sink is not None:
+            sink.write(chunk)
+    return CopiedFile(size, digest.hexdigest())
+
+
+def read_all(file: Readable) -> bytes:
+    """A small file's bytes."""
+    return b"".join(iter(lambda: bytes(file.read(CHUNK_BYTES)), b""))
+
+
+class DiskTree:
+    """A folder. Files are shared by hard links."""
+
+    def __init__(self, place: Path, private: bool) -> None:
+        self.place: Path = place
+        self._private = private
+
+    def names(self) -> list[str]:
+        return sorted(one.name for one in self.place.iterdir() if one.is_dir())
+
+    def has(self, path: str) -> bool:
+        return (self.place / path).is_file()
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[Readable]:
+        with (self.place / path).open("rb", buffering=0) as file:
+            _forget(file)
+            yield file
+            _forget(file)
+
+    def take(self, path: str, source: Readable) -> CopiedFile:
+        target = self.place / path
+        self._make(target.parent)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self._private else 0o666)
+        with os.fdopen(descriptor, "wb") as sink:
+            copied = copy_hashed(source, sink)
+            sink.flush()
+            os.fsync(sink.fileno())
+        return copied
+
+    def share(self, path: str, other: str) -> bool:
+        self._make((self.place / other).parent)
+        try:
+            os.link(self.place / path, self.place / other)
+        except OSError:
+            return False
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        self._make((self.place / path).parent)
+        write_whole(self.place / path, text)
+
+    def move(self, path: str, to: str) -> None:
+        self._make((self.place / to).parent)
+        (self.place / path).rename(self.place / to)
+        sync((self.place / to).parent)
+
+    def remove(self, path: str) -> None:
+        found = self.place / path
+        if found.is_dir():
+            shutil.rmtree(found)
+        else:
+            found.unlink(missing_ok=True)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        for folder in {(self.place / path).parent for path in paths} | {self.place}:
+            sync(folder)
+
+    @contextlib.contextmanager
+    def hold(self, _run: Path, /) -> Iterator[bool]:
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        self.place.mkdir(mode=0o700, exist_ok=True)
+        with try_lock(self.place / LOCK) as is_ours:
+            yield is_ours
+
+    def _make(self, folder: Path) -> None:
+        """Makes a folder, and those between it and the tree's own."""
+        if folder != self.place and not folder.is_dir():
+            self._make(folder.parent)
+        folder.mkdir(mode=0o700 if self._private else 0o777, exist_ok=True)
+
+
+def _forget(file: FileIO) -> None:
+    """What is read comes from the disk, not from what was just written; and no other file leaves the cache for it."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class StoreTree:
+    """A folder of an object store. Files are shared by copies that the store itself makes: it has no links."""
+
+    def __init__(self, place: LakeUrl) -> None:
+        self.place = place
+        self._storage = ObjectStorage(str(place))
+
+    def names(self) -> list[str]:
+        return sorted(self._storage.folders())
+
+    def has(self, path: str) -> bool:
+        return self._storage.has(path)
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[Readable]:
+        with self._storage.reader(path) as file:
+            yield cast(Readable, file)
+
+    def take(self, path: str, source: Readable) -> CopiedFile:
+        with self._storage.writer(path) as sink:
+            return copy_hashed(source, sink)
+
+    def share(self, path: str, other: str) -> bool:
+        try:
+            self._storage.copy(path, other)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        self._storage.put_file(path, text.encode())
+
+    def move(self, path: str, to: str) -> None:
+        """Whole under the new path before anything leaves the old one: interrupted, it is done again."""
+        moved = self._under(path)
+        for name in moved:
+            self._storage.copy(name, f"{to}{name.removeprefix(path)}".strip("/"))
+        self._storage.delete(moved)
+
+    def remove(self, path: str) -> None:
+        self._storage.delete(self._under(path))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """A store has kept what it has answered."""
+
+    @contextlib.contextmanager
+    def hold(self, run: Path, /) -> Iterator[bool]:
+        """By a lock on this machine, and an object that tells other machines."""
+        holder = f"{socket.gethostname()}:{run}"
+        with try_lock(run / "backup.lock") as is_ours:
+            if not is_ours or not self._take_lock(holder):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                self._storage.delete([LOCK])
+
+    def _take_lock(self, holder: str) -> bool:
+        now = datetime.now(UTC)
+        text = json.dumps({"holder": holder, "at": to_rfc3339(now)}).encode()
+        for _ in range(2):
+            try:
+                self._storage.put_new(LOCK, text)
+            except FileExistsError:
+                with contextlib.suppress(FileNotFoundError):
+                    held = json.loads(self._storage.read(LOCK))
+                    late = now - from_rfc3339(held["at"]) > timedelta(hours=LOCK_H_MAX)
+                    if held["holder"] != holder and not late:
+                        return False
+                    self._storage.delete([LOCK])
+            else:
+                return True
+        return False
+
+    def _under(self, path: str) -> list[str]:
+        return [path] if path and self._storage.has(path) else list(self._storage.tree(path))
