@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -10,13 +11,25 @@ from pathlib import Path
 import pytest
 
 from core.store import variables
-from tests.object_store.server import ObjectStore, object_store_server
+from tests.object_store.programs import NotBuilt
+from tests.object_store.server import ObjectStore, object_store_server, versity_gateway
 
 
 @pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """A real server, shared by the run."""
     with object_store_server(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def versity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """VersityGW, shared by the run: what tests import as their ``object_store`` that moto isn't enough for."""
+    with contextlib.ExitStack() as undo:
+        try:
+            store = undo.enter_context(versity_gateway(tmp_path_factory.mktemp("versitygw")))
+        except NotBuilt as missing:
+            pytest.skip(str(missing))
         yield store
 
 

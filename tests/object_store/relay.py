@@ -1,4 +1,4 @@
-"""A piece of network between a client and a server: it carries bytes, loses answers, or is down.
+"""A piece of network between a client and a server: it carries bytes, delays or loses answers, or is down.
 
 In a process of its own: delta-rs holds Python's lock while it waits for some answers, so that no thread beside it runs.
 """
@@ -10,12 +10,13 @@ import multiprocessing
 import selectors
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from stack.ports import LOOPBACK
 
-OPEN, LOSES_ANSWERS, DOWN = range(3)
+OPEN, LOSES_ANSWERS, DELAYS_ANSWERS, DOWN = range(4)
 BYTES = 1 << 16
 LOOK_S = 0.02
 ENDS_S = 10.0
@@ -24,20 +25,26 @@ ENDS_S = 10.0
 class Relay:
     """Carries connections to a host's port while a ``with`` lasts.
 
-    `lose`: requests reach the server; the connection ends before a byte of the answer comes back. `cut`: connections
+    `lose`: requests reach the server; the connection ends before a byte of the answer comes back. `delay`: answers
+    come so many seconds late. `cut`: connections
     end at once, those under way too.
     """
 
     def __init__(self, to: tuple[str, int]) -> None:
         self._way, self._left = _SPAWN.Value("i", OPEN), _SPAWN.Value("i", 0)
         self._listening = socket.create_server((LOOPBACK, 0))
-        carrier = _Carrier(to, self._way, self._left)
+        self._delay_s = _SPAWN.Value("d", 0.0)
+        carrier = _Carrier(to, self._way, self._left, self._delay_s)
         self._process = _SPAWN.Process(target=_accept, args=(self._listening, carrier), daemon=True)
         self.endpoint = f"http://{LOOPBACK}:{self._listening.getsockname()[1]}"
 
     def lose(self, answers: int) -> None:
         """The next ``answers`` get lost; then it is open again."""
         self._left.value, self._way.value = answers, LOSES_ANSWERS
+
+    def delay(self, seconds: float, answers: int) -> None:
+        """The next ``answers`` come late; then it is open again."""
+        self._delay_s.value, self._left.value, self._way.value = seconds, answers, DELAYS_ANSWERS
 
     def cut(self) -> None:
         self._way.value = DOWN
@@ -47,7 +54,7 @@ class Relay:
 
     @property
     def to_be_lost(self) -> int:
-        """How many answers are still to be lost."""
+        """How many answers are still to be lost or delayed."""
         return int(self._left.value)
 
     def __enter__(self) -> Relay:
@@ -70,6 +77,7 @@ class _Carrier:
     to: tuple[str, int]
     way: Any
     left: Any
+    delay_s: Any
 
     def carry(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ended:
@@ -84,13 +92,15 @@ class _Carrier:
             while self.way.value != DOWN:
                 for ready, _ in both.select(LOOK_S):
                     data = ready.fileobj.recv(BYTES)  # type: ignore[union-attr]
-                    if not data or (ready.data is client and self._loses()):
+                    if not data or (ready.data is client and self._takes_one(LOSES_ANSWERS)):
                         return
+                    if ready.data is client and self._takes_one(DELAYS_ANSWERS):
+                        time.sleep(self.delay_s.value)
                     ready.data.sendall(data)
 
-    def _loses(self) -> bool:
+    def _takes_one(self, way: int) -> bool:
         with self.left.get_lock():
-            if self.way.value != LOSES_ANSWERS or not self.left.value:
+            if self.way.value != way or not self.left.value:
                 return False
             self.left.value -= 1
         return True

@@ -1,7 +1,9 @@
-"""The S3-compatible server of a test run: moto's, which is started here, or one that runs already.
+"""The object store of a test run: moto's S3, which starts everywhere, one that runs, or a real one that is built.
 
-``PAYHOOK_TEST_OBJECT_STORE=http://host:port`` names one of one's own; its keys are this process's ``AWS_ACCESS_KEY_ID``
-and ``AWS_SECRET_ACCESS_KEY``. Tests keep to folders of random names in one bucket, which is made if it isn't there.
+``PAYHOOK_TEST_OBJECT_STORE=http://host:port`` names one that runs; its keys are this process's ``AWS_ACCESS_KEY_ID``
+and ``AWS_SECRET_ACCESS_KEY``. With ``PAYHOOK_TEST_OBJECT_STORE_SCHEME`` as ``az`` or ``gs`` it is Azure's or Google's,
+its keys ``AZURE_…`` or ``GOOGLE_…``. Tests keep to folders of random names in one bucket; S3's is made if it isn't
+there.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ from botocore.exceptions import ClientError
 from core.store import StorageSettings
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
+from tests.object_store.programs import go_program
 
 ENDPOINT, BUCKET_NAME = "PAYHOOK_TEST_OBJECT_STORE", "PAYHOOK_TEST_OBJECT_STORE_BUCKET"
 BUCKET = os.environ.get(BUCKET_NAME, "payhook")
 NAMED = os.environ.get(ENDPOINT)
+SCHEME = os.environ.get("PAYHOOK_TEST_OBJECT_STORE_SCHEME", "s3")
 """Looked up at the beginning: later no test sees variables from outside."""
 
+PREFIXES = {"s3": "AWS_", "az": "AZURE_", "gs": "GOOGLE_"}
 KEYS = {"AWS_ACCESS_KEY_ID": "a-test-key", "AWS_SECRET_ACCESS_KEY": "a-test-secret"}
+VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 ASK_S = 1.0
 
 
@@ -40,9 +46,11 @@ class ObjectStore:
 
     endpoint: str
     keys: Mapping[str, str]
+    scheme: str = "s3"
 
     def settings(self, folder: str, endpoint: str | None = None) -> StorageSettings:
-        return StorageSettings(url=f"s3://{BUCKET}/{folder}", endpoint=endpoint or self.endpoint, allow_http=True)
+        url = f"{self.scheme}://{BUCKET}/{folder}"
+        return StorageSettings(url=url, endpoint=endpoint or self.endpoint, allow_http=True)
 
     def variables(self) -> dict[str, str]:
         return dict(self.keys)
@@ -60,10 +68,23 @@ def object_store_server(folder: Path) -> Iterator[ObjectStore]:
     log in ``folder``.
     """
     if NAMED:
-        yield with_bucket(ObjectStore(NAMED, {name: os.environ[name] for name in KEYS}))
+        keys = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES[SCHEME])}
+        named = ObjectStore(NAMED, keys, SCHEME)
+        yield with_bucket(named) if SCHEME == "s3" else named
         return
     (port,) = free_ports(1)
     with running(_moto(folder, port)):
+        yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
+
+
+@contextlib.contextmanager
+def versity_gateway(folder: Path) -> Iterator[ObjectStore]:
+    """VersityGW over a folder of this machine, for the length of a ``with``.
+
+    :raises NotBuilt: it can't be had here
+    """
+    program, (port,) = go_program(*VERSITYGW), free_ports(1)
+    with running(_versity(program, folder, port)):
         yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
 
 
@@ -79,12 +100,12 @@ def client_of(store: ObjectStore) -> Any:
     )
 
 
-def with_bucket(store: ObjectStore) -> ObjectStore:
+def with_bucket(store: ObjectStore, name: str = BUCKET) -> ObjectStore:
     client = client_of(store)
     try:
-        client.head_bucket(Bucket=BUCKET)
+        client.head_bucket(Bucket=name)
     except ClientError:
-        client.create_bucket(Bucket=BUCKET)
+        client.create_bucket(Bucket=name)
     return store
 
 
@@ -93,6 +114,23 @@ def _moto(folder: Path, port: int) -> Server:
         name="moto",
         command=(sys.executable, "-m", "tests.object_store.one_at_a_time", str(port)),
         log=folder / "moto.log",
+        answers=lambda: _answers(f"http://{LOOPBACK}:{port}/"),
+    )
+
+
+def _versity(program: Path, folder: Path, port: int) -> Server:
+    """What a file system can't keep of an object's attributes is in files beside it."""
+    data, attributes = folder / "buckets", folder / "attributes"
+    for one in (data, attributes):
+        one.mkdir(parents=True)
+    keys = ("--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret", KEYS["AWS_SECRET_ACCESS_KEY"])
+    return Server(
+        name="versitygw",
+        command=(
+            *(str(program), *keys, "--port", f"{LOOPBACK}:{port}", "--region", "us-east-1"),
+            *("posix", "--sidecar", str(attributes), str(data)),
+        ),
+        log=folder / "versitygw.log",
         answers=lambda: _answers(f"http://{LOOPBACK}:{port}/"),
     )
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stack.jars import STORE_LIST, is_installed
-from tests.object_store.fixtures import object_store, store_folder
+from tests.object_store.fixtures import store_folder
+from tests.object_store.fixtures import versity as object_store
 
 __all__ = ["object_store", "store_folder"]
 

@@ -19,9 +19,11 @@ from providers.stripe import StripeAdapter
 from stack.jars import STORE_LIST, is_installed
 from tests.e2e.conftest import DECIDED_S, Stack, assert_once
 from tests.object_store import ObjectStore
-from tests.object_store.fixtures import object_store as object_store
 from tests.object_store.fixtures import reach
+from tests.object_store.fixtures import versity as object_store
 from tests.settlement_reports import stripe_csv, stripe_line
+
+__all__ = ["object_store"]
 
 pytestmark = [
     pytest.mark.skipif(not is_installed(*STORE_LIST), reason="no jars for an object store: make setup OBJECT_STORE=1"),
