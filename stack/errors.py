@@ -46,6 +46,17 @@ class StoreJarsMissing(PayhookError):
         )
 
 
+class StoreUnreadBySpark(PayhookError):
+    """The lake is on a store that Spark isn't given a reader for."""
+
+    def __init__(self, lake: str) -> None:
+        self.lake = lake
+        super().__init__(
+            f"the lake is {lake}, which Spark can't read here: only of an S3-compatible store. What works without is "
+            "in docs/storage.md"
+        )
+
+
 class JarsUnresolved(PayhookError):
     """The resolver couldn't bring what the lock names."""
 

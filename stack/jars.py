@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from core.errors import PayhookError
 from core.location import LakeUrl, Location
 from stack import paths
-from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing
+from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing, StoreUnreadBySpark
 from stack.machine import find_java
 
 RESOLVER_MEMORY = "512m"
@@ -70,10 +70,13 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
     :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't told
+    :raises StoreUnreadBySpark: it is on one that isn't S3's kind
     """
     jars = installed(paths.SPARK_LOCK, paths.JARS / "spark")
     if not isinstance(lake, LakeUrl):
         return jars
+    if not str(lake).startswith("s3"):
+        raise StoreUnreadBySpark(str(lake))
     if not is_installed(*STORE_LIST):
         raise StoreJarsMissing(str(lake))
     return [*jars, *installed(*STORE_LIST)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stack.backup.trees import LOCK, LOCK_H_MAX, tree_at
 from tests.backed_up import SmallLake
 from tests.object_store import ObjectStore, Relay
 from tests.object_store.fixtures import reach
+from tests.object_store.server import PREFIXES
 
 LAKES = {"to a disk": ("store", ""), "from a disk": ("", "store"), "from store to store": ("store", "store")}
 
@@ -249,9 +251,8 @@ def test_commands_take_a_url(stored: SmallLake, object_store: ObjectStore, monke
     assert checked.exit_code == 0 and "is good" in checked.stdout, checked.output
     new = stored.root / "new"
     (new / "secrets").mkdir(parents=True)
-    keys = [object_store.keys[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
-    (new / "secrets" / "object-store").write_text("\n".join(keys))
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+    (new / "secrets" / "object-store").write_text("\n".join(object_store.keys.values()))
+    for name in [name for name in os.environ if name.startswith(PREFIXES[object_store.scheme])]:
         monkeypatch.delenv(name)
     given = CliRunner().invoke(main, ["restore", url, "--reason", "site lost", "--data", str(new)])
     assert given.exit_code == 0 and "ledger: 3 rows" in given.stdout, given.output

@@ -6,13 +6,14 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from core.store import variables
 from tests.object_store.programs import NotBuilt
-from tests.object_store.server import ObjectStore, object_store_server, versity_gateway
+from tests.object_store.server import PREFIXES, ObjectStore, azurite_server, object_store_server, versity_gateway
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +26,19 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
 @pytest.fixture(scope="session")
 def versity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """VersityGW, shared by the run: what tests import as their ``object_store`` that moto isn't enough for."""
+    yield from _if_built(versity_gateway(tmp_path_factory.mktemp("versitygw")))
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """Azure's emulator, shared by the run."""
+    yield from _if_built(azurite_server(tmp_path_factory.mktemp("azurite")))
+
+
+def _if_built(server: AbstractContextManager[ObjectStore]) -> Iterator[ObjectStore]:
     with contextlib.ExitStack() as undo:
         try:
-            store = undo.enter_context(versity_gateway(tmp_path_factory.mktemp("versitygw")))
+            store = undo.enter_context(server)
         except NotBuilt as missing:
             pytest.skip(str(missing))
         yield store
@@ -46,13 +57,17 @@ def reach(
 
     ``timeout_s``: for a connection and for a request, instead of the store's usual ones.
     """
-    for variable in [name for name in os.environ if name.startswith("AWS_")]:
+    for variable in [name for name in os.environ if name.startswith(tuple(PREFIXES.values()))]:
         monkeypatch.delenv(variable)
     settings = store.settings(uuid.uuid4().hex, endpoint)
-    timeouts = {} if timeout_s is None else dict.fromkeys(("AWS_TIMEOUT", "AWS_CONNECT_TIMEOUT"), f"{timeout_s:g}s")
+    timeouts = {} if timeout_s is None else dict.fromkeys(_timeouts(store), f"{timeout_s:g}s")
     for name, value in {**variables(settings, settings.url), **store.variables(), **timeouts}.items():
         monkeypatch.setenv(name, value)
     return settings.url
+
+
+def _timeouts(store: ObjectStore) -> list[str]:
+    return [f"{PREFIXES[store.scheme]}{name}" for name in ("TIMEOUT", "CONNECT_TIMEOUT")]
 
 
 @pytest.fixture(params=["disk", "object store"])

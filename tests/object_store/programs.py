@@ -1,12 +1,13 @@
 """Real object stores that are built once below the checkout's ``.payhook``, each at a pinned version.
 
-Go checks each module against its public checksum database.
+Go checks each module against its public checksum database, npm each package against ``azurite/package-lock.json``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -34,12 +35,29 @@ def go_program(module: str, version: str) -> Path:
         if not (folder / name).is_file():
             if shutil.which("go") is None:
                 raise NotBuilt(f"there is no {name}, and no Go to build it (Debian: apt-get install golang)")
+            folder.mkdir(parents=True, exist_ok=True)
             _run(["nice", "go", "install", f"{module}@{version}"], folder)
     return folder / name
 
 
+def azurite() -> tuple[str, str]:
+    """The command of Azurite's blob service, installed if it isn't there yet.
+
+    :raises NotBuilt: there is no Node.js, or it couldn't be installed
+    """
+    lock = Path(__file__).parent / "azurite"
+    folder = TOOLS / f"azurite-{hashlib.sha256((lock / 'package-lock.json').read_bytes()).hexdigest()[:12]}"
+    program = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    with _one_at_a_time():
+        if not program.is_file():
+            if shutil.which("npm") is None:
+                raise NotBuilt("there is no Azurite, and no npm to install it (Debian: apt-get install npm)")
+            shutil.copytree(lock, folder, dirs_exist_ok=True)
+            _run(["nice", "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    return "node", str(program)
+
+
 def _run(command: list[str], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     with log.open("wb") as sink:
         done = subprocess.run(

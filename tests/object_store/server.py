@@ -8,13 +8,16 @@ there.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hmac
 import os
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +29,7 @@ from botocore.exceptions import ClientError
 from core.store import StorageSettings
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
-from tests.object_store.programs import go_program
+from tests.object_store.programs import azurite, go_program
 
 ENDPOINT, BUCKET_NAME = "PAYHOOK_TEST_OBJECT_STORE", "PAYHOOK_TEST_OBJECT_STORE_BUCKET"
 BUCKET = os.environ.get(BUCKET_NAME, "payhook")
@@ -35,8 +38,17 @@ SCHEME = os.environ.get("PAYHOOK_TEST_OBJECT_STORE_SCHEME", "s3")
 """Looked up at the beginning: later no test sees variables from outside."""
 
 PREFIXES = {"s3": "AWS_", "az": "AZURE_", "gs": "GOOGLE_"}
+KEY_NAMES = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
+    "gs": ("GOOGLE_SERVICE_ACCOUNT",),
+}
 KEYS = {"AWS_ACCESS_KEY_ID": "a-test-key", "AWS_SECRET_ACCESS_KEY": "a-test-secret"}
 VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
+AZURITE_KEYS = {
+    "AZURE_STORAGE_ACCOUNT_NAME": "payhooktests",
+    "AZURE_STORAGE_ACCOUNT_KEY": base64.b64encode(b"a test's secret").decode(),
+}
 ASK_S = 1.0
 
 
@@ -49,8 +61,10 @@ class ObjectStore:
     scheme: str = "s3"
 
     def settings(self, folder: str, endpoint: str | None = None) -> StorageSettings:
+        """``endpoint``: of a relay in between; Azurite has the account's name behind its address."""
         url = f"{self.scheme}://{BUCKET}/{folder}"
-        return StorageSettings(url=url, endpoint=endpoint or self.endpoint, allow_http=True)
+        by_way_of = self.endpoint if endpoint is None else f"{endpoint}{urlsplit(self.endpoint).path.rstrip('/')}"
+        return StorageSettings(url=url, endpoint=by_way_of, allow_http=True)
 
     def variables(self) -> dict[str, str]:
         return dict(self.keys)
@@ -68,8 +82,7 @@ def object_store_server(folder: Path) -> Iterator[ObjectStore]:
     log in ``folder``.
     """
     if NAMED:
-        keys = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES[SCHEME])}
-        named = ObjectStore(NAMED, keys, SCHEME)
+        named = ObjectStore(NAMED, {name: os.environ[name] for name in KEY_NAMES[SCHEME]}, SCHEME)
         yield with_bucket(named) if SCHEME == "s3" else named
         return
     (port,) = free_ports(1)
@@ -86,6 +99,45 @@ def versity_gateway(folder: Path) -> Iterator[ObjectStore]:
     program, (port,) = go_program(*VERSITYGW), free_ports(1)
     with running(_versity(program, folder, port)):
         yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
+
+
+@contextlib.contextmanager
+def azurite_server(folder: Path) -> Iterator[ObjectStore]:
+    """Azure's emulator of blobs, for the length of a ``with``.
+
+    :raises NotBuilt: it can't be had here
+    """
+    program, (port,) = azurite(), free_ports(1)
+    endpoint = f"http://{LOOPBACK}:{port}/{AZURITE_KEYS['AZURE_STORAGE_ACCOUNT_NAME']}"
+    server = Server(
+        name="azurite",
+        command=(
+            *(*program, "--blobHost", LOOPBACK, "--blobPort", str(port), "--location", str(folder)),
+            *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
+        ),
+        log=folder / "azurite.log",
+        answers=lambda: _answers(endpoint),
+        env={"AZURITE_ACCOUNTS": ":".join(AZURITE_KEYS.values())},
+    )
+    with running(server):
+        _make_container(endpoint, BUCKET)
+        yield ObjectStore(endpoint, AZURITE_KEYS, "az")
+
+
+def _make_container(endpoint: str, name: str) -> None:
+    """Signed with the account's key, as Azure documents it: https://learn.microsoft.com/rest/api/storageservices/."""
+    account, key = AZURITE_KEYS.values()
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
+    said = "".join(f"{header}:{value}\n" for header, value in sorted(headers.items()))
+    text = "PUT\n" + 11 * "\n" + said + f"/{account}/{account}/{name}\nrestype:container"
+    signature = base64.b64encode(hmac.digest(base64.b64decode(key), text.encode(), "sha256")).decode()
+    request = urllib.request.Request(
+        f"{endpoint}/{name}?restype=container",
+        method="PUT",
+        headers={**headers, "Authorization": f"SharedKey {account}:{signature}"},
+    )
+    with urllib.request.urlopen(request, timeout=10 * ASK_S):
+        pass
 
 
 def client_of(store: ObjectStore) -> Any:

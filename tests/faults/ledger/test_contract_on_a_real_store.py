@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from tests.object_store import ObjectStore
-from tests.object_store.fixtures import versity
+from tests.object_store.fixtures import azure, versity
 
-__all__ = ["versity"]
+__all__ = ["azure", "versity"]
 
 CHECKOUT = Path(__file__).parents[3]
 END_S = 900.0
@@ -51,3 +51,7 @@ def contract(store: ObjectStore) -> str:
 
 def test_versity_gateway_keeps_the_contract(versity: ObjectStore) -> None:
     contract(versity)
+
+
+def test_azures_emulator_keeps_the_contract(azure: ObjectStore) -> None:
+    contract(azure)

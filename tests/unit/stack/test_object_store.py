@@ -14,7 +14,7 @@ from core.location import LakeUrl
 from core.spark import jars_conf
 from core.store import CREDENTIALS, StorageSettings, equip, part_with_keys
 from stack import jars
-from stack.errors import StoreJarsMissing
+from stack.errors import StoreJarsMissing, StoreUnreadBySpark
 from stack.settings import load_settings
 
 URL = "s3://lake-1/payhook"
@@ -25,6 +25,8 @@ MINE = StorageSettings(url=URL, endpoint="http://127.0.0.1:9000", allow_http=Tru
     ("wrong", "reported"),
     [
         ({"url": "ftp://lake/x"}, "s3://bucket/folder"),
+        ({"url": "abfss://lake@account/x"}, "az://container/folder"),
+        ({"url": "gs://"}, "gs://bucket/folder"),
         ({"url": "s3://UPPER/x"}, "s3://bucket/folder"),
         ({"url": "s3://lake/a b"}, "s3://bucket/folder"),
         ({"url": URL, "endpoint": "minio:9000"}, "https://"),
@@ -108,6 +110,9 @@ def test_spark_without_jars_for_a_store_says_how_to_get_them(monkeypatch: pytest
     assert jars.spark_jars(tmp_path) == []
     with pytest.raises(StoreJarsMissing, match="make setup OBJECT_STORE=1"):
         jars.spark_jars(LakeUrl(URL))
+    for other in ("az://lake/payhook", "gs://lake/payhook"):
+        with pytest.raises(StoreUnreadBySpark, match="docs/storage.md"):
+            jars.spark_jars(LakeUrl(other))
 
 
 def test_spark_is_reported_of_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
