@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from cli.main import main
 from core.clock import SystemClock, to_rfc3339
 from core.decision import Decision
+from core.errors import SettingError
 from core.location import LakeUrl, Location, location_of
 from dlq.audit_log import AuditLog
 from journal.objects import ObjectStorage
@@ -24,10 +25,12 @@ from stack.backup.make import check_backup
 from stack.backup.manifest import MANIFEST, BackupImpossible, NewerRows, RestoreRefused, chosen, complete, names
 from stack.backup.restore import Restored, finish, restore
 from stack.backup.trees import LOCK, LOCK_H_MAX, tree_at
+from stack.settings import Settings
+from stack.settings import reach as reach_place
 from tests.backed_up import SmallLake
-from tests.object_store import ObjectStore, Relay
+from tests.object_store import BUCKET, ObjectStore, Relay, with_bucket
 from tests.object_store.fixtures import reach
-from tests.object_store.server import PREFIXES
+from tests.object_store.server import PREFIXES, SCHEME
 
 LAKES = {"to a disk": ("store", ""), "from a disk": ("", "store"), "from store to store": ("store", "store")}
 
@@ -228,6 +231,38 @@ def test_a_store_that_fails_while_it_is_copied_makes_no_backup(
         assert len(complete(tree_at(lake.backups_at))) == 1
         assert lake.back_up().journals == {"ledger": 5}, "the lock that was left is its own"
         assert len(names(tree_at(lake.backups_at))) == 2
+
+
+@pytest.mark.skipif(SCHEME != "s3", reason="the store that is named isn't S3: no second bucket is made there")
+def test_backups_have_a_store_of_their_own(
+    object_store: ObjectStore, store_folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another address and other keys than the lake's, which this process's variables hold."""
+    elsewhere = f"s3://{BUCKET}-elsewhere/{store_folder[-32:]}"
+    with_bucket(object_store, f"{BUCKET}-elsewhere")
+    monkeypatch.setattr("core.store._OWN", {})
+    keys = tmp_path / "keys"
+    keys.write_text("\n".join(object_store.keys.values()))
+    lake = SmallLake(tmp_path, f"{store_folder}/lake", elsewhere)
+    lake.commit(3)
+    with Relay(object_store.address) as relay:
+        own = {"endpoint": relay.endpoint, "allow_http": True, "credentials_file": str(keys)}
+        reach_place(Settings(storage=lake.settings.storage, backup={"folder": elsewhere, "store": own}), elsewhere)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the lake's")
+        relay.cut()
+        with pytest.raises(BackupImpossible, match=elsewhere):
+            lake.back_up()
+        relay.open()
+        made = lake.back_up()
+        assert made.ok and check_backup(lake.settings, lake.backups_at / made.name) == []
+        lake.commit()
+        assert put_back(lake).set_aside == {"ledger": 1}
+
+
+def test_backups_of_another_kind_of_store_say_how_it_is_reached(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, storage={"url": "s3://lake/x"}, backup={"folder": "gs://backups/x"})
+    with pytest.raises(SettingError, match="backup.store"):
+        reach_place(settings, "gs://backups/x")
 
 
 def test_the_lakes_own_folder_is_no_place_for_its_backups(stored: SmallLake) -> None:
