@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-OBJECT_SCHEMES = ("s3://", "s3a://", "az://", "gs://")
+OBJECT_SCHEMES = ("s3://", "s3a://", "az://")
 """Stores whose put can be made to fail where something is: what commits rest on."""
 
 

@@ -1,7 +1,7 @@
 """Object stores: where the lake and its backups may be, and how this process reaches them.
 
 The lake is the journals, bodies, postings and everything else that is a Delta table. delta-rs, the log's writers
-(`journal.objects`) and Spark all go by variables of their process: ``AWS_…``, ``AZURE_…`` or ``GOOGLE_…``. They are
+(`journal.objects`) and Spark all go by variables of their process: ``AWS_…`` or ``AZURE_…``. They are
 filled in once, before anything is opened. A store of the backups' own is known by its bucket instead (`options_of`).
 """
 
@@ -26,27 +26,24 @@ TIMEOUT_S = 15.0
 
 CONNECT_TIMEOUT_S = 3.0
 
-URL = re.compile(r"(s3|az|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
-WANTED = "s3://bucket/folder, az://container/folder or gs://bucket/folder is wanted"
+URL = re.compile(r"(s3|az)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
+WANTED = "s3://bucket/folder or az://container/folder is wanted"
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One provider's interface, in the names that delta-rs and obstore share.
-
-    ``keys``: what the two lines of a file of keys are; none: the file itself is named, by ``key_file``.
+    """One provider's interface, in the names that delta-rs and obstore share. ``keys``: what the two lines of a file
+    of keys are.
     """
 
     prefix: str
     endpoint: str
-    keys: tuple[str, str] | None
-    key_file: str = ""
+    keys: tuple[str, str]
 
 
 _KINDS = {
     "s3": _Kind("AWS_", "AWS_ENDPOINT_URL", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
     "az": _Kind("AZURE_", "AZURE_STORAGE_ENDPOINT", ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY")),
-    "gs": _Kind("GOOGLE_", "GOOGLE_BASE_URL", None, "GOOGLE_SERVICE_ACCOUNT"),
 }
 
 
@@ -65,7 +62,7 @@ class StoreSettings(BaseModel):
     credentials_file: str = Field(
         "",
         description="S3: a file with the access key's id and its secret, a line each; Azure: the account's name and "
-        "its key; Google: the service account's JSON. Empty: `object-store` in the data folder's secrets where it is "
+        "its key. Empty: `object-store` in the data folder's secrets where it is "
         "there, else the provider's own variables or the machine's own role",
     )
 
@@ -83,7 +80,7 @@ class StorageSettings(StoreSettings):
 
     url: str = Field(
         "",
-        description="where the lake is: `s3://bucket/folder`, `az://container/folder` or `gs://bucket/folder`; empty: "
+        description="where the lake is: `s3://bucket/folder` or `az://container/folder`; empty: "
         "`lake` in the data folder",
     )
 
@@ -107,7 +104,7 @@ def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping
     """Forgets keys that came from a file: processes that this one starts read it themselves, if they need the lake."""
     if _file(settings, secrets) is not None:
         for kind in _KINDS.values():
-            for name in kind.keys or (kind.key_file,):
+            for name in kind.keys:
                 env.pop(name, None)
 
 
@@ -149,8 +146,6 @@ def _credentials(settings: StoreSettings, secrets: Path | None, url: str) -> dic
     file, kind = _file(settings, secrets), _KINDS[_scheme(url)]
     if file is None:
         return {}
-    if kind.keys is None:
-        return {kind.key_file: str(file)}
     return dict(zip(kind.keys, read_credentials(file, "storage.credentials_file"), strict=True))
 
 

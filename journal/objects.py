@@ -1,4 +1,4 @@
-"""Tables on an object store: S3 and what speaks it, Azure's and Google's.
+"""Tables on an object store: S3 and what speaks it, and Azure's.
 
 Address and credentials are those that delta-rs, Spark and every other reader of the table in this process goes by
 (`core.store`).
@@ -25,7 +25,7 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import AzureStore, S3Store
 
 from core.store import options_of
 from journal.errors import problem_of
@@ -49,17 +49,12 @@ FAILED = (BaseError, FileNotFoundError)
 PART_BYTES = 8 << 20
 
 
-STORES: Mapping[str, type[S3Store | AzureStore | GCSStore]] = {
-    "s3": S3Store,
-    "s3a": S3Store,
-    "az": AzureStore,
-    "gs": GCSStore,
-}
+STORES: Mapping[str, type[S3Store | AzureStore]] = {"s3": S3Store, "s3a": S3Store, "az": AzureStore}
 
 
 class ObjectStorage:
-    """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``, of Google's store by generation
-    0: 412 (Azure: 409) says that the name is taken.
+    """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``: 412 (Azure's: 409) says that the
+    name is taken.
 
     A put whose answer was lost is tried again. Every entry of a log differs from every other: whichever try came
     through, the name holds this entry or another writer's, and reading it shows which.

@@ -56,7 +56,7 @@ class BackupSettings(BaseModel):
 
     folder: str = Field(
         "",
-        description="where backups go: a folder on another disk, or `s3://bucket/folder`, `az://…`, `gs://…`, in "
+        description="where backups go: a folder on another disk, or `s3://bucket/folder`, `az://…`, in "
         "another bucket than the lake's; empty: none is made by itself",
     )
     every_h: float = Field(24.0, gt=0, le=720, description="hours from one backup to the next while the stack is up")

@@ -260,9 +260,9 @@ def test_backups_have_a_store_of_their_own(
 
 
 def test_backups_of_another_kind_of_store_say_how_it_is_reached(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, storage={"url": "s3://lake/x"}, backup={"folder": "gs://backups/x"})
+    settings = Settings(data_dir=tmp_path, storage={"url": "s3://lake/x"}, backup={"folder": "az://backups/x"})
     with pytest.raises(SettingError, match="backup.store"):
-        reach_place(settings, "gs://backups/x")
+        reach_place(settings, "az://backups/x")
 
 
 def test_the_lakes_own_folder_is_no_place_for_its_backups(stored: SmallLake) -> None:

@@ -1,9 +1,8 @@
 """The object store of a test run: moto's S3, which starts everywhere, one that runs, or a real one that is built.
 
 ``PAYHOOK_TEST_OBJECT_STORE=http://host:port`` names one that runs; its keys are this process's ``AWS_ACCESS_KEY_ID``
-and ``AWS_SECRET_ACCESS_KEY``. With ``PAYHOOK_TEST_OBJECT_STORE_SCHEME`` as ``az`` or ``gs`` it is Azure's or Google's,
-its keys ``AZURE_…`` or ``GOOGLE_…``. Tests keep to folders of random names in one bucket; S3's is made if it isn't
-there.
+and ``AWS_SECRET_ACCESS_KEY``. With ``PAYHOOK_TEST_OBJECT_STORE_SCHEME=az`` it is Azure's, and its keys ``AZURE_…``.
+Tests keep to folders of random names in one bucket; S3's is made if it isn't there.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ NAMED = os.environ.get(ENDPOINT)
 SCHEME = os.environ.get("PAYHOOK_TEST_OBJECT_STORE_SCHEME", "s3")
 """Looked up at the beginning: later no test sees variables from outside."""
 
-PREFIXES = {"s3": "AWS_", "az": "AZURE_", "gs": "GOOGLE_"}
+PREFIXES = {"s3": "AWS_", "az": "AZURE_"}
 KEY_NAMES = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
-    "gs": ("GOOGLE_SERVICE_ACCOUNT",),
 }
 KEYS = {"AWS_ACCESS_KEY_ID": "a-test-key", "AWS_SECRET_ACCESS_KEY": "a-test-secret"}
 VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
