@@ -31,7 +31,7 @@ from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.routing import stream_of
 from core.settings import KafkaSettings
-from core.status_file import STATUS_AGE_MAX, moment_of, read_said
+from core.status_file import STANDBY, STATUS_AGE_MAX, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
 
@@ -100,12 +100,12 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     if watched.test_processor_status is not None:
         files[stream_of(LEDGER, "test")] = watched.test_processor_status
     streams = {name: read_status_file(path, now) for name, path in files.items()}
-    if any(not _is_fresh(one) for one in streams.values()):
-        # Their processors may run elsewhere, where this process reads no files.
+    if any(not _is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
+        # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
             told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
             aged = {name: _aged(one, now) for name, one in told.items()}
-            streams |= {name: one for name, one in aged.items() if _is_fresh(one)}
+            streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name])}
     said = {**_side(ingest_ready, streams[LEDGER]), "ingest": {"ready": ingest_ready}}
     if watched.test_processor_status is not None:
         said["test"] = _side(ingest_ready, streams[stream_of(LEDGER, "test")])
@@ -125,6 +125,11 @@ async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, 
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
         return {}
     return {name: one for name, one in streams.items() if isinstance(one, dict)} if isinstance(streams, dict) else {}
+
+
+def _says_more(one: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
+    return _is_fresh(one) and (one.get("state") != STANDBY or not _is_fresh(known))
 
 
 def _is_fresh(status: Mapping[str, Any]) -> bool:

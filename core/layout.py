@@ -51,6 +51,21 @@ class StreamLayout:
         return self.lake / "selections" / self.stream
 
     @property
+    def lease(self) -> Location:
+        """Which process decides the stream (`journal.lease`)."""
+        return self.lake / "leases" / self.stream
+
+    @property
+    def lease_lock(self) -> Path:
+        """Held by the process of this data folder that has the lease."""
+        return self.root / "run" / f"lease-{self.stream}.lock"
+
+    @property
+    def snapshots(self) -> Location:
+        """Copies of the index for a processor without one (`journal.snapshots`); made again from it."""
+        return self.lake / "snapshots" / self.stream
+
+    @property
     def checkpoint(self) -> Path:
         """Spark's own, made again at every start."""
         return self.root / "checkpoints" / self.stream

@@ -13,6 +13,9 @@ from core.clock import from_rfc3339
 STATUS_AGE_MAX = timedelta(seconds=30)
 """A stream writes its status about once a second; a batch may take longer."""
 
+STANDBY = "standby"
+"""The ``state`` of a stream that another process decides, while this one waits for its lease."""
+
 
 def read_said(file: Path) -> Mapping[str, Any] | None:
     """The object in it; None where there is none, or none that can be read."""

@@ -33,7 +33,7 @@ class Fenced(PayhookError):
         self.problem = problem
         super().__init__(
             f"stream {stream}: the commit of epoch {epoch} was refused ({problem}). Another processor has taken over; "
-            "this one decides nothing more. Make sure that only one is started."
+            "this one stands by."
         )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -24,9 +24,9 @@ from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.histories import Position, follows
 from journal.index_catch_up import SETTLED_COLUMNS, reflect
-from journal.index_changes import Changes, Line, read_line
+from journal.index_changes import EMPTY_SHA256, Changes, Line, read_item, read_line
 from journal.index_queues import Queues
-from journal.open_item import OpenItem, pack, unpack
+from journal.open_item import OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
@@ -61,16 +61,28 @@ class KnownFact:
     fact8: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of an index: of which table and in which form (`table_name`), as of which row, and its files."""
+
+    table: bytes
+    position: Position
+    files: Sequence[Path]
+
+
 class Index:
     """One writer opens it, in its own folder. A damaged store raises `IndexBroken` and is rebuilt next time."""
 
     def __init__(self, store: RocksDbStore) -> None:
         self._store = store
+        self._queues: Queues | None = None
+        self._read_mark()
+
+    def _read_mark(self) -> None:
         self._seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
-        self._queues: Queues | None = None
-        self._any_line = next(store.keys(layout.LINE), None) is not None
-        mark = store.get(layout.MARK)
+        self._any_line = next(self._store.keys(layout.LINE), None) is not None
+        mark = self._store.get(layout.MARK)
         if mark is not None:
             self._seq, self._open, self._dead = layout.COUNTS.unpack_from(mark)
             self._last_hash = mark[layout.COUNTS.size :]
@@ -99,6 +111,11 @@ class Index:
             store.close()
             raise IndexUnreadable(str(root), "another version wrote it; a processor's start makes it again")
         return cls(store)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._store.folder
 
     @property
     def seq(self) -> int:
@@ -163,8 +180,7 @@ class Index:
         return None if found is None else int(layout.SEQ.unpack(found)[0])
 
     def open_item(self, item_seq: int) -> OpenItem | None:
-        found = self._store.get(layout.ITEM + layout.SEQ.pack(item_seq))
-        return None if found is None else unpack(found)
+        return read_item(self._store, item_seq)
 
     def open_items(self) -> Iterator[OpenItem]:
         """All of them, in item order."""
@@ -267,6 +283,37 @@ class Index:
             self._follow(table, reader)
         self._fetch_bodies(bodies)
 
+    def copy(self, folder: Path) -> Copy:
+        """A copy as of now, without bodies, for `begin_with`."""
+        copied = self._store.copy(folder)
+        index = Index(copied)
+        table, position = index._table(), index.position
+        index.close()
+        return Copy(table, position, copied.files())
+
+    def begin_with(self, fill: Callable[[Path], None]) -> None:
+        """Goes on from a copy, whose files ``fill`` puts into a folder; its bodies are fetched by `catch_up`.
+
+        If that fails it is empty, and raises what ``fill`` raised.
+        """
+        try:
+            self._store.begin_anew(fill)
+        finally:
+            self._read_mark()
+            self._queues = Queues(self._store.keys(layout.QUEUE))
+        batch = WriteBatch(raw_mode=True)
+        for item in self.open_items():
+            if item.row.body_sha256 not in (None, EMPTY_SHA256):
+                batch.put(layout.BODILESS + layout.SEQ.pack(item.row.item_seq), b"")
+        self._store.write(batch)
+
+    def reflects(self, reader: JournalReader) -> bool:
+        """Whether `catch_up` goes on from what is here, or starts over.
+
+        :raises JournalOlder: as `catch_up`
+        """
+        return self._seq > 0 and self._belongs_to(reader)
+
     def close(self) -> None:
         """Lets the next writer take the folder over."""
         self._store.close()
@@ -296,8 +343,7 @@ class Index:
                     continue
                 if body is None:
                     raise BodyMissing(item.row.body_sha256 or "")
-                seq = layout.SEQ.pack(item.row.item_seq)
-                batch.put(layout.ITEM + seq, pack(replace(item, body=body)))
+                batch.put(layout.ITEM + layout.SEQ.pack(item.row.item_seq), body, self._store.apart)
             for key in some:
                 batch.delete(key)
             self._store.write(batch)
@@ -307,9 +353,12 @@ class Index:
 
         :raises JournalOlder: this table had it
         """
-        if self._store.get(layout.TABLE) != _table_name(reader):
+        if self._table() != table_name(reader):
             return False
         return follows(INDEX, self.position, reader)
+
+    def _table(self) -> bytes:
+        return self._store.get(layout.TABLE) or b""
 
     def _name_lineage(self, lineage: str) -> None:
         if self.position.lineage != lineage:
@@ -326,7 +375,7 @@ class Index:
         self._queues = Queues()
         self._last_hash = b""
         batch = WriteBatch(raw_mode=True)
-        batch.put(layout.TABLE, _table_name(reader))
+        batch.put(layout.TABLE, table_name(reader))
         self._store.write(batch)
 
     def _queued(self, entity_key: str) -> Iterator[bytes]:
@@ -357,5 +406,6 @@ def _known_event(found: bytes | None) -> KnownEvent | None:
     return KnownEvent(content8, version, found[rest:] == layout.PURGED)
 
 
-def _table_name(reader: JournalReader) -> bytes:
+def table_name(reader: JournalReader) -> bytes:
+    """The journal's table, and the form of an index of it."""
     return layout.TABLE_PREFIX + reader.table_id.encode()

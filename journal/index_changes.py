@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from rocksdict import WriteBatch
+from rocksdict import ColumnFamily, WriteBatch
 
 from core.clock import to_micros
 from core.decision import Decision
@@ -35,9 +35,19 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 class Gets(Protocol):
-    """What is read of the store as it was before."""
+    """What is read of the store as it was before. ``apart``: where bodies are put."""
 
+    @property
+    def apart(self) -> ColumnFamily: ...
     def get(self, key: bytes) -> bytes | None: ...
+    def get_apart(self, key: bytes) -> bytes | None: ...
+
+
+def read_item(store: Gets, item_seq: int) -> OpenItem | None:
+    """An open item with its body."""
+    key = layout.ITEM + layout.SEQ.pack(item_seq)
+    found = store.get(key)
+    return None if found is None else unpack(found, store.get_apart(key) or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +221,12 @@ class Changes:
     def _item(self, item_seq: int) -> OpenItem | None:
         if item_seq in self._items:
             return self._items[item_seq]
-        found = self.store.get(layout.ITEM + layout.SEQ.pack(item_seq))
-        return None if found is None else unpack(found)
+        return read_item(self.store, item_seq)
 
     def _forget(self, item: OpenItem) -> None:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
         self.batch.delete(layout.ITEM + seq)
+        self.batch.delete(layout.ITEM + seq, self.store.apart)
         self.batch.delete(_place(item))
         self._queue(row, -1)
         self.open -= 1
@@ -229,6 +239,8 @@ class Changes:
     def _remember(self, item: OpenItem) -> None:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
         self.batch.put(layout.ITEM + seq, pack(item))
+        if item.body:
+            self.batch.put(layout.ITEM + seq, item.body, self.store.apart)
         self.batch.put(_place(item), b"")
         self._queue(row, 1)
         self.open += 1

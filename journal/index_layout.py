@@ -6,7 +6,7 @@ import struct
 
 from core.keys import hash16
 
-FORMAT = 5
+FORMAT = 6
 """Another number makes every index again from its journal."""
 
 TABLE_PREFIX = f"{FORMAT}:".encode()
@@ -20,6 +20,8 @@ LINEAGE = b"y"
 
 EVENT, CONFLICT, FACT = b"e", b"c", b"f"
 ITEM, DUE, BODILESS = b"i", b"d", b"b"
+"""An open item by its seq, without its body: that is kept apart, under the same key."""
+
 QUEUE, BESIDE, DIED = b"q", b"n", b"p"
 """Every open item stands under one of these, by its entity and its seq: it holds later ones back, it doesn't, or it
 doesn't any more because it died and was passed over."""

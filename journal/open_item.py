@@ -12,7 +12,7 @@ import orjson
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.schema import JournalRow
 
-_HEAD = struct.Struct(">Q?HI")
+_HEAD = struct.Struct(">Q?H")
 _REPLAYS_MAX = 2**16 - 1
 _TIMES = ("due_at", "occurred_at", "received_at", "decided_at")
 CONFLICT_CLASS, FACT_CONFLICT_CLASS = "EventConflict", "FactConflict"
@@ -72,21 +72,20 @@ def takes_key(row: JournalRow, before: JournalRow) -> bool:
 
 
 def pack(item: OpenItem) -> bytes:
-    """Last seq, whether it died, replays, length of the row, the row as JSON without its NULLs, the body."""
+    """Last seq, whether it died, replays, the row as JSON without its NULLs. The body is kept apart."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
-    return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX), len(text)) + text + item.body
+    return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX)) + text
 
 
-def unpack(raw: bytes) -> OpenItem:
+def unpack(raw: bytes, body: bytes) -> OpenItem:
     """The inverse of `pack`."""
-    last_seq, died, replays, length = _HEAD.unpack_from(raw)
-    until = _HEAD.size + length
-    row: dict[str, Any] = orjson.loads(raw[_HEAD.size : until])
+    last_seq, died, replays = _HEAD.unpack_from(raw)
+    row: dict[str, Any] = orjson.loads(raw[_HEAD.size :])
     for name in _TIMES:
         if name in row:
             row[name] = datetime.fromisoformat(row[name])
     row["decision"] = Decision(row["decision"])
     if "error_kind" in row:
         row["error_kind"] = ErrorKind(row["error_kind"])
-    return OpenItem(JournalRow(**row), raw[until:], last_seq, died, replays)
+    return OpenItem(JournalRow(**row), body, last_seq, died, replays)

@@ -9,11 +9,21 @@ import re
 import shutil
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from rocksdict import AccessType, BlockBasedIndexType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
+from rocksdict import (
+    AccessType,
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    ColumnFamily,
+    Options,
+    Rdict,
+    WriteBatch,
+)
 
 from journal.errors import IndexBroken, IndexHeld
 
@@ -23,9 +33,18 @@ BLOCK_CACHE_BYTES = 128 << 20
 BLOOM_BITS_PER_KEY = 10
 FILTER_BLOCK_BYTES = 16 << 10
 WRITE_BUFFER_BYTES = 32 << 20
+WAL_BYTES_MAX = 2 * WRITE_BUFFER_BYTES
+"""What is kept apart is little: left alone, it would keep the log of everything that was written since."""
+
 OPEN_FILES_MAX = 256
 FAMILY = "default"
-"""Where RocksDB keeps all keys."""
+"""Where RocksDB keeps all keys but those of `APART`."""
+
+APART = "apart"
+"""A family of keys that no copy has; it may be lost."""
+
+CURRENT = "CURRENT"
+"""The file by which RocksDB knows that a store is there; it names the manifest, which names the files with keys."""
 
 _HOLDING = ("block-cache-usage", "size-all-mem-tables")
 _OWNER, _BROKEN = "OWNER", "BROKEN"
@@ -45,8 +64,20 @@ class RocksDbStore:
 
     def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:
         self._folder = folder
-        self._db = db
         self._owner = owner
+        self._with_keys: list[str] = []
+        self._use(db)
+
+    def _use(self, db: Rdict) -> None:
+        self._db = db
+        self._apart = db.get_column_family(APART)
+        self.apart: ColumnFamily = db.get_column_family_handle(APART)
+        """Where a batch puts keys apart."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, until another epoch begins."""
+        return self._folder
 
     @classmethod
     def take_over(cls, root: Path, epoch: int) -> RocksDbStore:
@@ -82,6 +113,14 @@ class RocksDbStore:
     def get(self, key: bytes) -> bytes | None:
         try:
             found: bytes | None = self._db.get(key)
+        except Exception as failed:
+            raise self._broken(failed) from failed
+        return found
+
+    def get_apart(self, key: bytes) -> bytes | None:
+        """What is kept apart under a key."""
+        try:
+            found: bytes | None = self._apart.get(key)
         except Exception as failed:
             raise self._broken(failed) from failed
         return found
@@ -135,22 +174,58 @@ class RocksDbStore:
         """What it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write buffers."""
         return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
-    def begin_anew(self) -> None:
-        """Forgets everything."""
-        self._db.close()
+    def begin_anew(self, fill: Callable[[Path], None] = lambda _folder: None) -> None:
+        """Forgets everything, and begins with the copy that ``fill`` puts into the folder."""
+        self._close()
         _wipe(self._folder)
-        self._db = _opened(self._folder)
+        try:
+            fill(self._folder)
+            self._use(_opened(self._folder))
+        except Exception:
+            _wipe(self._folder)
+            self._use(_opened(self._folder))
+            raise
+
+    def copy(self, folder: Path) -> RocksDbStore:
+        """A copy as of now without what is kept apart, in a folder that isn't there yet; its files are links.
+
+        Nobody else may know of the folder. `files` of the copy, once closed, are what a store can begin with.
+        """
+        try:
+            Checkpoint(self._db).create_checkpoint(str(folder))
+            copied = RocksDbStore(folder, _opened(folder, compacts=False), None)
+            copied._forget_apart()
+        except Exception as failed:
+            # Whatever it is, it says nothing against the store itself.
+            raise IndexBroken(str(folder), str(failed)) from failed
+        return copied
+
+    def files(self) -> list[Path]:
+        """What a copy that is closed consists of; those whose names end in ``.sst`` never change."""
+        manifest = (self._folder / CURRENT).read_text("utf-8").strip()
+        return [self._folder / name for name in (*self._with_keys, manifest, CURRENT, "rocksdict-config.json")]
+
+    def _forget_apart(self) -> None:
+        del self._apart, self.apart
+        self._db.drop_column_family(APART)
+        self._with_keys = sorted(str(one["name"]).lstrip("/") for one in self._db.live_files())
 
     def close(self) -> None:
         """Ends the ownership; what was written stays, flushed or not: the store's own log has it."""
         try:
-            self._db.close()
+            self._close()
         except Exception:
             log.warning("the index in %s was closed without its last flush", self._folder, exc_info=True)
         del self._db
         if self._owner is not None:
             os.close(self._owner)
             self._owner = None
+
+    def _close(self) -> None:
+        # Each holds the database open.
+        self.__dict__.pop("_apart", None)
+        self.__dict__.pop("apart", None)
+        self._db.close()
 
     def _broken(self, failed: Exception) -> IndexBroken:
         if self._owner is not None and any(sign in str(failed) for sign in _LOST):
@@ -214,15 +289,20 @@ def _open_or_begin(folder: Path) -> Rdict:
 def _wipe(folder: Path) -> None:
     """Everything but the owner's file, which holds the lock."""
     for path in folder.iterdir():
-        if path.name != _OWNER:
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _OWNER:
             path.unlink()
 
 
-def _opened(folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None) -> Rdict:
+def _opened(
+    folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None, *, compacts: bool = True
+) -> Rdict:
     """Options are given for the column family too: of a store that is there already, its family's would be RocksDB's
     own, with a cache of 8 MiB and no filters."""
     options = _options(open_files_max)
-    return Rdict(str(folder), options, {FAMILY: options}, access or AccessType.read_write())
+    options.set_disable_auto_compactions(not compacts)
+    return Rdict(str(folder), options, {FAMILY: options, APART: options}, access or AccessType.read_write())
 
 
 def _options(open_files_max: int) -> Options:
@@ -236,8 +316,10 @@ def _options(open_files_max: int) -> Options:
     table.set_metadata_block_size(FILTER_BLOCK_BYTES)
     options = Options(raw_mode=True)
     options.create_if_missing(True)
+    options.create_missing_column_families(True)
     options.set_block_based_table_factory(table)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
     options.set_max_open_files(open_files_max)
     options.set_keep_log_file_num(2)
     return options

@@ -13,6 +13,7 @@ from core.clock import Clock
 from core.decision import ErrorKind
 from core.log import log_context
 from journal.errors import Fenced, Refused
+from journal.lease import Holder
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,10 @@ REFUSED_S = 5.0
 REPORT_EVERY_S = 0.5
 
 LOOK_S = 2.0
-"""How often an idle stream, and one that another process has taken over, looks again."""
+"""How often an idle stream looks again."""
 
-TAKE_OVER_AFTER_S = 120.0
-"""A stream that another process has taken over begins again once that one has committed nothing for so long: twice the
-longest wait between the probes of a blocked stream. A process that lives and has had nothing to decide is taken over
-too. It learns of that by its next commit, and waits in its turn."""
+STANDBY_LOOK_S = 1.0
+"""How often a stream that stands by looks at the lease: after a clean stop it takes over so soon."""
 
 STEP_S = 0.2
 
@@ -62,14 +61,30 @@ class WorkStream(Protocol):
     def idle_because(self) -> str | None:
         """Why there is nothing to do at the moment; None where there is."""
 
+    @property
+    def lease(self) -> StreamLease: ...
     def begin(self) -> Run:
         """A run of the stream, with an epoch of its own."""
 
-    def journal_head(self) -> tuple[int, int]:
-        """Epoch and last seq of its journal, whichever process writes it now."""
+    def follow(self) -> None:
+        """The next run may take the journal over from whichever process began its last epoch."""
 
-    def follow(self, epoch: int) -> None:
-        """The next run may take the journal over from the process that began this epoch."""
+    def stand_by(self) -> None:
+        """While another process decides the stream: makes ready what a run will need. It doesn't raise."""
+
+
+class StreamLease(Protocol):
+    """Which process decides the stream (`journal.lease.Lease`)."""
+
+    @property
+    def held(self) -> bool: ...
+    @property
+    def holder(self) -> Holder | None: ...
+    def take(self) -> bool: ...
+    def renew(self) -> bool: ...
+    def keep(self, on_lost: Callable[[], None]) -> None: ...
+    def release(self) -> None: ...
+    def drop(self) -> None: ...
 
 
 class Reports(Protocol):
@@ -78,6 +93,7 @@ class Reports(Protocol):
     def off(self, why: str) -> None: ...
     def outage(self, reason: str, tries: int) -> None: ...
     def refused(self, why: str) -> None: ...
+    def standby(self, holder: Holder) -> None: ...
     def failed(self, failure: BaseException) -> None: ...
     def restarted(self) -> None: ...
 
@@ -100,18 +116,20 @@ class Backoff:
 
 
 class StreamLoop:
-    """One stream until `stop`: begin, run, sort what failed, wait, and begin again.
+    """One stream until `stop`: wait for the lease, begin, run, sort what failed, wait, and begin again.
 
+    - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through refusals,
+      outages and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
     - What is `Refused` waits for a person, and is checked again from the records now and then; no epoch is committed.
     - An outage of its storage (an error whose ``kind`` is SBE) is waited for. Each try opens everything again, as a new
       process would: the epoch's commit is the probe, and nothing is taken from the source meanwhile.
-    - `Fenced`: another process has taken the journal over. The stream waits until that one is silent
-      (`TAKE_OVER_AFTER_S`); to restart at once would take the journal back, and two processes would do so for ever.
+    - `Fenced`: another process has taken the journal over. The stream stands by; to restart at once would take the
+      journal back, and two processes would do so for ever.
     - After any other failure it restarts with growing waits, as long as another stream of the process runs. The only
       running stream's failure ends the process: a fresh one is the surest restart, and disturbs no other stream.
 
-    ``runs``: it is neither idle, nor fenced, nor between two starts, nor ended. ``failure``: what ended it, which a
-    fresh process may mend.
+    ``runs``: it is neither idle, nor standing by, nor between two starts, nor ended. ``failure``: what ended it, which
+    a fresh process may mend.
     """
 
     def __init__(self, stream: WorkStream, status: Reports, clock: Clock, others_run: Callable[[str], bool]) -> None:
@@ -124,6 +142,7 @@ class StreamLoop:
         self._running: Run | None = None
         self._tries = 0
         self._refused = ""
+        self._was_lost = False
         self._thread = threading.Thread(target=self._live, name=f"stream-{stream.name}", daemon=True)
         self.runs = True
         self.failure: BaseException | None = None
@@ -168,13 +187,17 @@ class StreamLoop:
             log.error("%s: the stream ended", self.name, exc_info=failure)
         finally:
             self.runs = False
+            self._stream.lease.release()
 
     def _run(self) -> None:
-        """Until `stop`, through refusals and outages; raises any other failure."""
+        """Until `stop`, through takeovers, refusals and outages; raises any other failure."""
         while not self._stop.is_set():
             try:
-                self._run_once()
-                return
+                if self._lead():
+                    self._run_once()
+                    if self._stream.lease.held:
+                        return
+                    self._status.restarted()
             except Refused as refused:
                 self._wait_for_a_person(refused)
             except Exception as failure:
@@ -182,12 +205,52 @@ class StreamLoop:
                     raise
                 self._wait_for_storage(failure)
 
+    def _lead(self) -> bool:
+        """Waits until the lease is this process's; False where a stop ends the wait.
+
+        The journal's last epoch is read before the lease is found to be still this process's: what another one begins
+        after that isn't followed, however long this process was paused meanwhile (`journal.writer.Tenure`).
+        """
+        lease = self._stream.lease
+        if lease.held:
+            return True
+        while not self._stop.is_set():
+            if lease.take():
+                if self._follows(lease):
+                    return True
+            elif lease.holder is not None:
+                self.runs = False
+                self._status.standby(lease.holder)
+                self._stream.stand_by()
+            self._stop.wait(STANDBY_LOOK_S)
+        return False
+
+    def _follows(self, lease: StreamLease) -> bool:
+        try:
+            self._stream.follow()
+            if lease.renew():
+                self._was_lost = False
+                lease.keep(self._lost)
+                return True
+        except BaseException:
+            lease.drop()
+            raise
+        lease.drop()
+        return False
+
+    def _lost(self) -> None:
+        self._was_lost = True
+        log.warning("%s: another process has taken the lease; the stream stands by", self.name)
+        running = self._running
+        if running is not None:
+            running.stop()
+
     def _run_once(self) -> None:
         self.runs = True
         running = self._stream.begin()
         self._running = running
         try:
-            if self._stop.is_set():
+            if self._stop.is_set() or not self._stream.lease.held:
                 running.stop()
             running.run()
         except BaseException:
@@ -231,10 +294,10 @@ class StreamLoop:
         self._status.failed(failure)
         if self._stop.is_set():
             raise failure
-        if isinstance(failure, Fenced):
-            log.error("%s: %s It waits until that one is silent.", self.name, failure)
+        if isinstance(failure, Fenced) or self._was_lost:
+            log.error("%s: %s", self.name, failure)
             self.runs = False
-            self._wait_for_silence()
+            self._stream.lease.drop()
         elif not self._others_run(self.name):
             raise failure
         else:
@@ -242,26 +305,6 @@ class StreamLoop:
             self.runs = False
         self._stop.wait(self._backoff.after_failure_s())
         self._status.restarted()
-
-    def _wait_for_silence(self) -> None:
-        """Until whichever process writes the journal has committed nothing for `TAKE_OVER_AFTER_S`."""
-        seen: tuple[int, int] | None = None
-        since = self._clock.monotonic()
-        while not self._stop.wait(LOOK_S):
-            head, now = self._journal_head(), self._clock.monotonic()
-            if head is None or head != seen:
-                seen, since = head, now
-            elif now - since >= TAKE_OVER_AFTER_S:
-                log.warning("%s: nothing was committed for %.0f s; it restarts", self.name, now - since)
-                self._stream.follow(head[0])
-                return
-
-    def _journal_head(self) -> tuple[int, int] | None:
-        try:
-            return self._stream.journal_head()
-        except Exception as unreadable:
-            log.warning("%s: its journal can't be read: %s", self.name, unreadable)
-            return None
 
 
 class Application:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
@@ -27,13 +28,16 @@ from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
-from journal.errors import Refused
+from journal.errors import Refused, StorageDown, problem_of
 from journal.index import Index
 from journal.kafka_log import Held, Log
 from journal.lake import has_table
+from journal.lease import Lease
 from journal.log import last_number
 from journal.reader import JournalReader, read_state
+from journal.rocksdb_store import is_held
 from journal.schema import JournalRow
+from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState
 from journal.storage import open_storage
@@ -73,6 +77,10 @@ RECORDS_PER_BATCH_MAX = 32_000
 """Of Kafka's, however fast batches are."""
 
 
+FOLLOW_EVERY_S = 10.0
+"""How often the index of a stream that stands by follows the journal; the rest is read in a moment at a takeover."""
+
+
 class DerivedTable(Protocol):
     """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
     class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
@@ -106,8 +114,11 @@ class OpenableStream:
         self._shared = shared
         self._status = status
         self._tenure = Tenure(uuid.uuid4().hex)
+        self._lease = Lease(str(wired.places.lease), self._tenure.owner, shared.clock, wired.places.lease_lock)
         self._catch_up = _catch_up(wired, shared)
         self._is_warm = False
+        self._index: Index | None = None
+        self._follows_at = 0.0
 
     @property
     def name(self) -> str:
@@ -117,22 +128,57 @@ class OpenableStream:
         reads = self._wired.reads
         return None if reads is None else reads.idle_because(self._wired.mode)
 
-    def journal_head(self) -> tuple[int, int]:
-        """Epoch and last seq of its journal, whichever process writes it now.
+    @property
+    def lease(self) -> Lease:
+        return self._lease
 
-        :raises JournalBroken, OSError: it can't be read
+    def follow(self) -> None:
+        """The next run may take the journal over from whichever process began its last epoch.
+
+        :raises StorageDown: the journal can't be reached
+        :raises JournalBroken: its last entry isn't whole
         """
         path = str(self._wired.places.journal)
-        state = read_state(path, last_number(open_storage(path)))
-        return state.epoch, state.next_seq - 1
+        try:
+            version = last_number(open_storage(path))
+            self._tenure.epoch = 0 if version < 0 else read_state(path, version).epoch
+        except (DeltaError, OSError) as failed:
+            raise StorageDown("the journal", path, problem_of(failed)) from failed
 
-    def follow(self, epoch: int) -> None:
-        """The next run may take the journal over from the process that began this epoch."""
-        self._tenure.epoch = epoch
+    def stand_by(self) -> None:
+        """Tries Python, the JVM and a query beforehand; an index on a disk of its own follows the journal."""
+        now = self._shared.clock.monotonic()
+        if now < self._follows_at:
+            return
+        try:
+            if not self._is_warm:
+                self._warm(open_source(self._wired, self._shared))
+            self._follow_journal()
+        except Exception:
+            log.warning("%s: standing by, the index isn't followed", self.name, exc_info=True)
+            self._close_index()
+        self._follows_at = self._shared.clock.monotonic() + FOLLOW_EVERY_S
+
+    def _follow_journal(self) -> None:
+        places = self._wired.places
+        if not has_table(str(places.journal)) or (self._index is None and is_held(places.index)):
+            return
+        reader = JournalReader(str(places.journal))
+        bodies = BodyStore(str(places.bodies), may_create=False)
+        if self._index is None:
+            self._index = Index.open(places.index, reader.state().epoch)
+            load_newest(self._index, str(places.snapshots), reader)
+        self._index.catch_up(reader, bodies)
+
+    def _close_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None
 
     def begin(self) -> Stream:
         """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
         wired, shared = self._wired, self._shared
+        self._close_index()
         shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
         source = open_source(wired, shared)
         if not self._is_warm:
@@ -152,7 +198,8 @@ class OpenableStream:
         if isinstance(source, KafkaSource):
             if isinstance(source.map_stage, MapStage):
                 source.map_stage.warm(self._shared.session)
-            warm_up(source, self._wired.places.checkpoint)
+            checkpoint = self._wired.places.checkpoint
+            warm_up(source, checkpoint.with_name(f"{checkpoint.name}-{self._tenure.owner}"))
         self._is_warm = True
 
     def _open(self, source: Source) -> Batches:
@@ -184,6 +231,7 @@ class OpenableStream:
             undo.callback(index.close)
             check_whole(str(places.journal), reader, state, index.seq)
             self._status.announce(Announced(state.generation, shared.kafka.events_partitions))
+            load_newest(index, str(places.snapshots), reader)
             index.catch_up(reader, bodies)
             dead_letters = self._dead_letters(state.published_upto)
             undo.callback(dead_letters.close, 0)
@@ -210,12 +258,14 @@ class OpenableStream:
             )
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
-            derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed)
+            snapshots = Snapshots(index, str(places.snapshots), shared.clock)
+            derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed, snapshots)
             rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
             batches = Batches(
                 rules, journal, known, handlers, derived, shared.clock, on_decided=self._status.on_decided
             )
             watch.start()
+            snapshots.start()
             undo.pop_all()
             return batches
 

@@ -21,7 +21,7 @@ from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
 from core.memory import memory_used
-from core.status_file import fresh, moment_of, read_said
+from core.status_file import STANDBY, fresh, moment_of, read_said
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
@@ -96,9 +96,10 @@ class Looking:
     def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
         """By file; a processor that runs where this process reads no files is asked."""
         found = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
-        for url in self._places.status_urls if None in found.values() else ():
-            said = self._said_by(url)
-            found |= {stream: fresh(said.get(stream), now) for stream, one in found.items() if one is None}
+        for url in self._places.status_urls:
+            wanted = [stream for stream, one in found.items() if one is None or one.get("state") == STANDBY]
+            said = self._said_by(url) if wanted else {}
+            found |= {stream: fresh(said.get(stream), now) or found[stream] for stream in wanted}
         return found
 
     def _said_by(self, url: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from core.errors import PayhookError
 from journal.anchors import Head, Unanchored
 from journal.index import Index
 from journal.schema import JournalRow
+from journal.snapshots import Snapshots
 from processor.decide.ports import Anchors, DeadLetters, Follower
 
 CLOSE_S_MAX = 5.0
@@ -34,8 +35,10 @@ class Derived:
         dead_letters: DeadLetters,
         anchors: Anchors | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.index = index
+        self._snapshots = snapshots
         self.dead_letters = dead_letters
         self.anchors: Anchors = anchors or Unanchored()
         self._followers = followers
@@ -71,4 +74,6 @@ class Derived:
         """Dead letters and anchors get so long, and the index is free for the next writer."""
         self.dead_letters.close(timeout_s)
         self.anchors.close(timeout_s)
+        if self._snapshots is not None:
+            self._snapshots.close()
         self.index.close()

@@ -12,6 +12,8 @@ from typing import Any
 
 from core.clock import Clock, to_rfc3339
 from core.generation import Announced
+from core.status_file import STANDBY
+from journal.lease import Holder
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
 from processor.decide.item import Item
@@ -47,11 +49,16 @@ class StatusFile:
         """Whether the last write is long enough ago."""
         return self._clock.monotonic() - self._written_at >= WRITE_EVERY_S
 
-    def write(self, status: dict[str, Any]) -> None:
-        """Replaces what was written. A file that can't be written is left: a status never ends a stream."""
+    def write(self, status: dict[str, Any], *, in_memory: bool = False) -> None:
+        """Replaces what was written. A file that can't be written is left: a status never ends a stream.
+
+        ``in_memory``: only `written` changes; the file is another process's.
+        """
         of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
         self._written = {**of_now, **status, **of_now}
         self._written_at = self._clock.monotonic()
+        if in_memory:
+            return
         text = json.dumps(self._written, indent=1)
         fresh = self._path.with_suffix(".new")
         try:
@@ -73,7 +80,8 @@ class StatusFile:
 
 
 class StreamStatus:
-    """``state`` in the status is ``running``, ``refused``, ``failed`` or ``off``; ``restarts`` counts those here.
+    """``state`` in the status is ``running``, ``standby``, ``refused``, ``failed`` or ``off``; ``restarts`` counts
+    those here.
 
     ``generations``: of the stream that decides what receivers publish; None for every other one. ``on_decided`` is
     shown what each commit decided, where traces are on.
@@ -133,6 +141,17 @@ class StreamStatus:
         """While there is nothing for it to do."""
         self._report("off", ready=True, why=why)
 
+    def standby(self, holder: Holder) -> None:
+        """While another process decides the stream. Where that one works on this data folder, the file is its own."""
+        if self._generations is not None:
+            self._generations.withdraw()
+        self._batches = itertools.count(1)
+        self.metrics.block(None)
+        self.metrics.refused(0)
+        if self._file.is_due():
+            why = f"waits for the lease of {holder.host} since {to_rfc3339(holder.since)}"
+            self._report(STANDBY, ready=True, why=why, in_memory=holder.here)
+
     def failed(self, failure: BaseException) -> None:
         """It ended by itself."""
         if self._generations is not None:
@@ -144,6 +163,6 @@ class StreamStatus:
     def restarted(self) -> None:
         self._restarts += 1
 
-    def _report(self, state: str, *, ready: bool, **figures: Any) -> None:
+    def _report(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
         whole = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
-        self._file.write({**whole, "last_failure": self._last_failure, **figures})
+        self._file.write({**whole, "last_failure": self._last_failure, **figures}, in_memory=in_memory)

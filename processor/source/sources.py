@@ -189,7 +189,6 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
         if number + 1 >= WARM_BATCHES:
             enough.set()
 
-    shutil.rmtree(checkpoint, ignore_errors=True)
     try:
         writer = source.idle_frame().writeStream.foreachBatch(batch).options(**ASYNC_PROGRESS)
         query = writer.option("checkpointLocation", f"file://{checkpoint}").start()
@@ -199,6 +198,7 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
             query.stop()
     except (PySparkException, Py4JError, OSError) as failed:
         log.info("no batch was tried beforehand: %s", str(failed).partition("\n")[0][:300])
+    shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 class Producer(Protocol):

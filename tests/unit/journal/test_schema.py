@@ -75,7 +75,7 @@ def test_hashes_of_a_table_are_those_of_its_rows(rows: list[JournalRow]) -> None
 @given(any_row, st.binary(max_size=8))
 def test_an_open_item_survives_its_storage(one: JournalRow, body: bytes) -> None:
     item = OpenItem(one, body, 7)
-    assert unpack(pack(item)) == item
+    assert unpack(pack(item), body) == item
 
 
 @pytest.mark.parametrize("name", [name for name in JOURNAL_SCHEMA.names if name != "row_hash"])

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.clock import Clock, ManualClock, SystemClock
+from core.clock import ManualClock, SystemClock
 from core.errors import PayhookError
 from journal.errors import CommitUnknown, Fenced, IndexBroken, JournalBroken, Refused, StorageDown
+from journal.lease import Holder
 from ledger.postings import PostingsRefused
 from processor import application
-from processor.application import TAKE_OVER_AFTER_S, Application, Backoff
+from processor.application import Application, Backoff
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 WAIT_S_MAX = 20.0
@@ -38,6 +39,48 @@ class Run:
         self._stop.set()
 
 
+class FakeLease:
+    """A lease that is free, or another process's, as a test says."""
+
+    def __init__(self) -> None:
+        self.held, self.free = False, True
+        self.taken = self.given_up = 0
+        self.renews: list[bool] = []
+        self.failures: list[Exception] = []
+        self.is_other_after_drop = self.is_lost_at_once = False
+        self.holder: Holder | None = Holder("other", "other", NOW)
+        self._on_lost: Callable[[], None] = lambda: None
+
+    def take(self) -> bool:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.taken += self.free
+        self.held = self.free
+        return self.held
+
+    def renew(self) -> bool:
+        return not self.renews or self.renews.pop(0)
+
+    def keep(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        if self.is_lost_at_once:
+            self.is_lost_at_once = False
+            self.take_away()
+
+    def take_away(self) -> None:
+        self.held = self.free = False
+        self._on_lost()
+
+    def drop(self) -> None:
+        self.held = False
+        if self.is_other_after_drop:
+            self.free = False
+
+    def release(self) -> None:
+        self.held = False
+        self.given_up += 1
+
+
 class Scripted:
     """A stream whose runs fail as its script says, one after the other, and what it reported.
 
@@ -57,7 +100,8 @@ class Scripted:
         self.tries: list[int] = []
         self.running = threading.Event()
         self.begun = 0
-        self.followed: list[int] = []
+        self.followed = self.stood_by = 0
+        self.lease = FakeLease()
         self._script = list(script)
         self._idle = idle
         self._fails_to_open = fails_to_open
@@ -75,11 +119,15 @@ class Scripted:
             raise failure
         return Run(failure, self._has_decided)
 
-    def journal_head(self) -> tuple[int, int]:
-        raise AssertionError("nobody took it over")
+    def follow(self) -> None:
+        self.followed += 1
 
-    def follow(self, epoch: int) -> None:
-        self.followed.append(epoch)
+    def stand_by(self) -> None:
+        self.stood_by += 1
+
+    def standby(self, holder: Holder) -> None:
+        if self.reported[-1:] != [f"standby: {holder.host}"]:
+            self.reported.append(f"standby: {holder.host}")
 
     def off(self, why: str) -> None:
         self.reported.append(f"off: {why}")
@@ -102,7 +150,7 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RESTART_S_FIRST", "LOOK_S", "STEP_S", "REFUSED_S"):
+    for name in ("RESTART_S_FIRST", "LOOK_S", "STANDBY_LOOK_S", "STEP_S", "REFUSED_S"):
         monkeypatch.setattr(application, name, 0.01)
     monkeypatch.setattr(application, "OUTAGE_S_FIRST", 0.001)
     monkeypatch.setattr(application, "OUTAGE_S_MAX", 0.004)
@@ -110,9 +158,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def running(
-    *streams: Scripted, clock: Clock | None = None, spark_runs: Callable[[], bool] = lambda: True
+    *streams: Scripted, spark_runs: Callable[[], bool] = lambda: True
 ) -> Iterator[tuple[Application, list[bool]]]:
-    whole, answers = Application([(stream, stream) for stream in streams], clock or SystemClock(), spark_runs), []
+    whole, answers = Application([(stream, stream) for stream in streams], SystemClock(), spark_runs), []
     thread = threading.Thread(target=lambda: answers.append(whole.run()), daemon=True)
     thread.start()
     yield whole, answers
@@ -156,84 +204,119 @@ def test_the_only_running_streams_failure_ends_the_process() -> None:
     assert "restarted" not in alone.reported
 
 
-class Elsewhere(Scripted):
-    """A stream that another process took over, which commits as long as it lives: a commit a look."""
-
-    def __init__(self, clock: ManualClock, *script: Exception | None) -> None:
-        super().__init__("taken", Fenced("taken", 3, "epoch 4"), *script)
-        self.owner_lives = True
-        self.owner_epoch = 4
-        self.looks = 0
-        self._clock = clock
-        self._seq = 0
-
-    def journal_head(self) -> tuple[int, int]:
-        self.looks += 1
-        self._clock.advance(TAKE_OVER_AFTER_S - 1)
-        self._seq += self.owner_lives
-        return self.owner_epoch, self._seq
-
-
 def until(what: Callable[[], bool]) -> None:
     while not what():
         threading.Event().wait(0.01)
 
 
-def test_a_stream_that_another_process_took_over_waits_as_long_as_that_one_commits() -> None:
-    clock = ManualClock(NOW)
-    taken, well = Elsewhere(clock), Scripted("well")
-    with running(taken, well, clock=clock) as (whole, answers):
-        until(lambda: taken.looks > 20)
-        assert taken.followed == []
-        taken.owner_lives = False
-        assert taken.running.wait(WAIT_S_MAX)
+def fenced() -> Fenced:
+    return Fenced("taken", 3, "epoch 4")
+
+
+def test_a_stream_whose_lease_another_process_has_stands_by_and_begins_when_it_is_free() -> None:
+    stream = Scripted("ledger")
+    stream.lease.free = False
+    with running(stream) as (whole, answers):
+        until(lambda: stream.stood_by > 3)
+        assert stream.begun == 0
+        stream.lease.free = True
+        assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
-    assert taken.reported == ["failed: " + str(Fenced("taken", 3, "epoch 4")), "restarted"]
-    assert taken.followed == [4]
-    assert well.reported == []
     assert answers == [True]
+    assert (stream.reported, stream.followed, stream.begun) == (["standby: other"], 1, 1)
 
 
-def test_the_only_stream_that_was_taken_over_waits_too() -> None:
+def test_a_stop_ends_the_wait_for_the_lease() -> None:
+    stream = Scripted("ledger")
+    stream.lease.free = False
+    with running(stream) as (whole, answers):
+        until(lambda: bool(stream.reported))
+        whole.stop()
+    assert (answers, stream.begun, stream.lease.given_up) == ([True], 0, 1)
+
+
+@pytest.mark.parametrize("failure", [None, ValueError("a bug")])
+def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> None:
+    stream = Scripted("ledger", failure)
+    with running(stream) as (whole, _):
+        if failure is None:
+            assert stream.running.wait(WAIT_S_MAX)
+            whole.stop()
+    assert not stream.lease.held
+    assert stream.lease.given_up == 1
+
+
+@pytest.mark.parametrize("failure", [DOWN, Refused("another history"), ValueError("a bug")])
+def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception) -> None:
+    stream, well = Scripted("ledger", failure, failure, None), Scripted("well")
+    with running(stream, well) as (whole, _):
+        assert stream.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert (stream.begun, stream.lease.taken, stream.followed) == (3, 1, 1)
+
+
+def test_a_run_whose_lease_another_process_has_taken_is_stopped_and_the_stream_stands_by() -> None:
+    """Also where it has nothing to commit, by which it would be fenced."""
+    stream = Scripted("ledger")
+    with running(stream) as (whole, answers):
+        assert stream.running.wait(WAIT_S_MAX)
+        stream.running.clear()
+        stream.lease.take_away()
+        until(lambda: stream.stood_by > 3)
+        assert stream.begun == 1
+        stream.lease.free = True
+        assert stream.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert answers == [True]
+    assert stream.reported == ["restarted", "standby: other"]
+    assert stream.begun == 2
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_fenced_stream_stands_by_and_its_process_goes_on(others: int) -> None:
     """A fresh process would take the journal back at once, and the other one's would do the same."""
-    clock = ManualClock(NOW)
-    taken = Elsewhere(clock)
-    with running(taken, clock=clock) as (whole, answers):
-        until(lambda: taken.looks > 5)
+    stream = Scripted("taken", fenced(), None)
+    stream.lease.is_other_after_drop = True
+    with running(stream, *[Scripted("well")] * others) as (whole, answers):
+        until(lambda: stream.stood_by > 3)
         assert answers == []
-        taken.owner_lives = False
-        assert taken.running.wait(WAIT_S_MAX)
+        stream.lease.free = True
+        assert stream.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert answers == [True]
+    assert stream.reported == [f"failed: {fenced()}", "restarted", "standby: other"]
+
+
+def test_whatever_fails_in_a_run_whose_lease_is_lost_does_not_end_the_process() -> None:
+    """The other process takes Spark's checkpoint too, where both are on one data folder."""
+    stream = Scripted("ledger", ValueError("the checkpoint is gone"), None)
+    stream.lease.is_lost_at_once = True
+    with running(stream) as (whole, answers):
+        until(lambda: stream.stood_by > 1)
+        stream.lease.free = True
+        assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
     assert answers == [True]
 
 
-def test_one_that_comes_too_late_waits_again() -> None:
-    clock = ManualClock(NOW)
-    taken = Elsewhere(clock, Fenced("taken", 4, "epoch 5"), None)
-    taken.owner_lives = False
-    with running(taken, clock=clock) as (whole, _):
-        assert taken.running.wait(WAIT_S_MAX)
+def test_a_stream_that_was_paused_before_its_first_epoch_may_not_follow_the_one_that_took_over_meanwhile() -> None:
+    """It reads the journal's epoch, and then finds that the lease is another one's."""
+    stream = Scripted("ledger")
+    stream.lease.renews = [False]
+    with running(stream) as (whole, _):
+        assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
-    assert taken.reported.count("restarted") == 2
-    assert len(taken.followed) == 2
+    assert (stream.lease.taken, stream.followed, stream.begun) == (2, 2, 1)
 
 
-def test_a_journal_that_cannot_be_read_is_no_silence() -> None:
-    clock = ManualClock(NOW)
-    taken = Elsewhere(clock)
-    head = taken.journal_head
-
-    def unreadable() -> tuple[int, int]:
-        head()
-        raise OSError("the lake isn't mounted")
-
-    taken.owner_lives = False
-    taken.journal_head = unreadable  # type: ignore[method-assign]
-    with running(taken, clock=clock) as (whole, answers):
-        until(lambda: taken.looks > 20)
-        assert taken.followed == []
+def test_a_place_of_the_lease_that_cannot_be_reached_is_an_outage_like_any() -> None:
+    stream = Scripted("ledger")
+    stream.lease.failures = [DOWN, DOWN]
+    with running(stream) as (whole, answers):
+        assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
     assert answers == [True]
+    assert stream.reported == [f"outage: StorageDown: {DOWN}"]
 
 
 def test_a_stream_with_nobody_to_serve_waits_until_there_is_somebody() -> None:

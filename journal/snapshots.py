@@ -1,0 +1,254 @@
+"""Snapshots of a stream's index in the lake: a processor without an index begins with one, and reads the rest.
+
+A snapshot is a manifest, numbered, and the files that it names. RocksDB never changes a file with keys, and each is
+named by its content: a further snapshot puts only the files that came since. Bodies aren't in it; they are fetched from
+their own table, where redaction and retention reach them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from core.clock import Clock
+from core.location import make_folder
+from journal.errors import IndexBroken, problem_of
+from journal.index import Copy, Index, table_name
+from journal.reader import JournalReader
+from journal.rocksdb_store import CURRENT
+from journal.storage import open_storage
+
+log = logging.getLogger(__name__)
+
+FIRST_S, EVERY_S = 60.0, 600.0
+"""After a start, and from one to the next: what ten minutes bring is read from the journal in some seconds."""
+
+ROWS_MIN = 10_000
+"""So few rows are read from the journal as quickly as from a snapshot."""
+
+KEPT = 2
+GRACE = timedelta(hours=1)
+"""A file that no manifest names is removed after this: a snapshot that is being made may be about to name it."""
+
+READERS = 3
+"""Files that are read at once, each up to 64 MB in memory."""
+
+HASHES = "hashes.json"
+"""In the index's folder: its files' hashes, so that a process needn't read all of them for its first snapshot."""
+
+_NAME = re.compile(r"(\d{20})\.json")
+
+
+class Torn(OSError):
+    """A file of a snapshot isn't what its name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """``table``: of which journal's table, in which form. ``files``: content hash by file name."""
+
+    table: str
+    lineage: str
+    seq: int
+    row_hash: str
+    files: Mapping[str, str]
+
+    def unfit(self, reader: JournalReader) -> str | None:
+        """Why it is no index of this journal; None where it is one."""
+        if self.table != table_name(reader).decode():
+            return "it is of another table, or of another version"
+        if self.lineage != reader.lineage:
+            return "it is of another lineage: the journal was restored since"
+        if self.seq > reader.last_seq:
+            return f"it is ahead of the journal, which ends with row {reader.last_seq}"
+        if self.row_hash != reader.row_hash_at(self.seq):
+            return "the journal holds another row there"
+        return None
+
+
+def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
+    """Lets the index go on from the newest snapshot that fits the journal, if that saves reading `ROWS_MIN` rows.
+
+    Returns the snapshot's row; None where none was taken. What doesn't fit is reported and passed over.
+
+    :raises JournalOlder: as `Index.catch_up`
+    """
+    here = index.seq if index.reflects(reader) else 0
+    if reader.last_seq - here < ROWS_MIN:
+        return None
+    for number, manifest in _manifests(place):
+        if why := manifest.unfit(reader):
+            log.warning("the index's snapshot %d at row %d isn't used: %s", number, manifest.seq, why)
+        elif manifest.seq - here >= ROWS_MIN:
+            try:
+                index.begin_with(lambda folder, files=manifest.files: _fetch(place, files, folder))  # type: ignore[misc]
+            except (OSError, IndexBroken) as failed:
+                log.warning("the index's snapshot %d can't be used: %s", number, problem_of(failed))
+                here = index.seq
+            else:
+                log.info("the index begins with the snapshot at row %d", index.seq)
+                return index.seq
+    return None
+
+
+class Going:
+    """Whether a snapshot may go on. Who ends it waits only until the index isn't read any more."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.reading = threading.Lock()
+
+    def end(self) -> None:
+        self.ended.set()
+        with self.reading:
+            pass
+
+
+def save(index: Index, place: str, clock: Clock, going: Going | None = None) -> int | None:
+    """Makes a snapshot, unless the newest one has nearly as many rows; returns its row.
+
+    :raises OSError: the place can't be written
+    """
+    known = _manifests(place)
+    if known and _has_nearly_all(known[0][1], index):
+        return None
+    going = going or Going()
+    folder = index.folder / "copy"
+    try:
+        with going.reading:
+            if going.ended.is_set():
+                return None
+            shutil.rmtree(folder, ignore_errors=True)
+            copy = index.copy(folder)
+        return _save(copy, folder.with_name(HASHES), place, clock, known, going)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _save(
+    copy: Copy,
+    hashes: Path,
+    place: str,
+    clock: Clock,
+    known: Sequence[tuple[int, Manifest]],
+    going: Going,
+) -> int | None:
+    make_folder(_files(place))
+    storage = open_storage(_files(place))
+    there = {(one.name, one.size) for one in storage.files()}
+    before, files = _read_hashes(hashes), dict[str, str]()
+    for file in copy.files:
+        if going.ended.is_set():
+            return None
+        size = file.stat().st_size
+        name = before.get(file.name) if file.suffix == ".sst" else None
+        files[file.name] = name = name or _hash_of(file)
+        if (name, size) not in there:
+            storage.adopt(file, name)
+    # A store gives no file's name twice.
+    hashes.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
+    manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
+    number = known[0][0] + 1 if known else 1
+    open_storage(place).put_new(f"{number:020}.json", json.dumps(asdict(manifest)).encode())
+    _clean(place, [(number, manifest), *known], clock)
+    return manifest.seq
+
+
+def _has_nearly_all(manifest: Manifest, index: Index) -> bool:
+    return manifest.lineage == index.position.lineage and 0 <= index.seq - manifest.seq < ROWS_MIN
+
+
+def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
+    """Old manifests go first: none that is there names a file that is gone."""
+    open_storage(place).delete([f"{number:020}.json" for number, _ in known[KEPT:]])
+    named = {name for _, manifest in known[:KEPT] for name in manifest.files.values()}
+    storage, until = open_storage(_files(place)), clock.now() - GRACE
+    storage.delete([one.name for one in storage.files() if one.name not in named and one.at < until])
+
+
+def _manifests(place: str) -> list[tuple[int, Manifest]]:
+    """Those that can be read, the newest first."""
+    found = []
+    try:
+        storage = open_storage(place)
+        names = sorted((name for one in storage.files() if (name := _NAME.fullmatch(one.name))), key=lambda n: n[0])
+    except OSError as failed:
+        log.warning("snapshots of the index can't be listed: %s", problem_of(failed))
+        return []
+    for name in reversed(names):
+        try:
+            found.append((int(name[1]), Manifest(**json.loads(storage.read(name[0])))))
+        except (OSError, ValueError, TypeError) as failed:
+            log.warning("the index's snapshot %s can't be read: %s", name[1], problem_of(failed))
+    return found
+
+
+def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:
+    storage = open_storage(_files(place))
+
+    def fetch(name: str) -> None:
+        data = storage.read(files[name])
+        if hashlib.sha256(data).hexdigest() != files[name]:
+            raise Torn(f"{_files(place)}/{files[name]} isn't what its name says")
+        (folder / Path(name).name).write_bytes(data)
+
+    with ThreadPoolExecutor(READERS) as pool:
+        list(pool.map(fetch, [name for name in files if name != CURRENT]))
+    fetch(CURRENT)
+    (folder / HASHES).write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
+
+
+def _files(place: str) -> str:
+    return f"{place.rstrip('/')}/files"
+
+
+def _hash_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _read_hashes(file: Path) -> dict[str, str]:
+    try:
+        read = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+class Snapshots:
+    """Makes snapshots of an index that is written to, from a thread of its own, until `close`."""
+
+    def __init__(self, index: Index, place: str, clock: Clock) -> None:
+        self._index = index
+        self._place = place
+        self._clock = clock
+        self._going = Going()
+        self._thread = threading.Thread(target=self._live, name="snapshots", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Returns when the index is read no more. A snapshot under way is given up."""
+        self._going.end()
+
+    def _live(self) -> None:
+        wait_s = FIRST_S
+        while not self._going.ended.wait(wait_s):
+            wait_s = EVERY_S
+            try:
+                seq = save(self._index, self._place, self._clock, self._going)
+            except (OSError, IndexBroken) as failed:
+                log.warning("no snapshot of the index is made: %s", problem_of(failed))
+            else:
+                if seq is not None:
+                    log.info("the index has a snapshot at row %d", seq)
