@@ -158,9 +158,13 @@ def _save(
     hashes.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
     manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
     number = known[0][0] + 1 if known else 1
-    open_storage(place).put_new(f"{number:020}.json", json.dumps(asdict(manifest)).encode())
+    open_storage(place).put_new(f"{number:020}.json", _encoded(manifest))
     _clean(place, [(number, manifest), *known], clock)
     return manifest.seq
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    return json.dumps(asdict(manifest)).encode()
 
 
 def _has_nearly_all(manifest: Manifest, index: Index) -> bool:
