@@ -25,7 +25,7 @@ from journal.histories import (
     with_ids,
 )
 from journal.lake import has_table
-from journal.log import AppTransaction, CommitFailed, Overtaken
+from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
 from journal.schema import JournalRow, commit_digest, extend, stamped
 from journal.state import (
@@ -39,6 +39,7 @@ from journal.state import (
     marks_to_json,
     with_starts,
 )
+from journal.storage import open_storage
 from journal.table import CHECKS, create_table
 
 EPOCH_TRIES_MAX = 20
@@ -62,6 +63,22 @@ class Tenure:
 
     owner: str
     epoch: int = 0
+
+    def follow(self, path: str) -> None:
+        """The next epoch may follow the journal's last one, whichever process began it.
+
+        For a process that has taken the lease, and renews it once more afterwards: what a later holder begins isn't
+        followed then.
+
+        :raises StorageDown: the journal can't be reached
+        :raises JournalBroken: its last entry isn't whole
+        """
+        try:
+            version = last_number(open_storage(path))
+            if version >= 0:
+                self.epoch = read_state(path, version).epoch
+        except (DeltaError, OSError) as failed:
+            raise StorageDown("the journal", path, problem_of(failed)) from failed
 
     def check(self, before: JournalState, stream: str) -> None:
         """

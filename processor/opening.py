@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
@@ -28,19 +27,17 @@ from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
-from journal.errors import Refused, StorageDown, problem_of
+from journal.errors import Refused
 from journal.index import Index
 from journal.kafka_log import Held, Log
 from journal.lake import has_table
 from journal.lease import Lease
-from journal.log import last_number
-from journal.reader import JournalReader, read_state
+from journal.reader import JournalReader
 from journal.rocksdb_store import is_held
 from journal.schema import JournalRow
 from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState
-from journal.storage import open_storage
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp, EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
@@ -138,12 +135,7 @@ class OpenableStream:
         :raises StorageDown: the journal can't be reached
         :raises JournalBroken: its last entry isn't whole
         """
-        path = str(self._wired.places.journal)
-        try:
-            version = last_number(open_storage(path))
-            self._tenure.epoch = 0 if version < 0 else read_state(path, version).epoch
-        except (DeltaError, OSError) as failed:
-            raise StorageDown("the journal", path, problem_of(failed)) from failed
+        self._tenure.follow(str(self._wired.places.journal))
 
     def stand_by(self) -> None:
         """Tries Python, the JVM and a query beforehand; an index on a disk of its own follows the journal."""

@@ -128,7 +128,12 @@ def test_a_further_snapshot_puts_only_the_files_that_came_since(
     before = site.files()
     hashed: list[str] = []
     hash_of = snapshots._hash_of
-    monkeypatch.setattr(snapshots, "_hash_of", lambda file: (hashed.append(file.name), hash_of(file))[1])
+
+    def recording(file: Path) -> str:
+        hashed.append(file.name)
+        return hash_of(file)
+
+    monkeypatch.setattr(snapshots, "_hash_of", recording)
     site.decide(30)
     assert save(site.index, site.place, clock) == 60
     assert {name for name in before if name in site.files()} == before

@@ -23,13 +23,14 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 from deltalake import DeltaTable
 
-from core.clock import SystemClock
+from core.clock import Clock, SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.money import Money
 from core.work import Applied, Posting
 from dlq.publisher import DlqPublisher
 from journal.bodies import BodyStore
 from journal.index import Index
+from journal.lease import Holder, Lease
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.start_checks import check_whole
@@ -163,6 +164,12 @@ class Loop:
         self._stop.set()
 
 
+def lease_of(stored: Stored, owner: str, clock: Clock | None = None) -> Lease:
+    """The stream's lease, for one process of a data folder of its own."""
+    place = stored.folder / "lake" / "leases" / "ledger"
+    return Lease(str(place), owner, clock or SystemClock(), stored.folder / f"{owner}.lock")
+
+
 class StoredStream:
     """The stream as `processor.application.StreamLoop` begins it again and again, and what that loop reports of it."""
 
@@ -171,8 +178,10 @@ class StoredStream:
     def __init__(self, stored: Stored) -> None:
         self.outages: list[str] = []
         self.failures: list[BaseException] = []
+        self.holders: list[Holder] = []
         self._stored = stored
         self._tenure = Tenure("ours")
+        self.lease = lease_of(stored, "ours")
 
     def idle_because(self) -> str | None:
         return None
@@ -180,12 +189,14 @@ class StoredStream:
     def begin(self) -> Loop:
         return Loop(self._stored, self._stored.open(self._tenure))
 
-    def journal_head(self) -> tuple[int, int]:
-        state = JournalReader(str(self._stored.journal)).state()
-        return state.epoch, state.next_seq - 1
+    def follow(self) -> None:
+        self._tenure.follow(str(self._stored.journal))
 
-    def follow(self, epoch: int) -> None:
-        self._tenure.epoch = epoch
+    def stand_by(self) -> None:
+        """Nothing is made ready."""
+
+    def standby(self, holder: Holder) -> None:
+        self.holders.append(holder)
 
     def outage(self, reason: str, tries: int) -> None:
         self.outages.append(reason)

@@ -7,19 +7,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from core.clock import SystemClock
+from core.clock import ManualClock, SystemClock
 from journal.errors import Fenced
+from journal.lease import LAPSES_S
 from journal.reader import JournalReader
-from journal.writer import Tenure
+from journal.writer import OWNER_NOTE, Tenure
 from load.client import wait_for
 from processor import application
 from processor.application import StreamLoop
-from tests.integration.processor.stored import Stored, StoredStream
+from tests.integration.processor.stored import Stored, StoredStream, lease_of
 
 CHECKOUT = Path(__file__).parents[3]
 GOES_ON_S = 60.0
@@ -119,6 +121,10 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
     shutil.move(log, log.with_name("gone"))
     stored.kafka.post("e")
     assert wait_for(lambda: bool(running.outages), GOES_ON_S)
+    clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
+    lease = lease_of(stored, "theirs", clock)
+    while not lease.take():
+        clock.advance(LAPSES_S)
     copy = stored.folder / "taken"
     shutil.copytree(stored.journal, copy)
     shutil.move(copy / "gone", copy / "_delta_log")
@@ -126,10 +132,30 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
     taker.journal, taker.index = copy, stored.folder / "index-of-taker"
     taker.open(Tenure("theirs")).close()
     shutil.move(copy / "_delta_log", log)
+    assert wait_for(lambda: bool(running.stream.holders), GOES_ON_S)
+    assert running.stream.holders[0].owner == "theirs"
+    assert running.loop.lives and not running.loop.runs, "it stands by"
+    assert all(isinstance(failure, Fenced) for failure in running.stream.failures)
+    state = JournalReader(str(stored.journal)).state()
+    assert state.notes[OWNER_NOTE] == "theirs"
+    lease.release()
+    assert decided(stored, 5)
+
+
+def test_a_writer_that_was_fenced_by_another_process_begins_no_epoch_without_its_lease(
+    stored: Stored, running: Running
+) -> None:
+    """The fence alone is what keeps the journal safe: the other one is seen before the lease is."""
+    stored.kafka.post("d")
+    assert decided(stored, 4)
+    taker = Stored(stored.folder)
+    taker.index = stored.folder / "index-of-taker"
+    taker.open(Tenure("theirs")).close()
+    stored.kafka.post("e")
     assert wait_for(lambda: bool(running.stream.failures), GOES_ON_S)
     [failure] = running.stream.failures
-    assert isinstance(failure, Fenced) and "theirs" in str(failure)
-    assert running.loop.lives and not running.loop.runs, "it waits until that one is silent"
+    assert isinstance(failure, Fenced)
+    assert decided(stored, 5), "no other process has the lease: it goes on"
 
 
 def test_every_write_is_refused_for_a_while_and_the_stream_goes_on_by_itself(tmp_path: Path) -> None:

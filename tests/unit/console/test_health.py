@@ -29,13 +29,17 @@ class Listener:
         self.end = 20
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
         self.test_status_file: Path | None = None
+        self.others: dict[str, dict[str, object]] = {}
 
     def get(self, path: str) -> httpx2.Response:
         return asyncio.run(self._get(path))
 
     async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
-        watched = Watched("http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file)
+        statuses = [f"http://s/{host}/status" for host in self.others]
+        watched = Watched(
+            "http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file, statuses=statuses
+        )
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
@@ -49,6 +53,8 @@ class Listener:
             if self.ingest_ready == 0:
                 raise httpx2.ConnectError("refused")
             return httpx2.Response(self.ingest_ready)
+        if request.url.path.endswith("/status"):
+            return httpx2.Response(200, json={"streams": {"ledger": self.others[request.url.path.split("/")[1]]}})
         page = self.pages.get(request.url.path)
         if page is None:
             raise httpx2.ConnectError("refused")
@@ -96,6 +102,21 @@ def test_an_old_word_of_the_processor_is_not_believed(listener: Listener) -> Non
     assert listener.get("/readyz").status_code == 503
     said = listener.get("/status").json()["processor"]
     assert (said["ready"], said["age_s"], said["pid"]) == (False, 31.0, 1)
+
+
+@pytest.mark.parametrize("here", ["standby", "running", None])
+def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(listener: Listener, here: str | None) -> None:
+    running, standby = {**STATUS, "state": "running", "ready": False}, {**STATUS, "state": "standby"}
+    listener.others = {"a": standby, "b": running, "c": standby}
+    if here is None:
+        listener.status_file.unlink()
+    else:
+        listener.status_file.write_text(json.dumps(standby if here == "standby" else running))
+    said = listener.get("/status").json()
+    assert (said["processor"]["state"], said["ready"]) == ("running", False)
+    del listener.others["b"]
+    if here != "running":
+        assert listener.get("/status").json()["processor"]["state"] == "standby"
 
 
 def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -261,3 +261,23 @@ def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_
     with httpx2.Client(trust_env=False) as client:
         seen = Looking(places, client, ManualClock(AT)).look()
     assert seen.statuses == {"a": well, "b": None, "c": None}
+
+
+def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(tmp_path: Path, server: Receiver) -> None:
+    """Its file says that it stands by; where the other one doesn't answer, that is all there is to know."""
+    now = to_rfc3339(AT)
+    standby = {"at": now, "ready": True, "state": "standby"}
+    running = {"at": now, "ready": False, "state": "running", "blocked": "Refused"}
+    server.replies(status(200, body=json.dumps({"streams": {"a": running}}).encode()))
+    for name in "ab":
+        (tmp_path / name).write_text(json.dumps(standby))
+    places = Places(
+        ready_url="",
+        statuses={name: tmp_path / name for name in "ab"},
+        journals={},
+        metrics={},
+        status_urls=["http://127.0.0.1:1/status", f"http://127.0.0.1:{server.port}/status"],
+    )
+    with httpx2.Client(trust_env=False) as client:
+        seen = Looking(places, client, ManualClock(AT)).look()
+    assert seen.statuses == {"a": running, "b": standby}

@@ -62,5 +62,12 @@ def test_a_refused_stream_says_what_to_do() -> None:
     }
 
 
+def test_a_stream_that_stands_by_is_ready_and_says_whose_lease_it_waits_for() -> None:
+    """Else an upgrade that goes on when a pod is ready would wait for the standby's for ever."""
+    why = "waits for the lease of host-2 (pid 7) since 2026-01-31T11:00:00.000000Z"
+    status, body = asked({"ledger": {"ready": True, "state": "standby", "why": why}}, "/readyz")
+    assert (status, json.loads(body)["streams"]["ledger"]["why"]) == (200, why)
+
+
 def test_the_metrics_are_where_they_were() -> None:
     assert asked({}, "/metrics")[0] == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
+from journal.lease import Holder
 from journal.state import Marks
 from processor.backlog.catch_up import CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
@@ -38,7 +40,8 @@ class Reported:
         self.file = folder / "processor-greet.json"
         self.metrics = ProcessorMetrics(self.clock)
         self.catch_up = CatchUp(Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28)), NothingKnown(), 1, 2, self.clock)  # type: ignore[arg-type]
-        self.status = StreamStatus("greet", StatusFile(self.file, self.clock), self.metrics)
+        self.status_file = StatusFile(self.file, self.clock)
+        self.status = StreamStatus("greet", self.status_file, self.metrics)
 
     def batch(self, engine: Engine) -> None:
         self.status.batch(engine.batches, self.catch_up)
@@ -106,6 +109,28 @@ def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: Reported)
     reported.status.off("nobody is told")
     said = reported.said()
     assert (said["ready"], said["state"], said["why"]) == (True, "off", "nobody is told")
+
+
+LEADER = Holder("other", "host-2 (pid 7)", datetime(2026, 1, 31, 11, 0, tzinfo=UTC))
+
+
+def test_a_stream_that_stands_by_says_whose_lease_it_waits_for(reported: Reported) -> None:
+    reported.status.failed(LookupError("gone"))
+    reported.said()
+    reported.status.standby(LEADER)
+    said = reported.said()
+    assert (said["ready"], said["state"]) == (True, "standby")
+    assert said["why"] == "waits for the lease of host-2 (pid 7) since 2026-01-31T11:00:00.000000Z"
+    assert reported.metrics.registry.get_sample_value("payhook_stream_blocked") == 0
+
+
+def test_a_stream_that_stands_by_leaves_the_file_to_the_process_that_decides_it_in_this_folder(
+    reported: Reported,
+) -> None:
+    reported.file.write_text('{"state": "running"}')
+    reported.status.standby(replace(LEADER, here=True))
+    assert reported.said() == {"state": "running"}
+    assert reported.status_file.written["state"] == "standby"
 
 
 def test_an_outage_of_its_storage_is_reported_with_its_reason(reported: Reported) -> None:
