@@ -119,7 +119,7 @@ def save(index: Index, place: str, clock: Clock, going: Going | None = None) -> 
     :raises OSError: the place can't be written
     """
     known = _manifests(place)
-    if known and _has_nearly_all(known[0][1], index):
+    if index.seq - _reached(known, index) < ROWS_MIN:
         return None
     going = going or Going()
     folder = index.folder / "copy"
@@ -167,8 +167,11 @@ def _encoded(manifest: Manifest) -> bytes:
     return json.dumps(asdict(manifest)).encode()
 
 
-def _has_nearly_all(manifest: Manifest, index: Index) -> bool:
-    return manifest.lineage == index.position.lineage and 0 <= index.seq - manifest.seq < ROWS_MIN
+def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
+    """The row of the newest snapshot, where that is of the index's own journal."""
+    if not known or known[0][1].lineage != index.position.lineage or known[0][1].seq > index.seq:
+        return 0
+    return known[0][1].seq
 
 
 def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:

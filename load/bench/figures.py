@@ -126,6 +126,7 @@ GOALS = {
     "index.memory_mb_at_10m": Goal(at_most=256),
     "start.ready_s_at_10m": Goal(at_most=30),
     "start.rebuild_s_at_10m": Goal(at_most=180),
+    "start.snapshot_s_at_10m": Goal(at_most=60),
     "ledger.balances_s_10m": Goal(at_most=5),
     "ledger.event_story_s_10m": Goal(at_most=1),
     "ledger.verify_rows_per_s": Goal(at_least=300_000),

@@ -11,9 +11,11 @@ from load.bench.start import measure_start
 
 
 def test_starts_with_and_without_an_index_are_measured(tmp_path: Path):
-    figures = measure_start(Run(tmp_path / "start", Console(quiet=True), size=1_000))
+    figures = measure_start(Run(tmp_path / "start", Console(quiet=True), size=20_000))
     assert figures["start.ready_s_at_10m"] > 0
     assert figures["start.rebuild_s_at_10m"] > 0
+    assert figures["start.snapshot_s_at_10m"] > 0
+    assert "begins with the snapshot at row 20001" in (tmp_path / "history-20000" / "processor.log").read_text()
 
 
 def test_a_drain_is_measured(tmp_path: Path):

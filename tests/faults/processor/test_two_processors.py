@@ -1,86 +1,73 @@
-"""Two processors on one journal by mistake, also one that was stopped for a minute, as a frozen machine is."""
+"""Two processors on one data folder, as someone would start a second by mistake: it stands by."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
+from core.status_file import STANDBY
 from load.client import wait_for
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
 from tests.e2e.test_once import back, stop
+from tests.second_processor import Traffic, second_processor
 
-PAUSED_S = 60.0
+LOOKED_S = 20.0
+"""Longer than a lease lasts that isn't renewed."""
+
 ENDS_S = 120.0
-
-
-def start_second(stack: Stack) -> subprocess.Popen[bytes]:
-    """Another processor on the same data, as someone would start by mistake."""
-    environment = {
-        **os.environ,
-        "PAYHOOK_DATA_DIR": str(stack.data_dir),
-        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": stack.endpoints["kafka"],
-        "PAYHOOK_KAFKA__DURABILITY": "single",
-        "PAYHOOK_REDIS__URL": stack.endpoints["redis"],
-    }
-    log = (stack.data_dir / "second.log").open("ab")
-    return subprocess.Popen([sys.executable, "-m", "stack.services.processor"], env=environment, stdout=log, stderr=log)
-
-
-def processor_log(stack: Stack) -> str:
-    return (stack.data_dir / "run" / "logs" / "processor.log").read_text("utf-8")
-
-
-def has_lost(stack: Stack) -> bool:
-    """Its commit is refused; a batch without one ends it too, as its successor took its Spark checkpoint."""
-    said = processor_log(stack)
-    return "refused" in said or "checkpoints/ledger/offsets does not exist" in said
-
-
-def last_words(stack: Stack) -> str:
-    return f"the processor must notice; its log ends with {processor_log(stack)[-4_000:]}"
+TAKEOVER_S_MAX = 30.0
 
 
 def running_epoch(stack: Stack) -> int:
     """The epoch of the supervised processor, once it runs: the test before this one had it started again."""
-    assert wait_for(lambda: stack.processor_status().get("ready", False), ENDS_S), last_words(stack)
+    assert wait_for(lambda: stack.processor_status().get("state") == "running", ENDS_S), processor_log(stack)
     return int(stack.processor_status()["epoch"])
 
 
-def test_a_processor_paused_for_a_minute_wakes_fenced_and_nothing_takes_effect_twice(stack: Stack) -> None:
-    paused = stop(stack, "processor")
-    began = time.monotonic()
-    epoch = stack.processor_status()["epoch"]
-    second = start_second(stack)
-    try:
-        back(stack, epoch)
-        webhooks = stack.captures(10, "long-pause")
-        stack.post(*webhooks)
-        assert_once(stack, webhooks)
-        time.sleep(max(0.0, PAUSED_S - (time.monotonic() - began)))
-        os.kill(paused, signal.SIGCONT)
-        more = stack.captures(10, "long-woken")
-        stack.post(*more)
-        assert wait_for(lambda: has_lost(stack), ENDS_S), last_words(stack)
-        assert_once(stack, [*webhooks, *more])
-    finally:
-        second.terminate()
-        second.wait(60)
-    stack.verify()
+def processor_log(stack: Stack) -> str:
+    return (stack.data_dir / "run" / "logs" / "processor.log").read_text("utf-8")[-4_000:]
 
 
-def test_a_second_processor_fences_the_first_and_nothing_takes_effect_twice(stack: Stack) -> None:
+def test_a_second_processor_leaves_a_healthy_one_alone_and_takes_over_at_once_when_it_is_killed(stack: Stack) -> None:
     epoch = running_epoch(stack)
-    second = start_second(stack)
-    try:
-        back(stack, epoch)
+    with second_processor(stack, stack.data_dir) as second:
         webhooks = stack.captures(20, "two")
         stack.post(*webhooks)
         assert_once(stack, webhooks)
-    finally:
-        second.terminate()
-        second.wait(60)
+        time.sleep(LOOKED_S)
+        assert second.status()["state"] == STANDBY
+        assert "waits for the lease of" in second.status()["why"]
+        said = stack.processor_status()
+        assert (said["state"], said["epoch"]) == ("running", epoch), "the file is the first one's, which wasn't fenced"
+        began = time.monotonic()
+        stack.kill("processor")
+        assert wait_for(lambda: second.status().get("epoch", 0) > epoch, TAKEOVER_S_MAX), second.log()
+        sys.stdout.write(f"taken over {time.monotonic() - began:.1f} s after kill -9, on the same data folder\n")
+        more = stack.captures(20, "two-more")
+        stack.post(*more)
+        assert_once(stack, [*webhooks, *more])
+    back(stack, int(epoch) + 1)
+    stack.verify()
+
+
+def test_a_processor_paused_for_long_wakes_fenced_stands_by_and_nothing_takes_effect_twice(stack: Stack) -> None:
+    running_epoch(stack)
+    with second_processor(stack, stack.data_dir) as second:
+        paused = stop(stack, "processor")
+        began = time.monotonic()
+        second.runs()
+        sys.stdout.write(f"taken over {time.monotonic() - began:.1f} s after SIGSTOP, on the same data folder\n")
+        epoch = second.status()["epoch"]
+        with Traffic(stack, "long-pause") as traffic:
+            time.sleep(LOOKED_S)
+            os.kill(paused, signal.SIGCONT)
+            time.sleep(LOOKED_S)
+        assert_once(stack, traffic.sent)
+        assert second.status()["state"] == "running", second.log()
+        assert second.status()["epoch"] == epoch, "it isn't fenced in its turn"
+        assert stack.endpoints["pids"]["processor"] == paused, "the process that woke goes on as a standby"
+    back(stack, epoch)
     stack.verify()
