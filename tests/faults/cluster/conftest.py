@@ -25,7 +25,8 @@ from deltalake import DeltaTable
 from core.clock import SystemClock
 from core.kafka import open_admin
 from core.layout import Layout
-from core.settings import KafkaSettings, StorageSettings, variables
+from core.settings import KafkaSettings
+from core.store import StorageSettings, variables
 from journal.anchors import new_key
 from journal.reader import dataset_of
 from load.embedded import payhook
