@@ -277,7 +277,7 @@ class Index:
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
         if not self._belongs_to(reader):
-            self._begin_anew(reader)
+            self._begin_again(reader)
         self._name_lineage(reader.lineage)
         for table in reader.tables_after(self._seq, SETTLED_COLUMNS):
             self._follow(table, reader)
@@ -297,7 +297,7 @@ class Index:
         If that fails it is empty, and raises what ``fill`` raised.
         """
         try:
-            self._store.begin_anew(fill)
+            self._store.begin_again(fill)
         finally:
             self._read_mark()
             self._queues = Queues(self._store.keys(layout.QUEUE))
@@ -366,10 +366,10 @@ class Index:
             batch.put(layout.LINEAGE, lineage.encode())
             self._store.write(batch)
 
-    def _begin_anew(self, reader: JournalReader) -> None:
+    def _begin_again(self, reader: JournalReader) -> None:
         if self._seq:
             log.warning("the index doesn't reflect this journal: it is made again")
-            self._store.begin_anew()
+            self._store.begin_again()
         self._seq = self._open = self._dead = 0
         self._any_line = False
         self._queues = Queues()

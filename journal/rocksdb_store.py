@@ -174,7 +174,7 @@ class RocksDbStore:
         """What it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write buffers."""
         return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
-    def begin_anew(self, fill: Callable[[Path], None] = lambda _folder: None) -> None:
+    def begin_again(self, fill: Callable[[Path], None] = lambda _folder: None) -> None:
         """Forgets everything, and begins with the copy that ``fill`` puts into the folder."""
         self._close()
         _wipe(self._folder)

@@ -272,7 +272,7 @@ def test_a_torn_entry_of_somebody_else_is_not_passed_over(path: str) -> None:
 
 
 @EVERYWHERE
-def test_an_entry_that_was_cleaned_away_is_not_written_anew(path: str) -> None:
+def test_an_entry_that_was_cleaned_away_is_not_written_again(path: str) -> None:
     """An append to a number before the last checkpoint would be there and be seen by nobody."""
     stale, live = Appender.open(path), Appender.open(path)
     for n in range(3):

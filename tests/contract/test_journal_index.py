@@ -113,7 +113,7 @@ def caught_up(root: Path, journal: str, bodies: BodyStore, epoch: int = 1) -> In
     return index
 
 
-def test_an_index_of_another_journal_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+def test_an_index_of_another_journal_is_made_again(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
     index = caught_up(tmp_path / "index", journal, bodies)
     other = str(tmp_path / "other")
     writer = JournalWriter.create_or_open(other, "ledger")
@@ -179,7 +179,7 @@ def test_rows_given_twice_change_nothing_and_a_gap_is_refused(tmp_path: Path) ->
     assert index.seq == 7
 
 
-def test_a_damaged_index_is_made_anew(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
+def test_a_damaged_index_is_made_again(tmp_path: Path, journal: str, bodies: BodyStore) -> None:
     root = tmp_path / "index"
     index = Index.open(root, 1)
     index.catch_up(JournalReader(journal), bodies)

@@ -187,7 +187,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         address = f"{NETWORK}.10"
         env = _environment(address, shop)
         reached = StorageSettings(url=LAKE, endpoint=f"http://{address}:9000", allow_http=True)
-        for name, value in {**env, **variables(reached), **KEYS}.items():
+        for name, value in {**env, **variables(reached, LAKE), **KEYS}.items():
             patch.setenv(name, value)
         site = Site(folder, make, {**os.environ, **env}, folder / "settings", shop)
         _write_settings(site)

@@ -170,7 +170,7 @@ def test_whoever_asks_for_a_dropped_body_is_reported(spark: SparkSession, lake: 
     assert verified(lake)
 
 
-def test_an_index_is_made_anew_without_them(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_an_index_is_made_again_without_them(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     written(lake, OLD, 3)
     (dead,) = written(lake, OLD, decision=Decision.DEAD, count=1)
     run(spark, lake)

@@ -94,7 +94,7 @@ def test_finance_asks_and_is_answered(stack: Stack, decided: list[Webhook]) -> N
     assert key in said(stack, "ledger", "search", "--text-in-keys", key.split(":")[1], "--json")
 
 
-def test_postings_are_made_anew_beside_the_processor_which_goes_on(stack: Stack, decided: list[Webhook]) -> None:
+def test_postings_are_made_again_beside_the_processor_which_goes_on(stack: Stack, decided: list[Webhook]) -> None:
     before = said(stack, "ledger", "balances", "--json")
     lines = 2 * len(decided)
     reported = said(stack, "ledger", "rebuild-postings")

@@ -154,7 +154,7 @@ def test_what_was_written_is_read_again_after_a_close_and_keys_come_in_order(tmp
     store.close()
     again = RocksDbStore.take_over(tmp_path, 2)
     assert list(again.keys(b"a")) == [b"a", b"aa", b"ab"]
-    again.begin_anew()
+    again.begin_again()
     assert list(again.keys(b"")) == []
 
 
@@ -247,7 +247,7 @@ def test_a_store_that_is_there_already_is_opened_with_the_same_filters_and_cache
         store = RocksDbStore.take_over(tmp_path, epoch)
         put(store, k="v")
         if epoch == 3:
-            store.begin_anew()
+            store.begin_again()
         folder = tmp_path / f"epoch-{epoch:08}"
         capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
         reported.append((capacity, filters(folder)))
