@@ -237,17 +237,17 @@ def test_a_store_that_fails_while_it_is_copied_makes_no_backup(
 def test_backups_have_a_store_of_their_own(
     object_store: ObjectStore, store_folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Another address and other keys than the lake's, which this process's variables hold."""
+    """Another address and other keys than this process's variables hold."""
     elsewhere = f"s3://{BUCKET}-elsewhere/{store_folder[-32:]}"
     with_bucket(object_store, f"{BUCKET}-elsewhere")
     monkeypatch.setattr("core.store._OWN", {})
     keys = tmp_path / "keys"
     keys.write_text("\n".join(object_store.keys.values()))
-    lake = SmallLake(tmp_path, f"{store_folder}/lake", elsewhere)
+    lake = SmallLake(tmp_path, backups_url=elsewhere)
     lake.commit(3)
     with Relay(object_store.address) as relay:
         own = {"endpoint": relay.endpoint, "allow_http": True, "credentials_file": str(keys)}
-        reach_place(Settings(storage=lake.settings.storage, backup={"folder": elsewhere, "store": own}), elsewhere)
+        reach_place(Settings(backup={"folder": elsewhere, "store": own}), elsewhere)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the lake's")
         relay.cut()
         with pytest.raises(BackupImpossible, match=elsewhere):
