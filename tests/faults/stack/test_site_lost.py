@@ -119,7 +119,6 @@ def test_a_new_site_goes_on_from_the_backup_alone(
     stack.decide(after)
     vault = tmp_path / "vault"
     shutil.copytree(lost.data_dir / "secrets", vault)
-    traffic = stack.traffic
     lost.destroy()
     lost_at = time.time()
 
@@ -132,7 +131,6 @@ def test_a_new_site_goes_on_from_the_backup_alone(
     new.run("up", "--detach", code=3)
     takes_s = time.time() - lost_at
     stack = Stack(new.data_dir)
-    stack.traffic = traffic
     fresh = stack.captures(10, "fresh")
     assert {answer.status for answer in stack.post(*fresh)} == {200}, "taken while the stream is refused"
     new.run("recover", code=3)
@@ -141,7 +139,8 @@ def test_a_new_site_goes_on_from_the_backup_alone(
     decides_s = time.time() - lost_at
 
     # Providers send again what they are asked for; one event is forgotten.
-    forgotten, again = after[-1], [*before, *after[:-1]]
+    forgotten = after[-1]
+    again = [stack.traffic.signed(one.provider, one.body) for one in (*before, *after[:-1])]
     assert {answer.status for answer in stack.post(*again)} == {200}
     assert_once(stack, [*again, *fresh])
     duplicates = wait_for(lambda: decisions(stack, before)["duplicate"] == len(before), DECIDED_S)
