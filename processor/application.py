@@ -69,8 +69,13 @@ class WorkStream(Protocol):
     def follow(self) -> None:
         """The next run may take the journal over from whichever process began its last epoch."""
 
+    def prepare(self) -> None:
+        """Makes ready what a run needs and no other process notices; done once, it costs nothing."""
+
     def stand_by(self) -> None:
-        """While another process decides the stream: makes ready what a run will need. It doesn't raise."""
+        """While another process decides the stream: follows it, to be quick when it is this one's turn. It doesn't
+        raise.
+        """
 
 
 class StreamLease(Protocol):
@@ -214,6 +219,7 @@ class StreamLoop:
         lease = self._stream.lease
         if lease.held:
             return True
+        self._stream.prepare()
         while not self._stop.is_set():
             if lease.take():
                 if self._follows(lease):

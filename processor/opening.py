@@ -137,14 +137,21 @@ class OpenableStream:
         """
         self._tenure.follow(str(self._wired.places.journal))
 
+    def prepare(self) -> None:
+        """Tries Python, the JVM and a query beforehand. The stream's jobs are in a pool of its own, so that no stream's
+        jobs queue behind another's.
+        """
+        wired, shared = self._wired, self._shared
+        shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
+        if not self._is_warm:
+            self._warm(open_source(wired, shared))
+
     def stand_by(self) -> None:
-        """Tries Python, the JVM and a query beforehand; an index on a disk of its own follows the journal."""
+        """An index on a disk of its own follows the journal."""
         now = self._shared.clock.monotonic()
         if now < self._follows_at:
             return
         try:
-            if not self._is_warm:
-                self._warm(open_source(self._wired, self._shared))
             self._follow_journal()
         except Exception:
             log.warning("%s: standing by, the index isn't followed", self.name, exc_info=True)
@@ -168,13 +175,10 @@ class OpenableStream:
             self._index = None
 
     def begin(self) -> Stream:
-        """One run of the stream. Its jobs are in a pool of its own, so that no stream's jobs queue behind another's."""
+        """One run of the stream."""
         wired, shared = self._wired, self._shared
         self._close_index()
-        shared.session.sparkContext.setLocalProperty("spark.scheduler.pool", wired.name)
         source = open_source(wired, shared)
-        if not self._is_warm:
-            self._warm(source)
         batches = self._open(source)
         return Stream(
             batches,

@@ -86,8 +86,12 @@ securityContext:
 {{- define "payhook.env.others" -}}
 {{- $name := include "payhook.name" . -}}
 {{- $urls := dict "ingest" (printf "http://%s-receivers:9101/metrics" $name) "alerts" "http://127.0.0.1:9103/metrics" -}}
-{{- range .Values.processor.modes -}}
-{{- $_ := set $urls (ternary "processor" (printf "processor-%s" .) (eq . "live")) (printf "http://%s-processor-%s-0.%s-processors:9102/metrics" $name . $name) -}}
+{{- range $mode := .Values.processor.modes -}}
+{{- $process := ternary "processor" (printf "processor-%s" $mode) (eq $mode "live") -}}
+{{- range $number := until (int $.Values.processor.replicas) -}}
+{{- $pod := printf "%s-processor-%s-%d.%s-processors" $name $mode $number $name -}}
+{{- $_ := set $urls (ternary $process (printf "%s-%d" $process $number) (eq $number 0)) (printf "http://%s:9102/metrics" $pod) -}}
+{{- end -}}
 {{- end -}}
 - {name: PAYHOOK_CONSOLE__INGEST_URL, value: "http://{{ $name }}-receiver:8080"}
 - {name: PAYHOOK_CONSOLE__METRICS_URLS, value: {{ toJson $urls | quote }}}

@@ -192,6 +192,9 @@ class StoredStream:
     def follow(self) -> None:
         self._tenure.follow(str(self._stored.journal))
 
+    def prepare(self) -> None:
+        """Nothing is made ready."""
+
     def stand_by(self) -> None:
         """Nothing is made ready."""
 

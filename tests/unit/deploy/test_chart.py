@@ -248,6 +248,20 @@ def test_only_those_talk_to_one_another_that_have_to(values: str) -> None:
 
 
 @needs_helm
+@pytest.mark.parametrize(("values", "replicas"), [("least", 1), ("whole", 2)])
+def test_each_processor_that_stands_by_is_asked_how_it_is_as_well(values: str, replicas: int) -> None:
+    sets = [one for one in of_kind(values, "StatefulSet") if "processor" in one["metadata"]["name"]]
+    assert {one["spec"]["replicas"] for one in sets} == {replicas}
+    service = sets[0]["spec"]["serviceName"]
+    pods_ = {f"{one['metadata']['name']}-{number}.{service}" for one in sets for number in range(replicas)}
+    (console,) = (container for name, container, _ in containers(values) if name == "console")
+    (urls,) = (one["value"] for one in console["env"] if one["name"] == "PAYHOOK_CONSOLE__METRICS_URLS")
+    asked = {name: url for name, url in json.loads(urls).items() if name.startswith("processor")}
+    assert set(asked.values()) == {f"http://{pod}:9102/metrics" for pod in pods_}
+    assert len(asked) == len(pods_)
+
+
+@needs_helm
 def test_receivers_are_scaled_and_never_all_moved_at_once() -> None:
     (receivers,), (scaler,), (budget,) = (
         of_kind("least", kind) for kind in ("Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget")

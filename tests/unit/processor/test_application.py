@@ -122,6 +122,9 @@ class Scripted:
     def follow(self) -> None:
         self.followed += 1
 
+    def prepare(self) -> None:
+        assert not self.lease.held
+
     def stand_by(self) -> None:
         self.stood_by += 1
 
