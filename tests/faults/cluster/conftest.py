@@ -141,6 +141,15 @@ class Site:
     def said(self, host: Host) -> str:
         return self.log(f"{host.name}-processor").read_text("utf-8", "replace")[-6_000:]
 
+    def end_applications(self) -> int:
+        """As docs/cluster.md says for a driver that has vanished; how many there were."""
+        web = f"http://{self.hosts['master'].address}:8090"
+        with urlopen(f"{web}/json/", timeout=10) as answer:
+            active = [one["id"] for one in json.loads(answer.read())["activeapps"]]
+        for one in active:
+            urlopen(f"{web}/app/kill/?id={one}&terminate=true", data=b"", timeout=10).close()
+        return len(active)
+
     def start_worker(self, name: str, cores: int) -> Host:
         binds = {"/srv/spark": SPARK, **({sys.base_prefix: Path(sys.base_prefix)} if _is_hidden() else {})}
         host = self.host(name, hides=HIDDEN, binds=binds)

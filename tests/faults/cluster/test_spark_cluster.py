@@ -156,6 +156,7 @@ def test_a_driver_whose_host_vanishes_is_started_on_another_one(site: Site, repo
     time.sleep(2.0)
     before.vanish()
     began = time.monotonic()
+    assert site.end_applications() == 1
     host = site.start_driver("driver2", cores=1)
     site.await_ready(host)
     report(f"the driver vanishes: another host with an empty disk is ready {time.monotonic() - began:.1f} s later")
