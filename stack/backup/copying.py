@@ -15,7 +15,7 @@ from journal.log import LOG, entry_name
 from journal.state import commit_info
 from journal.storage import Storage, open_storage
 from stack.backup.manifest import BackupImpossible
-from stack.backup.trees import CopiedFile, FileTree, Readable, tree_at
+from stack.backup.trees import CopiedFile, FileTree, Readable, at_once, tree_at
 
 PIN_TRIES = 3
 """The log's old entries are removed beside us; each try takes milliseconds."""
@@ -34,7 +34,12 @@ class Target:
     earlier: str = ""
     known: Mapping[str, CopiedFile] = field(default_factory=dict)
     files: dict[str, CopiedFile] = field(default_factory=dict)
-    copied_bytes: int = 0
+    shared: set[str] = field(default_factory=set)
+
+    @property
+    def copied_bytes(self) -> int:
+        """What passed through here: all but what is shared."""
+        return sum(one.size for path, one in self.files.items() if path not in self.shared)
 
     def take(self, path: str, source: Readable) -> CopiedFile:
         """Copies an open file; it is stored for good when this returns.
@@ -42,7 +47,6 @@ class Target:
         :raises OSError: it can't be read or written
         """
         self.files[path] = copied = self.tree.take(self._at(path), source)
-        self.copied_bytes += copied.size
         return copied
 
     def share(self, path: str, size: int) -> bool:
@@ -51,12 +55,13 @@ class Target:
         if found is None or found.size != size or not self.tree.share(f"{self.earlier}/{path}", self._at(path)):
             return False
         self.files[path] = found
+        self.shared.add(path)
         return True
 
     def undo(self, prefix: str) -> None:
         """Removes what was copied to paths that begin so."""
         for path in [one for one in self.files if one.startswith(prefix)]:
-            self.copied_bytes -= self.files.pop(path).size
+            del self.files[path]
             self.tree.remove(self._at(path))
 
     def sync(self) -> None:
@@ -105,15 +110,19 @@ def copy_data(pinned: Pinned, target: Target) -> None:
     :raises OSError: one can't be read or written
     """
     table = tree_at(pinned.place)
-    for name, size in pinned.data.items():
+
+    def copy(file: tuple[str, int]) -> None:
+        name, size = file
         path = f"{pinned.path}/{name}"
         if target.share(path, size):
-            continue
+            return
         with table.open(name) as source:
             copied = target.take(path, source)
         if copied.size != size:
             problem = f"{pinned.place}/{name} has {copied.size:,} bytes, and the table says {size:,}"
             raise BackupImpossible(f"{problem}: the lake is damaged, see `payhook verify`")
+
+    at_once(copy, pinned.data.items())
 
 
 def data_files(table: DeltaTable) -> dict[str, int]:

@@ -58,7 +58,7 @@ from stack.backup.manifest import (
     table_location,
     tables,
 )
-from stack.backup.trees import FileTree, read_all, tree_at
+from stack.backup.trees import FileTree, at_once, read_all, tree_at
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 
@@ -234,12 +234,13 @@ class _Restore:
         self.layout.restoring.mkdir()
         self.staged.remove("")
         target, stored = Target(self.staged), tree_at(self.backup)
-        for path, expected in self.manifest.files.items():
-            if not path.startswith(f"{LAKE}/"):
-                continue
+
+        def copy(path: str) -> None:
             with stored.open(path) as source:
-                if target.take(path.removeprefix(f"{LAKE}/"), source) != expected:
+                if target.take(path.removeprefix(f"{LAKE}/"), source) != self.manifest.files[path]:
                     raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
+
+        at_once(copy, [path for path in self.manifest.files if path.startswith(f"{LAKE}/")])
         target.sync()
         found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if found is not None:

@@ -8,13 +8,14 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import FileIO
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.files import try_lock, write_whole
@@ -22,7 +23,12 @@ from core.location import LakeUrl, Location
 from journal.objects import ObjectStorage
 from journal.storage import sync
 
+T = TypeVar("T")
+
 CHUNK_BYTES = 1 << 20
+FILES_AT_ONCE = 8
+"""Each has some parts of `journal.objects.PART_BYTES` in memory."""
+
 LOCK = ".lock"
 LOCK_H_MAX = 24
 """The lock of another machine that died with it is taken over after so many hours."""
@@ -95,6 +101,19 @@ class FileTree(Protocol):
 def tree_at(place: Location, *, private: bool = True) -> FileTree:
     """The tree at a location. ``private``: on a disk its owner alone may read what is put there."""
     return StoreTree(place) if isinstance(place, LakeUrl) else DiskTree(place, private)
+
+
+def at_once(work: Callable[[T], object], items: Iterable[T]) -> None:
+    """Does the work of many files side by side: each waits for a disk or a store most of its time.
+
+    :raises Exception: the first that one raised; what isn't begun then is left
+    """
+    pool = ThreadPoolExecutor(FILES_AT_ONCE)
+    try:
+        for _ in pool.map(work, items):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def copy_hashed(source: Readable, sink: Writable | None = None) -> CopiedFile:
@@ -226,8 +245,7 @@ class StoreTree:
     def move(self, path: str, to: str) -> None:
         """Whole under the new path before anything leaves the old one: interrupted, it is done again."""
         moved = self._under(path)
-        for name in moved:
-            self._storage.copy(name, f"{to}{name.removeprefix(path)}".strip("/"))
+        at_once(lambda name: self._storage.copy(name, f"{to}{name.removeprefix(path)}".strip("/")), moved)
         self._storage.delete(moved)
 
     def remove(self, path: str) -> None:
