@@ -53,8 +53,6 @@ def read_entity(root: Path, entity_key: str) -> EntityQueue:
 
     :raises IndexUnreadable: there is no index yet, or it is of another version
     """
-    if not any(root.glob("epoch-*")):
-        raise IndexUnreadable(str(root), "there is none; the stream's processor makes it when it starts")
     index = open_beside_its_writer(root)
     try:
         seqs = list(index.of_entity(entity_key))
@@ -72,7 +70,12 @@ def read_entity(root: Path, entity_key: str) -> EntityQueue:
 
 
 def open_beside_its_writer(root: Path) -> Index:
-    """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again."""
+    """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again.
+
+    :raises IndexUnreadable: there is no index yet, or it is of another version
+    """
+    if not any(root.glob("epoch-*")):
+        raise IndexUnreadable(str(root), "there is none; the stream's processor makes it when it starts")
     for left in range(OPEN_TRIES_MAX - 1, -1, -1):
         try:
             return Index.read_only(root)

@@ -10,7 +10,7 @@ from rocksdict import WriteBatch
 
 from core.decision import Decision
 from journal import index_layout as layout
-from journal.entity_queue import EntityQueue, read_entity
+from journal.entity_queue import EntityQueue, open_beside_its_writer, read_entity
 from journal.errors import IndexUnreadable
 from journal.index import Index
 from tests.unit.journal.rows import NOW, row
@@ -58,6 +58,8 @@ def test_an_entity_with_nothing_open_is_an_empty_queue(tmp_path: Path) -> None:
 def test_it_is_said_when_there_is_no_index_or_one_of_another_version(tmp_path: Path) -> None:
     with pytest.raises(IndexUnreadable, match="there is none"):
         read_entity(tmp_path, "e1")
+    with pytest.raises(IndexUnreadable, match="there is none"):
+        open_beside_its_writer(tmp_path)
     index = opened(tmp_path)
     batch = WriteBatch(raw_mode=True)
     batch.put(layout.TABLE, b"2:table-1")
