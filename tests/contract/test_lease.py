@@ -146,6 +146,7 @@ def test_a_thread_of_its_own_renews_it_and_says_when_another_one_has_it(
     while len(names(place)) < 5:
         assert not lost.wait(0.01)
     # Another process counts it as dead, and puts the next number before it.
+    monkeypatch.setattr(leases, "RENEW_S", 2.0)
     monkeypatch.setattr(leases, "LAPSES_S", -1.0)
     while not standby.take():
         pass
