@@ -31,13 +31,13 @@ from journal.storage import open_storage
 
 log = logging.getLogger(__name__)
 
-RENEW_S = 3.0
-LAPSES_S = 15.0
-"""Five renewals. A holder whose process or store pauses for up to `LAPSES_S` - `RENEW_S` keeps its lease; a takeover
-within 30 s leaves as much again for what the new holder opens."""
+RENEW_S = 2.0
+LAPSES_S = 12.0
+"""Six renewals. A holder whose process or store pauses for up to `LAPSES_S` - `RENEW_S` keeps its lease; a takeover
+within 30 s leaves more than as long again for what the new holder opens."""
 
 KEPT_FILES = 20
-"""A minute of renewals: who has just read a number still finds its file."""
+"""40 s of renewals: who has just read a number still finds its file."""
 
 WHAT = "the lease"
 _NAME = re.compile(r"(\d{20})\.json")

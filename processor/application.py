@@ -123,8 +123,8 @@ class Backoff:
 class StreamLoop:
     """One stream until `stop`: wait for the lease, begin, run, sort what failed, wait, and begin again.
 
-    - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through refusals,
-      outages and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
+    - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through outages
+      and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
     - What is `Refused` waits for a person, and is checked again from the records now and then; no epoch is committed.
     - An outage of its storage (an error whose ``kind`` is SBE) is waited for. Each try opens everything again, as a new
       process would: the epoch's commit is the probe, and nothing is taken from the source meanwhile.
@@ -205,6 +205,8 @@ class StreamLoop:
                     self._status.restarted()
             except Refused as refused:
                 self._wait_for_a_person(refused)
+                # What a person decides begins an epoch of its own, which the next run follows.
+                self._stream.lease.drop()
             except Exception as failure:
                 if getattr(failure, "kind", None) is not ErrorKind.SBE:
                     raise

@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_reached_is_no_silence(
     monkeypatch.setattr(objects, "RETRIES", 0)
     monkeypatch.setattr(objects, "PUT_TRIES", 1)
     with Relay(object_store.address) as relay:
-        place = f"{reach(object_store, monkeypatch, relay.endpoint, timeout_s=1.0)}/lease"
+        place = f"{reach(object_store, monkeypatch, relay.endpoint, timeout_s=10.0)}/lease"
         leader, standby = (Host(tmp_path / name, place, clock).lease(name) for name in ("one", "other"))
         assert leader.take() and not standby.take()
         relay.cut()

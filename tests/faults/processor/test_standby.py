@@ -106,11 +106,13 @@ def test_a_leader_that_hangs_is_replaced_and_stands_by_when_it_wakes(hosts: Host
         time.sleep(3)
         epoch, began, pid = hosts.epoch(), time.monotonic(), hosts.pid()
         pause(pid)
-        taken_s = hosts.decided_by_another_s(epoch, began, TAKEOVER_S_MAX)
+        try:
+            taken_s = hosts.decided_by_another_s(epoch, began, TAKEOVER_S_MAX)
+            later = hosts.epoch()
+        finally:
+            os.kill(pid, signal.SIGCONT)
         say(f"SIGSTOP: the first decision of the standby after {taken_s:.1f} s")
         assert taken_s < TAKEOVER_S_MAX
-        later = hosts.epoch()
-        os.kill(pid, signal.SIGCONT)
         hosts.stack_stands_by()
         time.sleep(LAPSES_S)
         assert hosts.epoch() == later, "it doesn't fence back"

@@ -249,13 +249,15 @@ def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> Non
     assert stream.lease.given_up == 1
 
 
-@pytest.mark.parametrize("failure", [DOWN, Refused("another history"), ValueError("a bug")])
-def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception) -> None:
+@pytest.mark.parametrize(("failure", "follows"), [(DOWN, 1), (ValueError("a bug"), 1), (Refused("another history"), 3)])
+def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception, follows: int) -> None:
+    """What a person decides of a refused one begins an epoch, which the next try is to follow."""
     stream, well = Scripted("ledger", failure, failure, None), Scripted("well")
     with running(stream, well) as (whole, _):
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
-    assert (stream.begun, stream.lease.taken, stream.followed) == (3, 1, 1)
+    assert (stream.begun, stream.lease.taken, stream.followed) == (3, follows, follows)
+    assert stream.lease.given_up == 1
 
 
 def test_a_run_whose_lease_another_process_has_taken_is_stopped_and_the_stream_stands_by() -> None:
