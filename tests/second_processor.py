@@ -71,6 +71,11 @@ class SecondProcessor:
         except (OSError, ValueError, KeyError):
             return {}
 
+    @property
+    def has_index(self) -> bool:
+        """Whether its own disk has an index of the ledger."""
+        return any((self._folder / "index" / "ledger").glob("epoch-*"))
+
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 

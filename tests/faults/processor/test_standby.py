@@ -17,6 +17,7 @@ import pytest
 from core.status_file import STANDBY
 from journal.lease import LAPSES_S, RENEW_S
 from load.client import wait_for
+from processor.opening import FOLLOW_EVERY_S
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
 from tests.processes import pause
@@ -77,6 +78,7 @@ def led_by_the_stack(hosts: Hosts) -> None:
 def test_a_killed_leader_is_replaced_in_time_and_its_host_stands_by_then(hosts: Hosts) -> None:
     with Traffic(hosts.stack, "killed") as traffic:
         time.sleep(3)
+        assert wait_for(lambda: hosts.other.has_index, 3 * FOLLOW_EVERY_S), "it follows before it is its turn"
         epoch, began = hosts.epoch(), time.monotonic()
         hosts.stack.kill("processor")
         taken_s = hosts.decided_by_another_s(epoch, began, TAKEOVER_S_MAX)
