@@ -154,7 +154,7 @@ class Loop:
     def run(self) -> None:
         try:
             while not self._stop.wait(IDLE_S):
-                self._stored.decide(self._batches)
+                self._stored.decide(self._batches, self._stop.is_set)
         except BaseException:
             self._batches.release()
             raise
@@ -175,13 +175,13 @@ class StoredStream:
 
     name = "ledger"
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: Stored, owner: str = "ours") -> None:
         self.outages: list[str] = []
         self.failures: list[BaseException] = []
         self.holders: list[Holder] = []
         self._stored = stored
-        self._tenure = Tenure("ours")
-        self.lease = lease_of(stored, "ours")
+        self._tenure = Tenure(owner)
+        self.lease = lease_of(stored, owner)
 
     def idle_because(self) -> str | None:
         return None
@@ -269,9 +269,9 @@ class Stored:
             clock,
         )
 
-    def decide(self, batches: Batches) -> None:
+    def decide(self, batches: Batches, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Batches until Kafka holds nothing more."""
-        while batches.marks[EVENTS][0] < self.kafka.end:
+        while not is_stopped() and batches.marks[EVENTS][0] < self.kafka.end:
             batches.run(self.kafka.read(batches.marks[EVENTS][0]))
 
     def decide_all(self) -> None:
