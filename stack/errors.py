@@ -52,8 +52,7 @@ class StoreUnreadBySpark(PayhookError):
     def __init__(self, lake: str) -> None:
         self.lake = lake
         super().__init__(
-            f"the lake is {lake}, which Spark can't read here: only of an S3-compatible store. What works without is "
-            "in docs/storage.md"
+            f"the lake is {lake}, which Spark can't read here: only an S3-compatible store. See docs/storage.md"
         )
 
 

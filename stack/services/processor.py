@@ -129,8 +129,7 @@ def _shared(
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
     master = with_slots(processor.master, bounded if unbounded else 0)
-    # Spark reads tables only for streams that follow another stream's journal.
-    jars = spark_jars(settings.layout.lake if any(one.source_stream for one in configs) else None)
+    jars = spark_jars(settings.layout.lake)
     archive = None if is_local(master) else make_package(settings.layout.package)
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)

@@ -40,7 +40,6 @@ def storage(object_store: ObjectStore) -> Iterator[dict[str, str]]:
             "PAYHOOK_STORAGE__URL": reach(object_store, patch),
             "PAYHOOK_STORAGE__ENDPOINT": object_store.endpoint,
             "PAYHOOK_STORAGE__ALLOW_HTTP": "true",
-            "PAYHOOK_LEDGER__MAINTAIN__FILES_MIN": "2",
         }
 
 
