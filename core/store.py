@@ -80,8 +80,7 @@ class StorageSettings(StoreSettings):
 
     url: str = Field(
         "",
-        description="where the lake is: `s3://bucket/folder` or `az://container/folder`; empty: "
-        "`lake` in the data folder",
+        description="where the lake is: `s3://bucket/folder`; empty: `lake` in the data folder",
     )
 
     @model_validator(mode="after")
