@@ -53,7 +53,7 @@ securityContext:
 - {name: PAYHOOK_KAFKA__BOOTSTRAP_SERVERS, value: {{ .Values.kafka.bootstrapServers | quote }}}
 - {name: PAYHOOK_KAFKA__DURABILITY, value: {{ .Values.kafka.durability | quote }}}
 - {name: PAYHOOK_KAFKA__RECORD_KEYS_FILE, value: /run/secrets/records/records}
-- {name: PAYHOOK_TOPICS__EVENTS_PARTITIONS, value: {{ .Values.topics.partitions | quote }}}
+- {name: PAYHOOK_KAFKA__EVENTS_PARTITIONS, value: {{ .Values.topics.partitions | quote }}}
 - {name: PAYHOOK_INGEST__TEST_TRAFFIC, value: {{ has "test" .Values.processor.modes | quote }}}
 {{- end }}
 

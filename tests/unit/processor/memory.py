@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, WorkItem
-from journal import index as index_module
 from journal import index_changes
 from journal.schema import JournalRow
 from journal.state import Marks
@@ -40,21 +39,28 @@ class DictBatch:
     def __init__(self, raw_mode: bool = True) -> None:
         self.changes: dict[bytes, bytes | None] = {}
 
-    def put(self, key: bytes, value: bytes) -> None:
-        self.changes[key] = value
+    def put(self, key: bytes, value: bytes, family: object = None) -> None:
+        if family is None:
+            self.changes[key] = value
 
-    def delete(self, key: bytes) -> None:
-        self.changes[key] = None
+    def delete(self, key: bytes, family: object = None) -> None:
+        if family is None:
+            self.changes[key] = None
 
 
 class DictStore:
-    """What the index keeps in RocksDB."""
+    """What the index keeps in RocksDB; an open item has its body here, so nothing is kept apart."""
+
+    apart = "apart"
 
     def __init__(self, kept: Mapping[bytes, bytes]) -> None:
         self.kept = dict(kept)
 
     def get(self, key: bytes) -> bytes | None:
         return self.kept.get(key)
+
+    def get_apart(self, _key: bytes) -> bytes | None:
+        return None
 
     def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
         return [self.kept.get(key) for key in keys]
@@ -140,6 +146,5 @@ class Oracle:
 def use_memory(replace_attribute: Callable[[object, str, object], None]) -> None:
     """The index writes to a dict, and open items into it as they are."""
     replace_attribute(index_changes, "WriteBatch", DictBatch)
-    for module in (index_changes, index_module):
-        replace_attribute(module, "unpack", lambda item: item)
-        replace_attribute(module, "pack", lambda item: item)
+    replace_attribute(index_changes, "unpack", lambda item, _body: item)
+    replace_attribute(index_changes, "pack", lambda item: item)
