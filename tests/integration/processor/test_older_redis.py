@@ -193,7 +193,7 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
         assert (ground.generation, ground.sends("f")) == (1, ["claimed"])
     older(ground)
     with ground.redis() as client:
-        assert client.get(generation_key("live")) == b"1", "the processor's is the higher one"
+        assert client.get(generation_key("live")) == b"1 p4", "the processor's is the higher one"
         assert ground.sends("lost", restarted=restarted) == ["claimed"]
         assert ground.sends("lost", "f", "a") == ["duplicate", "claimed", "claimed"]
     stored.decide_all()

@@ -74,7 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 service,
                 [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
             )
-        make_topics(made.settings("topics"), topics(TopicsSettings(), events_partitions=2), replication=1)
+        make_topics(made.settings("topics"), topics(TopicsSettings()), replication=1)
         yield made
 
 
