@@ -262,7 +262,7 @@ def test_positions_are_read_with_the_processors_user(cluster: Cluster) -> None:
     log = KafkaLog(cluster.settings("processor"))
     try:
         assert set(log.topic_ids([EVENTS, CONTROL])) == {EVENTS, CONTROL}
-        assert set(log.held([EVENTS])[EVENTS]) == {0, 1}
+        assert set(log.held([EVENTS])[EVENTS]) == {0, 1, 2, 3}
     finally:
         log.close()
 
