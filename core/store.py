@@ -137,7 +137,7 @@ def equip_bucket(settings: StoreSettings, url: str) -> None:
 
 
 def options_of(url: str) -> Mapping[str, str]:
-    """What is told of a URL's bucket beside the process's variables."""
+    """What is set for a URL's bucket beside the process's variables."""
     return _OWN.get(bucket_of(url), {})
 
 

@@ -4,7 +4,7 @@ It only keeps processes out of each other's way. What keeps the journal safe is 
 that goes on without the lease has its next commit refused.
 
 The lease is a row of numbered files in the lake, each put where none is: one to take it, one for each renewal, one to
-give it up. The highest number says whose it is. Nobody compares two machines' clocks: a process that stands by takes
+give it up. The highest number says whose it is. No clocks of two machines are compared: a process that stands by takes
 the lease once it has seen no higher number for `LAPSES_S` by its own monotonic clock.
 """
 

@@ -189,7 +189,7 @@ class RocksDbStore:
     def copy(self, folder: Path) -> RocksDbStore:
         """A copy as of now without what is kept apart, in a folder that isn't there yet; its files are links.
 
-        Nobody else may know of the folder. `files` of the copy, once closed, are what a store can begin with.
+        The folder must be no other's. `files` of the copy, once closed, are what a store can begin with.
         """
         try:
             Checkpoint(self._db).create_checkpoint(str(folder))

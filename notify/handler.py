@@ -26,7 +26,7 @@ from notify.subscribers import HeaderFile, Subscriber, SubscribersFile
 log = logging.getLogger(__name__)
 
 GONE_S = 5.0
-"""So long a worker asks nothing more of a subscriber that answered 410 to it; by then all of them are told."""
+"""So long a worker asks nothing more of a subscriber that answered 410 to it; by then all workers know."""
 
 
 @dataclass(frozen=True, slots=True)

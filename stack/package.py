@@ -36,7 +36,7 @@ CODE, PACKAGES = "code", "packages"
 NOT_CODE = frozenset({"tests", "docs"})
 NOT_PACKED = frozenset({"payhook", "pip", "setuptools", "wheel"})
 DRIVERS_OWN = re.compile(r"pyspark/(jars|bin|sbin|data|examples|licenses|python)/|(^|/)(tests|__pycache__)/")
-"""Of installed packages: Spark's jars are the cluster's, and nobody runs the packages' own tests."""
+"""Of installed packages: Spark's jars are the cluster's, and the packages' own tests aren't run."""
 
 COMPRESS_LEVEL = 1
 """As much smaller as time allows: a start waits for it."""

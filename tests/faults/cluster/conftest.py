@@ -55,7 +55,7 @@ DECIDED_S = 120.0
 
 @dataclass
 class Site:
-    """``env`` is what each of payhook's processes is told; ``settings`` is a folder with its files, to be copied."""
+    """``env`` is what each of payhook's processes gets; ``settings`` is a folder with its files, to be copied."""
 
     folder: Path
     make: Callable[..., Host]

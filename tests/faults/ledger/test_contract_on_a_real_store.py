@@ -1,6 +1,6 @@
 """The whole contract of tables and backups on object stores that aren't mocks: put, race, fence, lost and late answers.
 
-In a pytest of its own each, which is told of the server as a person would tell it of their own (docs/storage.md).
+In a pytest of its own each, with the variables by which a person names their own server (docs/storage.md).
 """
 
 from __future__ import annotations
