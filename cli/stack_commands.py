@@ -84,11 +84,10 @@ def up(place: Place, detach: bool) -> None:
 def _exit_if_refused(place: Place) -> None:
     """Exit 3 where a stream decides nothing until a person does; the stack runs, and webhooks are taken."""
     from stack.children import REFUSED
-    from stack.settings import streams_of
+    from stack.settings import stream_names
 
-    layout, modes = place.layout, place.settings.ingest.modes
-    streams = [stream_of(name, mode) for mode in modes for name in streams_of(place.settings)]
-    said = {stream: read_said(layout.stream(stream).status) or {} for stream in streams}
+    layout = place.layout
+    said = {stream: read_said(layout.stream(stream).status) or {} for stream in stream_names(place.settings)}
     refused = {stream: str(one.get("why")) for stream, one in said.items() if one.get("state") == REFUSED}
     for stream, why in refused.items():
         click.echo(f"{stream} decides nothing: {why}", err=True)

@@ -6,24 +6,28 @@ lower generation are void. Each mode has its own.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
 from core.event import Mode
+from core.routing import SHARD_MARK, WHOLE, Shard
 
 ANNOUNCE_EVERY_S = 1.0
 """A receiver reads as often."""
 ANNOUNCED_S = 15.0
 """So long an announcement holds: a processor that ended may come back to another Kafka, and learn of it only then."""
 
-_WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})(?: k([0-9a-f,]{8,}))?( refused)?")
+_WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})(?: s([0-9]{1,2}/[0-9]{1,2}))?(?: k([0-9a-f,]{8,}))?( refused)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
     """What stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on with
-    what Kafka holds.
+    what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
 
     ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
     ``keys``: the names of those that sign events which it believes (`core.record_keys`); none where it doesn't say.
@@ -33,10 +37,12 @@ class Announced:
     partitions: int
     refused: bool = False
     keys: tuple[str, ...] = ()
+    shard: Shard = WHOLE
 
     def encode(self) -> bytes:
         keys = f" k{','.join(self.keys)}" if self.keys else ""
-        return f"{self.generation} p{self.partitions}{keys}{' refused' if self.refused else ''}".encode()
+        shard = f" s{self.shard}" if self.shard.count > 1 else ""
+        return f"{self.generation} p{self.partitions}{shard}{keys}{' refused' if self.refused else ''}".encode()
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announced | None:
@@ -44,23 +50,40 @@ class Announced:
         wording = _WORDING.fullmatch(value or b"")
         if wording is None:
             return None
-        keys = tuple(wording[3].decode().split(",")) if wording[3] else ()
-        return cls(int(wording[1]), int(wording[2]), wording[4] is not None, keys)
+        shard = Shard.read(wording[3].decode()) if wording[3] else WHOLE
+        keys = tuple(wording[4].decode().split(",")) if wording[4] else ()
+        return cls(int(wording[1]), int(wording[2]), wording[5] is not None, keys, shard)
 
 
-def generation_key(mode: Mode) -> str:
-    """The key in Redis. A claim's has fewer characters."""
-    return f"payhook:claims:generation:{mode}"
+def generation_key(mode: Mode, shard: int = 0) -> str:
+    """The key in Redis of a shard's announcement. A claim's has fewer characters."""
+    return f"payhook:claims:generation:{mode}{SHARD_MARK}{shard}" if shard else f"payhook:claims:generation:{mode}"
 
 
-_COPIES: Mapping[Mode, tuple[int, int]] = {"live": (1500, 638), "test": (770, 1943)}
+MASTERS = range(3, 13)
+"""Of a Redis Cluster: each has as many slots, in a row."""
 
 
-def generation_keys(mode: Mode, *, cluster: bool) -> list[str]:
-    """Where an announcement stands: in one key; on a Redis Cluster in three, whose slots are a third of all apart.
+@functools.cache
+def generation_keys(mode: Mode, shard: int = 0, *, cluster: bool) -> tuple[str, ...]:
+    """Where an announcement stands: in one key; on a Redis Cluster in three, on three of its `MASTERS`.
 
     So the loss of one master doesn't take the generation with it. Each holds for `ANNOUNCED_S` by itself; the highest
     that can be read counts, and a refusal in any.
     """
-    first = generation_key(mode)
-    return [first, *(f"{first}:{copy}" for copy in _COPIES[mode])] if cluster else [first]
+    first = generation_key(mode, shard)
+    if not cluster:
+        return (first,)
+    names = (f"{first}:{number}" for number in itertools.count())
+    copies: list[str] = []
+    for name in names:
+        found = next((one for one in copies if _are_apart(first, one, name)), None)
+        if found is not None:
+            return (first, found, name)
+        copies.append(name)
+    raise AssertionError("names don't end")
+
+
+def _are_apart(*keys: str) -> bool:
+    slots = [key_slot(key.encode()) for key in keys]
+    return all(len({slot * masters // REDIS_CLUSTER_HASH_SLOTS for slot in slots}) == len(keys) for masters in MASTERS)

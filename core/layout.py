@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.event import Mode
 from core.location import LakeUrl, Location
-from core.routing import base_of, mode_of, stream_of
+from core.routing import base_of, mode_of, shard_of, stream_of
 
 LEDGER = "ledger"
 """The stream that finance's commands and `payhook verify` look at; its bodies are in a table without a suffix."""
@@ -80,8 +80,16 @@ class StreamLayout:
         """What the processor tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
+    def of_shard(self, shard: int) -> StreamLayout:
+        """The places of another shard of the stream."""
+        return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, shard))
+
     def derived(self, table: str) -> Location:
-        """A table of the lake beside the journals, in the stream's mode."""
+        """A table of the lake beside the journals, in the stream's mode, and of its shard."""
+        return self.lake / stream_of(table, self._mode, shard_of(self.stream))
+
+    def shared(self, table: str) -> Location:
+        """A table of the lake that all shards of a mode have together."""
         return self.lake / stream_of(table, self._mode)
 
     @property
@@ -92,11 +100,12 @@ class StreamLayout:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Everything under ``root``, and the lake, which may be elsewhere. The lake, Kafka's logs, secrets and merchants
-    matter; the rest can be made again.
+    matter; the rest can be made again. ``shards``: among how many the events are divided (``processor.shards``).
     """
 
     root: Path
     lake_url: str = ""
+    shards: int = 1
 
     @property
     def lake(self) -> Location:
@@ -107,9 +116,13 @@ class Layout:
         """A work stream's places: ``ledger``, or ``ledger-test``."""
         return StreamLayout(self.root, self.lake, name)
 
-    def ledger(self, mode: Mode = "live") -> StreamLayout:
-        """The ledger stream's places in a mode."""
-        return self.stream(stream_of(LEDGER, mode))
+    def ledger(self, mode: Mode = "live", shard: int = 0) -> StreamLayout:
+        """The places of one of the ledger stream's shards in a mode."""
+        return self.stream(stream_of(LEDGER, mode, shard))
+
+    def ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
+        """The places of all its shards, in their order: together they are the mode's ledger."""
+        return [self.ledger(mode, shard) for shard in range(self.shards)]
 
     def console(self, stream: str) -> Path:
         """The folder of a work stream's list of dead items."""

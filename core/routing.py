@@ -15,6 +15,9 @@ TENANT_MARK = "~"
 
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
+SHARD_MARK = "."
+"""Before a shard's number in a stream's name; no stream that is configured has it."""
+
 PARTITIONER = "murmur2_random"
 """Of topics that others publish to as well. It is librdkafka's name of Java's own."""
 
@@ -63,19 +66,58 @@ def partition_of(topic: str, key: bytes, events_partitions: int) -> int | None:
     return 0 if topic in _CONTROL else None
 
 
-def stream_of(stream: str, mode: Mode) -> str:
-    """A work stream's name in a mode: ``ledger``, or ``ledger-test``."""
-    return stream if mode == "live" else f"{stream}{_TEST_STREAM}"
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``count`` parts of the events, by their entities: it has a journal of its own, and decides alone.
+
+    ``kafka.events_partitions`` is a multiple of ``count``. So the shard that reads an entity's partition is the same
+    however many partitions there are.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    @classmethod
+    def read(cls, text: str) -> Shard:
+        """The inverse of `str`: ``1/4`` is the second of four."""
+        number, _, count = text.partition("/")
+        return cls(int(number), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def reads(self, partition: int) -> bool:
+        """Whether a partition of ``payments.events`` is its own."""
+        return partition % self.count == self.number
+
+    def decides(self, entity_key: str) -> bool:
+        """Whether an entity's events are its own."""
+        return zlib.crc32(entity_key.encode()) % self.count == self.number
+
+
+WHOLE: Final = Shard()
+"""All events."""
+
+
+def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
+    """A work stream's name in a mode: ``ledger``, or ``ledger-test``; of a shard after the first, ``ledger.1``."""
+    name = stream if mode == "live" else f"{stream}{_TEST_STREAM}"
+    return f"{name}{SHARD_MARK}{shard}" if shard else name
+
+
+def shard_of(stream: str) -> int:
+    """The number of the shard that a stream's name says (`stream_of`)."""
+    return int(stream.partition(SHARD_MARK)[2] or 0)
 
 
 def mode_of(stream: str) -> Mode:
     """The mode whose events a work stream decides: the inverse of `stream_of`."""
-    return "test" if stream.endswith(_TEST_STREAM) else "live"
+    return "test" if stream.partition(SHARD_MARK)[0].endswith(_TEST_STREAM) else "live"
 
 
 def base_of(stream: str) -> str:
-    """A work stream's name as it is configured: ``ledger`` for ``ledger-test`` too."""
-    return stream.removesuffix(_TEST_STREAM)
+    """A work stream's name as it is configured: ``ledger`` for ``ledger-test`` and ``ledger.1`` too."""
+    return stream.partition(SHARD_MARK)[0].removesuffix(_TEST_STREAM)
 
 
 def in_mode(topic: str, mode: Mode) -> str:

@@ -200,7 +200,8 @@ class RedisGenerations:
     """`Generations` as the modes' processors announce them. No request waits for it.
 
     A generation that was seen never goes down while the receiver runs: a processor that announces a lower one doesn't
-    know of the loss that raised it. A refusal counts whatever generation it names.
+    know of the loss that raised it. A refusal counts whatever generation it names. Of several shards each announces
+    its own; the highest counts for all, because claims that are void too early cost a look in the index and no more.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class RedisGenerations:
         self._modes = modes
         self._partitions = partitions
         self._key_ids = key_ids
-        self._announced_last: dict[Mode, Announced] = {}
+        self._announced_last: dict[Mode, Sequence[Announced]] = {}
         self._clock = clock
         self._seen: dict[Mode, int] = {}
         self._usable: dict[Mode, int] = {}
@@ -231,13 +232,11 @@ class RedisGenerations:
 
     def _mismatch(self, mode: Mode) -> Refused | None:
         """What the processor announced last holds until it announces something else, also while it is away."""
-        announced = self._announced_last.get(mode)
-        if announced is None:
-            return None
-        if announced.partitions != self._partitions:
-            return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
-        if announced.keys and self._key_ids()[0] not in announced.keys:
-            return Refused("other_record_keys")
+        for announced in self._announced_last.get(mode, ()):
+            if announced.partitions != self._partitions:
+                return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
+            if announced.keys and self._key_ids()[0] not in announced.keys:
+                return Refused("other_record_keys")
         return None
 
     @property
@@ -258,7 +257,7 @@ class RedisGenerations:
             async with asyncio.timeout(ANNOUNCE_EVERY_S):
                 for mode in self._modes:
                     try:
-                        self._take(mode, await self._announced(mode))
+                        self._take(mode, await self._of_all_shards(mode))
                         del unread[mode]
                     except FAILURES as failed:
                         unread[mode] = described(failed)
@@ -268,14 +267,23 @@ class RedisGenerations:
             if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
                 self._defer(mode, f"Redis can't be asked: {problem}")
 
-    async def _announced(self, mode: Mode) -> list[Announced]:
-        """What stands in the mode's keys, as far as they can be read.
+    async def _of_all_shards(self, mode: Mode) -> list[list[Announced]]:
+        """What each shard announces; how many there are is in what the first one does.
+
+        :raises RedisError, RedisClusterException, OSError: one can't be read
+        """
+        first = await self._announced(mode, 0)
+        count = max((one.shard.count for one in first), default=1)
+        return [first, *[await self._announced(mode, shard) for shard in range(1, count)]]
+
+    async def _announced(self, mode: Mode, shard: int) -> list[Announced]:
+        """What stands in a shard's keys, as far as they can be read.
 
         :raises RedisError, RedisClusterException, OSError: none can
         """
         values: list[Any] = []
         failures: list[Exception] = []
-        for key in generation_keys(mode, cluster=is_cluster(self._redis)):
+        for key in generation_keys(mode, shard, cluster=is_cluster(self._redis)):
             try:
                 values.append(await self._redis.get(key))
             except FAILURES as failed:
@@ -284,19 +292,21 @@ class RedisGenerations:
             raise failures[0]
         return [announced for announced in map(Announced.decode, values) if announced is not None]
 
-    def _take(self, mode: Mode, announced: Sequence[Announced]) -> None:
-        if not announced:
-            self._defer(mode, "no processor announces a generation")
+    def _take(self, mode: Mode, of_shards: Sequence[Sequence[Announced]]) -> None:
+        silent = [number for number, announced in enumerate(of_shards) if not announced]
+        if silent:
+            missing = "no processor" if len(of_shards) == 1 else f"no processor of shard {silent[0]}"
+            self._defer(mode, f"{missing} announces a generation")
             return
-        generation = max(self._seen.get(mode, 0), *(one.generation for one in announced))
+        # Of a shard's copies, which differ for a moment, the one of its highest generation.
+        now = [max(announced, key=lambda one: one.generation) for announced in of_shards]
+        generation = max(self._seen.get(mode, 0), *(one.generation for one in now))
         self._seen[mode] = generation
         before = self._announced_last.get(mode)
-        self._announced_last[mode] = now = next(
-            (one for one in announced if one.generation == generation), announced[0]
-        )
+        self._announced_last[mode] = now
         if now != before and (refused := self._mismatch(mode)) is not None:
             log.error("%s events are answered 503: %s", mode, refused)
-        if any(one.refused for one in announced):
+        if any(one.refused for announced in of_shards for one in announced):
             self._defer(mode, "the processor refuses to go on; `payhook status` says why")
         elif self._usable.get(mode) != generation:
             self._usable[mode] = generation

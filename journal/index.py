@@ -19,6 +19,7 @@ from rocksdict import WriteBatch
 
 from core.clock import to_micros
 from core.keys import hash16
+from core.routing import Shard
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
@@ -30,6 +31,7 @@ from journal.open_item import OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
+from journal.shards import decides
 
 log = logging.getLogger(__name__)
 
@@ -306,6 +308,15 @@ class Index:
             if item.row.body_sha256 not in (None, EMPTY_SHA256):
                 batch.put(layout.BODILESS + layout.SEQ.pack(item.row.item_seq), b"")
         self._store.write(batch)
+
+    def keep(self, shard: Shard) -> None:
+        """Forgets the open items that aren't the shard's: those of a journal that was divided after they came."""
+        others = [] if shard.count == 1 else [item for item in self.open_items() if not decides(shard, item.row)]
+        if others:
+            changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
+            for item in others:
+                changes.forget(item)
+            self._end(changes, self._seq, self._last_hash)
 
     def reflects(self, reader: JournalReader) -> bool:
         """Whether `catch_up` goes on from what is here, or starts over.

@@ -113,6 +113,12 @@ class Changes:
         """The content of a key's holder as it was sent; its row has that of the masked bytes."""
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
+    def forget(self, item: OpenItem) -> None:
+        """As if the open item weren't there; what it holds stays held."""
+        self._forget(item)
+        self._items[item.row.item_seq] = None
+        self._count_beside(item, None)
+
     def whole(self, mark: bytes) -> WriteBatch:
         """All changes and the index's new mark."""
         for entity_key, line in self._lines.items():

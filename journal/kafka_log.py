@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from confluent_kafka import (
@@ -90,10 +90,14 @@ class Log(Protocol):
 
 
 class KafkaLog:
-    """`Log` of a real Kafka. Clients are made when they are first needed; `close` ends them. Belongs to one thread."""
+    """`Log` of a real Kafka. Clients are made when they are first needed; `close` ends them. Belongs to one thread.
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    :param reads: whether a topic's partition is looked at; `held` leaves the others out
+    """
+
+    def __init__(self, kafka: KafkaSettings, reads: Callable[[str, int], bool] = lambda _topic, _number: True) -> None:
         self._kafka = kafka
+        self._reads = reads
         self._consumers: dict[int, Consumer] = {}
         self._admin: AdminClient | None = None
 
@@ -127,6 +131,7 @@ class KafkaLog:
                 held[topic] = {
                     number: _watermarks(consumer, TopicPartition(topic, number))
                     for number in sorted(known[topic].partitions)
+                    if self._reads(topic, number)
                 }
         return held
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
+from core.routing import Shard
 from journal.append import Appender, RowsRefused, TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.histories import (
@@ -28,6 +29,7 @@ from journal.lake import has_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
 from journal.schema import JournalRow, commit_digest, extend, stamped
+from journal.shards import OWN_AFTER_NOTE, SHARD_NOTE
 from journal.state import (
     PREFIX,
     STATE_NAMES,
@@ -151,20 +153,29 @@ class JournalWriter:
         return cls(path, stream)
 
     def begin_epoch(
-        self, starts: Marks, tenure: Tenure | None = None, topic_ids: Mapping[str, str] | None = None
+        self,
+        starts: Marks,
+        tenure: Tenure | None = None,
+        topic_ids: Mapping[str, str] | None = None,
+        notes: Mapping[str, str] | None = None,
     ) -> JournalState:
         """Fences off every writer before this one; only then is the journal's state read, at that very version.
 
         ``starts`` is where partitions begin that the journal doesn't know, ``topic_ids`` the ids of topics whose
-        history has none yet. The commit holds no rows and no file:
-        metadata and the application id alone. A process that begins another epoch after a failure passes its
+        history has none yet; ``notes`` are as those of `commit`. The commit holds no rows and no file: metadata and the
+        application id alone. A process that begins another epoch after a failure passes its
         ``tenure``: it doesn't take the journal from a process that took over meanwhile.
 
         :raises Fenced: another process took over, or other writers won every time
         :raises StorageDown: the table can't be reached or written now; another writer may try again
         :raises JournalBroken: the log or the rows contradict themselves
         """
-        state = self._begin(lambda version: self._next_epoch(version, starts, tenure, topic_ids or {}), "epoch")
+
+        def next_epoch(version: int) -> JournalState:
+            state = self._next_epoch(version, starts, tenure, topic_ids or {})
+            return replace(state, notes=_noted(state.notes, notes or {}))
+
+        state = self._begin(next_epoch, "epoch")
         if tenure is not None:
             tenure.epoch = state.epoch
         return state
@@ -200,6 +211,36 @@ class JournalWriter:
             )
 
         return self._begin(renewed, "restore")
+
+    def divide(self, topic: str, shard: Shard, at: datetime, *, is_copy: bool) -> JournalState:
+        """Begins an epoch as the journal of one shard: of ``topic`` it goes on with the shard's partitions alone, in a
+        history of their own.
+
+        :param is_copy: it is a copy of another shard's journal: it has a lineage of its own, and its own rows are those
+            that come now (`journal.shards.own_after`)
+        :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
+        """
+
+        def divided(version: int) -> JournalState:
+            before = read_state(self._path, version)
+            marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
+            own = {number: until for number, until in marks.items() if shard.reads(number)}
+            notes = {**before.notes, SHARD_NOTE: str(shard)}
+            if is_copy:
+                given_up = _given_up(before, None, at, f"shard {shard}")
+                notes |= {OWN_AFTER_NOTE: str(before.next_seq - 1), LINEAGES_NOTE: to_note(given_up)}
+            return replace(
+                before,
+                epoch=before.epoch + 1,
+                lineage=uuid.uuid4().hex if is_copy else before.lineage,
+                marks={**before.marks, topic: own},
+                start={**before.start, topic: own},
+                histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
+                lasts={name: lasts for name, lasts in before.lasts.items() if name != topic},
+                notes=notes,
+            )
+
+        return self._begin(divided, "split")
 
     def _begin(self, next_state: Callable[[int], JournalState], kind: str) -> JournalState:
         """Commits a state without rows, made of what the journal says at the version that is given."""

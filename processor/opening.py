@@ -35,6 +35,7 @@ from journal.lease import Lease
 from journal.reader import JournalReader
 from journal.rocksdb_store import is_held
 from journal.schema import JournalRow
+from journal.shards import check_shard, shard_note
 from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState
@@ -210,7 +211,7 @@ class OpenableStream:
             before = self._check_positions(source, there)
             ids = there.topic_ids(source.topics)
         writer = JournalWriter.create_or_open(str(places.journal), stream, self._tenure)
-        state = writer.begin_epoch(source.starts(before, held), self._tenure, ids)
+        state = writer.begin_epoch(source.starts(before, held), self._tenure, ids, shard_note(wired.shard))
         log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
         self._catch_up.knew(state.notes)
         downstreams = Downstreams(
@@ -226,9 +227,10 @@ class OpenableStream:
             index = Index.open(places.index, state.epoch)
             undo.callback(index.close)
             check_whole(str(places.journal), reader, state, index.seq)
-            self._status.announce(Announced(state.generation, shared.kafka.events_partitions))
+            self._status.announce(Announced(state.generation, shared.kafka.events_partitions, shard=wired.shard))
             load_newest(index, str(places.snapshots), reader)
             index.catch_up(reader, bodies)
+            index.keep(wired.shard)
             dead_letters = self._dead_letters(state.published_upto)
             undo.callback(dead_letters.close, 0)
             dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
@@ -281,6 +283,7 @@ class OpenableStream:
             ahead of it
         """
         wired, journal = self._wired, str(self._wired.places.journal)
+        check_shard(wired.name, wired.shard, wired.places.journal, wired.places.of_shard(0).journal)
         if not has_table(journal):
             return None
         reader = JournalReader(journal)
@@ -294,7 +297,7 @@ class OpenableStream:
                 kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
         except Refused:
             partitions = decided_by(state) or self._shared.kafka.events_partitions
-            self._status.announce(Announced(state.generation, partitions, refused=True))
+            self._status.announce(Announced(state.generation, partitions, refused=True, shard=wired.shard))
             raise
         return state
 
@@ -309,7 +312,7 @@ class OpenableStream:
         wired, metrics = self._wired, self._status.metrics
         return DlqPublisher(
             dead_letter_producer(self._shared.kafka),
-            wired.config.dlq_topic(wired.mode),
+            wired.config.dlq_topic(wired.mode, wired.shard.number),
             published_upto,
             group=f"payhook-{wired.name}",
             settings=wired.config.dlq,
@@ -340,7 +343,7 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     """The source of a stream, not asked for anything yet; who its feed names is known to the handler from now on."""
     events, control = wired.rules.events_topic, wired.rules.control_topic
     if wired.reads is None:
-        return KafkaSource(shared.session, shared.kafka, events, control, _map_stage(wired, shared))
+        return KafkaSource(shared.session, shared.kafka, events, control, _map_stage(wired, shared), shard=wired.shard)
     receivers = wired.reads.feed.receivers(wired.mode)
     wired.reads.receivers.add(receivers)
     records = FeedRecords(wired.config.name, wired.reads.stream, wired.reads.feed, receivers)
@@ -379,7 +382,7 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
     replication = max(dlq.replication, replicas_min(shared.kafka.durability))
     topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
-    topic = wired.config.dlq_topic(wired.mode)
+    topic = wired.config.dlq_topic(wired.mode, wired.shard.number)
     topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
 
 
@@ -389,7 +392,7 @@ def check_own_topics(wired: Wired, shared: Shared) -> None:
     :raises TopicsUnfit: one of them could lose records
     """
     names = topics_of(wired.mode)
-    wanted = {names.control: 0, wired.config.dlq_topic(wired.mode): 0}
+    wanted = {names.control: 0, wired.config.dlq_topic(wired.mode, wired.shard.number): 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
     check_topics(open_admin(shared.kafka), shared.kafka, wanted)

@@ -10,6 +10,8 @@ from processor.judge.error_rules import Rules
 from processor.judge.retry import PolicyText
 from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
 
+SHARDS_MAX = 64
+
 
 class DeadHead(StrEnum):
     """What the followers of a dead event do."""
@@ -128,6 +130,10 @@ class ProcessorSettings(BaseModel):
     streams_file: str = Field(
         "", description="file of work streams (TOML), laid over those that are shipped (processor/streams.toml)"
     )
-    streams_apart: bool = Field(
-        False, description="each work stream in a Spark application of its own, instead of all in one"
+    shards: int = Field(
+        1,
+        ge=1,
+        le=SHARDS_MAX,
+        description="processes among which the partitions of payments.events are divided, each with a journal of its "
+        "own; kafka.events_partitions must be a multiple. `payhook split` changes it where there are journals",
     )

@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,7 +32,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import SettingError
 from core.event import Mode
-from core.routing import MODES, dlq_topic, in_mode, stream_of, topics_of
+from core.routing import MODES, WHOLE, Shard, dlq_topic, in_mode, stream_of, topics_of
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
 
@@ -99,10 +99,22 @@ class StreamConfig(StreamSettings):
             return topics_of(mode).events
         return in_mode(self.source.partition(":")[2], mode) if self.source_stream is None else ""
 
-    def dlq_topic(self, mode: Mode) -> str:
-        """The topic of its dead letters in a mode."""
+    def shards(self, count: int) -> list[Shard]:
+        """The shards that it runs in: what receivers publish is divided among them, any other source isn't."""
+        return [Shard(number, count) for number in range(count)] if self.source == "kafka" else [WHOLE]
+
+    def names(self, mode: Mode, shards: int) -> list[str]:
+        """Its names in a mode, one a shard."""
+        return [stream_of(self.name, mode, shard.number) for shard in self.shards(shards)]
+
+    def dlq_topics(self, mode: Mode, shards: int) -> list[str]:
+        """The topics of its dead letters in a mode, one a shard."""
+        return [self.dlq_topic(mode, shard.number) for shard in self.shards(shards)]
+
+    def dlq_topic(self, mode: Mode, shard: int = 0) -> str:
+        """The topic of a shard's dead letters in a mode."""
         named = self.dlq.topic
-        return dlq_topic(stream_of(self.name, mode)) if not named else stream_of(named, mode)
+        return stream_of(named, mode, shard) if named else dlq_topic(stream_of(self.name, mode, shard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,11 @@ def load_streams(file: str = "", settings: Table | None = None) -> dict[str, Str
 def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
     """The streams that run in a mode, in the order of the files."""
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
+
+
+def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode], shards: int) -> list[str]:
+    """The names of all streams that run in these modes, one a shard: ``ledger``, ``ledger.1``, ``notify``."""
+    return [name for mode in modes for stream in taking(streams, mode) for name in stream.names(mode, shards)]
 
 
 def read_layer(file: Path) -> Layer:

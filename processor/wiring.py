@@ -16,7 +16,7 @@ from core.errors import SettingError
 from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
-from core.routing import journal_topic, stream_of, topics_of
+from core.routing import WHOLE, Shard, journal_topic, stream_of, topics_of
 from core.spark import is_local
 from core.work import Handler, Receivers
 from processor.decide.head_of_line import HeadLimits
@@ -78,6 +78,7 @@ class Wired:
 
     config: StreamConfig
     mode: Mode
+    shard: Shard
     places: StreamLayout
     task: Task
     rules: StreamRules
@@ -92,23 +93,30 @@ class Wired:
 
 
 def wire(
-    config: StreamConfig, mode: Mode, places_of: Callable[[str], StreamLayout], sections: Mapping[type, BaseModel]
+    config: StreamConfig,
+    mode: Mode,
+    places_of: Callable[[str], StreamLayout],
+    sections: Mapping[type, BaseModel],
+    shard: Shard = WHOLE,
 ) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
     :param places_of: places by a stream's name in its mode
+    :param shard: which part of the events it decides
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
     decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
     receivers = Receivers()
     given = {**sections, Receivers: receivers}
     build_handler = decoding(bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder)
+    name = stream_of(config.name, mode, shard.number)
     return Wired(
         config,
         mode,
-        places_of(stream_of(config.name, mode)),
-        _task(config, mode, build_handler, _handler_files(config, given)),
-        _rules(config, mode),
+        shard,
+        places_of(name),
+        _task(config, name, build_handler, _handler_files(config, given)),
+        _rules(config, mode, name),
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
         _reads(config, mode, places_of, sections, receivers),
@@ -131,9 +139,9 @@ def _reads(
     return Reads(source, places_of(source).journal, feed, receivers)
 
 
-def _rules(config: StreamConfig, mode: Mode) -> StreamRules:
+def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
     return StreamRules(
-        name=stream_of(config.name, mode),
+        name=name,
         events_topic=config.events_topic(mode),
         control_topic=topics_of(mode).control,
         policy=parse_policy(config.retry),
@@ -160,9 +168,9 @@ def _handler_files(config: StreamConfig, given: Mapping[type, object]) -> Handle
     return HandlerFiles(side, travel=travel)
 
 
-def _task(config: StreamConfig, mode: Mode, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:
+def _task(config: StreamConfig, name: str, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:
     return Task(
-        stream_of(config.name, mode),
+        name,
         build_handler,
         classifier_of(config.errors, f"[{config.name}] errors"),
         Deadlines(config.handler_deadline_s, config.batch_deadline_s),

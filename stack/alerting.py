@@ -71,12 +71,10 @@ def _disks(settings: Settings) -> dict[str, Path]:
 
 
 def _topics(settings: Settings) -> list[str]:
+    modes, shards = settings.ingest.modes, settings.processor.shards
+    own = [topic for mode in modes for topic in asdict(topics_of(mode)).values()]
     streams = streams_of(settings).values()
-    return [
-        topic
-        for mode in settings.ingest.modes
-        for topic in (*asdict(topics_of(mode)).values(), *(one.dlq_topic(mode) for one in streams))
-    ]
+    return own + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode, shards)]
 
 
 @contextlib.contextmanager

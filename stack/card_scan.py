@@ -29,7 +29,7 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event, Mode
 from core.files import write_whole
-from core.routing import MODES, stream_of
+from core.routing import MODES
 from core.status_file import read_said
 from ingest import pan, pan_body, pan_escapes
 from ingest.pan import CardMasker, MaskingKey
@@ -122,10 +122,11 @@ def run_once(settings: Settings, clock: Clock) -> Scanned:
     report = settings.layout.card_scan
     scan = CardScan(settings.ingest.pan, build_adapters(settings.providers), clock)
     received = {
-        stream_of(name, mode)
-        for name, one in streams_of(settings).items()
+        name
+        for one in streams_of(settings).values()
         if one.source_stream is None
         for mode in MODES
+        for name in one.names(mode, settings.processor.shards)
     }
     tables = [one for one in stream_tables(settings) if one.stream in received]
     scanned = scan.run(tables, Scanned.read(report, clock))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from core.durability import Durability
 from core.event import Mode
 from core.layout import Layout
-from core.routing import stream_of
+from core.routing import shard_of, stream_of
 from core.status_file import read_said
 from processor.streams import taking
 from stack.endpoints import Endpoints
@@ -23,7 +23,7 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, free_row
 from stack.redis import redis_server, redis_url
 from stack.server import Server
-from stack.settings import Settings, streams_of
+from stack.settings import Settings, stream_names, streams_of
 
 ASK_TIMEOUT_S = 2.0
 PROCESSOR_START_S = 180.0
@@ -37,14 +37,15 @@ SERVERS = ("kafka", "redis")
 
 
 def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
-    """The processor's processes in a mode by name, and the streams that each runs.
-
-    One process, ``processor`` (``processor-test``); or, apart, one a stream: ``processor-ledger``.
+    """The processor's processes in a mode by name, one a shard (``processor``, ``processor.1``), and the streams that
+    each runs, by their names in the mode.
     """
-    names = [stream.name for stream in taking(streams_of(settings), mode)]
-    if not settings.processor.streams_apart:
-        return {stream_of("processor", mode): names}
-    return {f"processor-{stream_of(name, mode)}": [name] for name in names}
+    shards, streams = settings.processor.shards, taking(streams_of(settings), mode)
+    names = [name for stream in streams for name in stream.names(mode, shards)]
+    return {
+        stream_of("processor", mode, shard): [name for name in names if shard_of(name) == shard]
+        for shard in range(shards)
+    }
 
 
 def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
@@ -72,18 +73,15 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     return found | settings.console.metrics_urls
 
 
-def metrics_port(settings: Settings, mode: Mode, chosen: tuple[str, ...]) -> int | None:
-    """The port of the process that runs the chosen streams, or all of them."""
-    ports = metrics_ports(settings, mode)
-    running = (name for name, streams in processes(settings, mode).items() if not chosen or set(chosen) & set(streams))
-    return next((ports[name] for name in running if name in ports), None)
+def metrics_port(settings: Settings, mode: Mode, shard: int) -> int | None:
+    """The port of the process of a shard."""
+    return metrics_ports(settings, mode).get(stream_of("processor", mode, shard))
 
 
 def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
     """Each stream's status file in a mode, by its name there (``ledger-test``)."""
     layout = settings.layout
-    names = [stream_of(stream.name, mode) for stream in taking(streams_of(settings), mode)]
-    return {name: layout.stream(name).status for name in names}
+    return {name: layout.stream(name).status for name in stream_names(settings, (mode,))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +145,7 @@ def children(
     maintained: bool = False,
     alerting: bool = False,
 ) -> list[Server]:
-    """A processor for each mode, or one for each of its streams. In the order in which they start; they stop in the
-    opposite one.
+    """A processor for each mode and shard. In the order in which they start; they stop in the opposite one.
 
     :param processors: `processes` of each mode; None: one process with the shipped streams
     :param durability: what is asked of the one broker's topics
@@ -162,11 +159,7 @@ def children(
     return [
         *([] if ports.outside_kafka else [kafka]),
         redis_server(layout.redis, layout.logs / "redis.log"),
-        *(
-            _processor(layout, env, mode, name, streams, alone=len(wanted[mode]) == 1)
-            for mode in modes
-            for name, streams in wanted[mode].items()
-        ),
+        *(_processor(layout, env, mode, name, streams) for mode in modes for name, streams in wanted[mode].items()),
         python(
             "ingest",
             "stack.services.receiver",
@@ -196,12 +189,10 @@ def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **m
     return Server(name=name, command=(sys.executable, "-m", *module), log=layout.logs / f"{name}.log", env=env, **more)
 
 
-def _processor(
-    layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str], *, alone: bool
-) -> Server:
-    """A process with all streams of a mode, or ``alone`` not, with those that it names."""
-    statuses = [layout.stream(stream_of(stream, mode)).status for stream in streams]
-    chosen = () if alone else tuple(word for stream in streams for word in ("--stream", stream))
+def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]) -> Server:
+    """The process of one shard of a mode, with its streams."""
+    statuses = [layout.stream(stream).status for stream in streams]
+    shard = str(shard_of(name))
 
     def forget() -> None:
         """The last run's word would be taken for this one's."""
@@ -212,7 +203,7 @@ def _processor(
         layout,
         env,
         name,
-        *("stack.services.processor", "--mode", mode, *chosen),
+        *("stack.services.processor", "--mode", mode, "--shard", shard),
         prepare=forget,
         answers=lambda: _answer(statuses),
         start_s=PROCESSOR_START_S,

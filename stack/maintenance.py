@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.files import write_whole
-from core.layout import LEDGER
+from core.layout import LEDGER, StreamLayout
 from core.routing import MODES, stream_of, topics_of
 from core.status_file import read_said
 from journal.kafka_log import KafkaLog, KafkaSilent
@@ -34,6 +34,7 @@ from ledger.maintain.tables import Kind
 from ledger.receipts import ReceiptsTable, collect
 from ledger.redactions import Redactions
 from ledger.spark import open_read_session
+from processor.streams import StreamConfig
 from stack.jars import spark_jars
 from stack.settings import Settings, streams_of
 
@@ -48,23 +49,28 @@ LAID_OUT_FOR_ROWS = 10_000_000
 
 def stream_tables(settings: Settings) -> list[StreamTables]:
     """Every configured work stream's tables, of live traffic and of test traffic."""
-    layout, streams = settings.layout, streams_of(settings)
-    found = []
-    for mode in MODES:
-        for name, stream in streams.items():
-            places = layout.stream(stream_of(name, mode))
-            reading = [stream_of(other, mode) for other, one in streams.items() if one.source_stream == name]
-            found.append(
-                StreamTables(
-                    stream=places.stream,
-                    journal=places.journal,
-                    bodies=places.bodies,
-                    postings=places.postings if "postings" in stream.derived else None,
-                    readers=tuple(layout.stream(other).journal for other in reading),
-                    redactions=places.derived("redactions"),
-                )
-            )
-    return found
+    layout, streams, shards = settings.layout, streams_of(settings), settings.processor.shards
+    return [
+        _tables_of(
+            layout.stream(name),
+            stream,
+            [layout.stream(stream_of(one.name, mode)) for one in streams.values() if one.source_stream == stream.name],
+        )
+        for mode in MODES
+        for stream in streams.values()
+        for name in stream.names(mode, shards)
+    ]
+
+
+def _tables_of(places: StreamLayout, stream: StreamConfig, readers: Sequence[StreamLayout]) -> StreamTables:
+    return StreamTables(
+        stream=places.stream,
+        journal=places.journal,
+        bodies=places.bodies,
+        postings=places.postings if "postings" in stream.derived else None,
+        readers=tuple(one.journal for one in readers),
+        redactions=places.shared("redactions"),
+    )
 
 
 def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
@@ -72,7 +78,7 @@ def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
     found = [other_tables([("acts", layout.acts)])]
-    found += [other_tables((kind, places.derived(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
+    found += [other_tables((kind, places.shared(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
     return [table for tables in found for table in tables]
 
 
@@ -97,7 +103,7 @@ def collect_receipts(settings: Settings) -> int:
     """
     layout, rows = settings.layout, 0
     for mode in settings.ingest.modes:
-        table = ReceiptsTable(str(layout.ledger(mode).derived("receipts")))
+        table = ReceiptsTable(str(layout.ledger(mode).shared("receipts")))
         with contextlib.closing(KafkaLog(settings.kafka)) as kafka:
             rows += collect(kafka, topics_of(mode).receipts, table).rows
     return rows

@@ -16,7 +16,7 @@ from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
 from core.redis import FAILURES, sync_redis
-from core.routing import is_sparse, stream_of, topics_of
+from core.routing import Shard, is_sparse, mode_of, stream_of, topics_of
 from core.settings import KafkaSettings, RedisSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
@@ -112,13 +112,21 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    with contextlib.closing(KafkaLog(servers.kafka)) as log:
-        return [
-            _look(settings, config, mode, log, keys, servers.redis)
-            for mode in settings.ingest.modes
-            for config in streams_of(settings).values()
-            if has_table(str(settings.layout.stream(stream_of(config.name, mode)).journal))
-        ]
+    found = []
+    for mode in settings.ingest.modes:
+        for config in streams_of(settings).values():
+            for shard in config.shards(settings.processor.shards):
+                layout = settings.layout.stream(stream_of(config.name, mode, shard.number))
+                if has_table(str(layout.journal)):
+                    with contextlib.closing(_log(servers.kafka, config, mode, shard)) as log:
+                        found.append(_look(settings, layout, config, log, keys, servers.redis))
+    return found
+
+
+def _log(kafka: KafkaSettings, config: StreamConfig, mode: Mode, shard: Shard) -> KafkaLog:
+    """What a shard's stream reads."""
+    events = config.events_topic(mode)
+    return KafkaLog(kafka, lambda topic, number: topic != events or shard.reads(number))
 
 
 def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
@@ -150,9 +158,14 @@ def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
 
 
 def _look(
-    settings: Settings, config: StreamConfig, mode: Mode, log: KafkaLog, keys: AnchorKeys, redis: RedisSettings
+    settings: Settings,
+    layout: StreamLayout,
+    config: StreamConfig,
+    log: KafkaLog,
+    keys: AnchorKeys,
+    redis: RedisSettings,
 ) -> Look:
-    layout = settings.layout.stream(stream_of(config.name, mode))
+    mode = mode_of(layout.stream)
     reader = JournalReader(str(layout.journal))
     state = reader.state()
     topics = {topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic}
@@ -170,7 +183,7 @@ def _look(
     if state.next_seq > 1:
         [last] = reader.rows_of([state.next_seq - 1])
         since = last.decided_at - RECEIPTS_BEFORE
-        events = undecided(layout.derived("receipts"), layout.journal, since, waiting)
+        events = undecided(layout.shared("receipts"), layout.journal, since, waiting)
     claims = _claims(layout, redis, mode, state.generation, {hash16(key) for key in waiting})
     return Look(layout, findings, tuple(events), anchored, claims, older)
 

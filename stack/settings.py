@@ -10,17 +10,18 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from console.settings import ConsoleSettings
 from core.errors import SettingError
+from core.event import Mode
 from core.layout import Layout
 from core.location import is_url
 from core.log import FORMAT_VARIABLE
@@ -31,7 +32,7 @@ from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
 from processor.settings import ProcessorSettings
-from processor.streams import StreamConfig, load_streams
+from processor.streams import StreamConfig, load_streams, names_in
 from providers.settings import ProvidersSettings
 from stack.paths import DEFAULT_DATA_DIR
 
@@ -112,10 +113,18 @@ class Settings(BaseSettings):
     def _absolute(cls, folder: Path) -> Path:
         return folder.expanduser().absolute()
 
+    @model_validator(mode="after")
+    def _partitions_are_divided_evenly(self) -> Settings:
+        partitions, shards = self.kafka.events_partitions, self.processor.shards
+        if partitions % shards:
+            problem = f"kafka.events_partitions is {partitions}, processor.shards {shards}: it must be a multiple of it"
+            raise ValueError(problem)
+        return self
+
     @property
     def layout(self) -> Layout:
         """Where everything is."""
-        return Layout(self.data_dir, self.storage.url)
+        return Layout(self.data_dir, self.storage.url, self.processor.shards)
 
     @classmethod
     def settings_customise_sources(
@@ -168,6 +177,11 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
     :raises SettingError: one is wrong; names file, stream and key
     """
     return load_streams(settings.processor.streams_file, settings.streams)
+
+
+def stream_names(settings: Settings, modes: Iterable[Mode] | None = None) -> list[str]:
+    """Every work stream that runs, one name a shard; without ``modes``, of the traffic that is taken."""
+    return names_in(streams_of(settings), settings.ingest.modes if modes is None else modes, settings.processor.shards)
 
 
 def _with_places(settings: Settings) -> Settings:

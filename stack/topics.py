@@ -56,20 +56,22 @@ def topics(
     modes: Sequence[Mode] = ("live",),
     streams: Mapping[str, StreamConfig] | None = None,
     events_partitions: int = KafkaSettings().events_partitions,
+    shards: int = 1,
 ) -> list[Topic]:
     """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it.
 
     :param streams: those that are configured; None: the shipped ones
     """
     known = streams if streams is not None else load_streams()
-    return [topic for mode in modes for topic in _of_mode(settings, mode, taking(known, mode), events_partitions)]
+    found = []
+    for mode in modes:
+        dead_letters = [topic for stream in taking(known, mode) for topic in stream.dlq_topics(mode, shards)]
+        found += _of_mode(settings, mode, dead_letters, events_partitions)
+    return found
 
 
-def _of_mode(
-    settings: TopicsSettings, mode: Mode, streams: Sequence[StreamConfig], events_partitions: int
-) -> list[Topic]:
+def _of_mode(settings: TopicsSettings, mode: Mode, dead_letters: Sequence[str], events_partitions: int) -> list[Topic]:
     day, names = MILLISECONDS_A_DAY, topics_of(mode)
-    dead_letters = [stream.dlq_topic(mode) for stream in streams]
     return [
         Topic(names.events, events_partitions, settings.events_retention_days * day),
         Topic(names.control, CONTROL_PARTITIONS, -1),
@@ -141,7 +143,7 @@ def main() -> int:
         settings = load_settings()
         kafka = settings.kafka
         streams, partitions = streams_of(settings), settings.kafka.events_partitions
-        wanted = topics(settings.topics, settings.ingest.modes, streams, partitions)
+        wanted = topics(settings.topics, settings.ingest.modes, streams, partitions, settings.processor.shards)
         make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
         check_topics(open_admin(kafka), kafka, sizes)

@@ -84,7 +84,8 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         durability = settings.kafka.durability_of_up
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka
-        wanted = topics(settings.topics, modes, streams, settings.kafka.events_partitions)
+        partitions, shards = settings.kafka.events_partitions, settings.processor.shards
+        wanted = topics(settings.topics, modes, streams, partitions, shards)
         replication = settings.topics.replicas(durability)
         supervisor = Supervisor(
             layout,

@@ -16,10 +16,11 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from core.durability import RECORD_BYTES_MAX
 from core.kafka import spark_options
-from core.routing import PARTITIONER
+from core.routing import PARTITIONER, WHOLE, Shard
 from core.settings import KafkaSettings
 from journal.kafka_log import Held, KafkaLog, Log
 from journal.state import JournalState, Marks
@@ -98,7 +99,10 @@ class Collects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`."""
+    """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`.
+
+    Of the events it reads the partitions of its ``shard``.
+    """
 
     session: SparkSession
     kafka: KafkaSettings
@@ -106,13 +110,18 @@ class KafkaSource:
     control: str
     map_stage: Collects | None = None
     every_s: float = 0.0
+    shard: Shard = WHOLE
 
     @property
     def topics(self) -> Sequence[str]:
         return [topic for topic in (self.events, self.control) if topic]
 
     def log(self) -> KafkaLog:
-        return KafkaLog(self.kafka)
+        return KafkaLog(self.kafka, self.reads)
+
+    def reads(self, topic: str, partition: int) -> bool:
+        """Whether a partition is one of those that it reads."""
+        return topic != self.events or self.shard.reads(partition)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         return positions.starts(state, held)
@@ -125,27 +134,33 @@ class KafkaSource:
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """The topics' records alone, without the tick."""
-        return self._topics_from(starting_offsets({topic: marks[topic] for topic in self.topics}), records_max)
+        own = {topic: marks[topic] for topic in self.topics}
+        frame = self._topics_from(starting_offsets(own), records_max)
+        if self.shard.count == 1:
+            return self._read(frame.option("subscribe", ",".join(sorted(own))))
+        partitions = {topic: sorted(numbers) for topic, numbers in own.items()}
+        return self._read(frame.option("assign", json.dumps(partitions)))
 
     def idle_frame(self) -> DataFrame:
         """What comes from now on, and rows of NULLs without end."""
         ticks = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-        return self._topics_from("latest", 1).unionByName(ticks.selectExpr(*_NOTHING))
+        coming = self._topics_from("latest", 1).option("subscribe", ",".join(sorted(self.topics)))
+        return self._read(coming).unionByName(ticks.selectExpr(*_NOTHING))
 
-    def _topics_from(self, starts: str, records_max: int) -> DataFrame:
+    def _topics_from(self, starts: str, records_max: int) -> DataStreamReader:
         return (
             self.session.readStream.format("kafka")
             .options(**spark_options(self.kafka))
-            .option("subscribe", ",".join(sorted(self.topics)))
             .option("startingOffsets", starts)
             .option("includeHeaders", "true")
             .option("failOnDataLoss", "true")
             .option("maxOffsetsPerTrigger", records_max)
             .option("kafka.fetch.max.wait.ms", "20")
             .option("kafka.isolation.level", "read_committed")
-            .load()
-            .select(*COLUMNS)
         )
+
+    def _read(self, reader: DataStreamReader) -> DataFrame:
+        return reader.load().select(*COLUMNS)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         return frame.toArrow() if self.map_stage is None else self.map_stage.collect(frame, expected)

@@ -9,7 +9,7 @@ from console.access.users import Users, hands_of
 from console.dead_letters import DeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
-from core.routing import base_of, mode_of, stream_of, topics_of
+from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
@@ -26,7 +26,7 @@ def open_board(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
     """The board of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
-    known = partial(body_statuses, layout.bodies, layout.derived("redactions"))
+    known = partial(body_statuses, layout.bodies, layout.shared("redactions"))
     return DeadLetterIndex(
         layout.board,
         layout.journal,
@@ -36,16 +36,6 @@ def open_board(
         origin=None if kafka is None else kafka_origin(kafka),
         amounts=BodyAmounts(settings.providers),
     )
-
-
-def stream_names(settings: Settings) -> list[str]:
-    """Every work stream of every mode whose traffic is taken."""
-    return [
-        stream_of(name, mode)
-        for mode in settings.ingest.modes
-        for name, config in streams_of(settings).items()
-        if config.enabled and mode in config.modes
-    ]
 
 
 def open_dead_letters(

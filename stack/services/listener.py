@@ -43,8 +43,8 @@ from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
 from stack.children import metrics_urls
 from stack.data_folder import own
-from stack.services.dead_letters import open_dead_letters, stream_names
-from stack.settings import Settings, load_settings
+from stack.services.dead_letters import open_dead_letters
+from stack.settings import Settings, load_settings, stream_names
 from stack.watching import watched
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)

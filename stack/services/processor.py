@@ -2,8 +2,9 @@
 
 Any doubt about a commit ends its writer (`processor.application.StreamLoop`).
 
-All streams that are configured run in this one Spark application, or those that ``--stream`` names.
-``--mode test`` is for test traffic: the same streams on topics and journals of their own.
+All streams that are configured run in this one Spark application. ``--mode test`` is for test traffic: the same streams
+on topics and journals of their own. ``--shard 1`` runs the second of `processor.shards`: the streams of what receivers
+publish, for a part of the entities; streams of other sources run with the first.
 """
 
 from __future__ import annotations
@@ -54,16 +55,18 @@ log = logging.getLogger("processor")
 def main() -> int:
     """Exit 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
     configure_logging()
-    mode, names = _arguments()
+    mode, shard = _arguments()
     try:
         settings = load_settings()
         own(settings)
         check_restored(settings.layout)
-        configs = _chosen(taking(streams_of(settings), mode), names)
-        wired = _wired(settings, configs, mode)
+        configs = _running(settings, mode, shard)
+        wired = _wired(settings, configs, mode, shard)
         record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
         ledgers = [one.name for one in wired if _is_ledger(one)]
-        generations = {name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids) for name in ledgers}
+        generations = {
+            name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids, shard) for name in ledgers
+        }
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
         check_kafka_files(settings.kafka)
     except PayhookError as problem:
@@ -74,7 +77,7 @@ def main() -> int:
     files = {one.name: StatusFile(one.places.status, clock) for one in wired}
     for file in files.values():
         file.remove()
-    port, parts = metrics_port(settings, mode, names), Parts()
+    port, parts = metrics_port(settings, mode, shard), Parts()
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         registry.register(parts)
@@ -114,9 +117,19 @@ def _is_ledger(wired: Wired) -> bool:
     return base_of(wired.name) == LEDGER
 
 
-def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode) -> list[Wired]:
-    layout, sections = settings.layout, _sections(settings)
-    return [wire(config, mode, layout.stream, sections) for config in configs]
+def _running(settings: Settings, mode: Mode, shard: int) -> list[StreamConfig]:
+    """
+    :raises NoSuchShard: ``processor.shards`` are fewer
+    """
+    count = settings.processor.shards
+    if shard >= count:
+        raise NoSuchShard(shard, count)
+    return [config for config in taking(streams_of(settings), mode) if shard < len(config.shards(count))]
+
+
+def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, shard: int) -> list[Wired]:
+    layout, sections, count = settings.layout, _sections(settings), settings.processor.shards
+    return [wire(config, mode, layout.stream, sections, config.shards(count)[shard]) for config in configs]
 
 
 def _shared(
@@ -143,29 +156,22 @@ def _sections(settings: Settings) -> Mapping[type, BaseModel]:
     return {type(section): section for section in sections if isinstance(section, BaseModel)}
 
 
-def _chosen(configs: Sequence[StreamConfig], names: Sequence[str]) -> list[StreamConfig]:
-    unknown = set(names) - {config.name for config in configs}
-    if unknown:
-        raise NoSuchStream(sorted(unknown), [config.name for config in configs])
-    return [config for config in configs if not names or config.name in names]
+class NoSuchShard(PayhookError):
+    """``--shard`` names one that there isn't."""
+
+    def __init__(self, shard: int, count: int) -> None:
+        self.shard = shard
+        self.count = count
+        super().__init__(f"there is no shard {shard}: processor.shards is {count}, and the first one is 0")
 
 
-class NoSuchStream(PayhookError):
-    """``--stream`` names what isn't configured, isn't enabled, or doesn't take this traffic."""
-
-    def __init__(self, unknown: Sequence[str], known: Sequence[str]) -> None:
-        self.unknown = tuple(unknown)
-        self.known = tuple(known)
-        super().__init__(f"there is no stream {', '.join(unknown)} to run here; there is {', '.join(known) or 'none'}")
-
-
-def _arguments() -> tuple[Mode, tuple[str, ...]]:
+def _arguments() -> tuple[Mode, int]:
     parser = argparse.ArgumentParser(description="The processor: the work streams of one kind of traffic.")
     parser.add_argument("--mode", choices=MODES, default="live", help="whose traffic they decide")
-    parser.add_argument("--stream", action="append", default=[], help="only this one; may be given several times")
+    parser.add_argument("--shard", type=int, default=0, help="which of processor.shards, from 0")
     given = parser.parse_args()
     mode: Mode = given.mode
-    return mode, tuple(given.stream)
+    return mode, max(0, given.shard)
 
 
 if __name__ == "__main__":

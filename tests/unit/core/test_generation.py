@@ -7,7 +7,7 @@ from redis.crc import key_slot
 
 from core.event import Mode
 from core.generation import Announced, generation_key, generation_keys
-from core.routing import MODES
+from core.routing import MODES, Shard
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from core.routing import MODES
         (Announced(3, 4, refused=True), b"3 p4 refused"),
         (Announced(3, 48, keys=("0a0b0c0d",)), b"3 p48 k0a0b0c0d"),
         (Announced(3, 48, True, ("0a0b0c0d", "1a1b1c1d")), b"3 p48 k0a0b0c0d,1a1b1c1d refused"),
+        (Announced(3, 48, shard=Shard(1, 4)), b"3 p48 s1/4"),
+        (Announced(3, 48, True, ("0a0b0c0d",), Shard(11, 16)), b"3 p48 s11/16 k0a0b0c0d refused"),
     ],
 )
 def test_it_is_a_number_and_whether_its_processor_refuses(announced: Announced, value: bytes) -> None:
@@ -35,12 +37,13 @@ def test_what_cant_be_read_announces_nothing(value: bytes | None) -> None:
 def test_each_mode_has_keys_of_its_own() -> None:
     keys = [key for mode in MODES for key in generation_keys(mode, cluster=True)]
     assert len(set(keys)) == 6
-    assert [generation_keys(mode, cluster=False) for mode in MODES] == [[generation_key(mode)] for mode in MODES]
+    assert [generation_keys(mode, cluster=False) for mode in MODES] == [(generation_key(mode),) for mode in MODES]
 
 
+@pytest.mark.parametrize("shard", [0, 1, 63])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("masters", range(3, 13))
-def test_on_a_cluster_its_keys_are_on_three_masters(mode: Mode, masters: int) -> None:
+def test_on_a_cluster_its_keys_are_on_three_masters(mode: Mode, masters: int, shard: int) -> None:
     """Where each has as many slots, in a row."""
-    slots = [key_slot(key.encode()) for key in generation_keys(mode, cluster=True)]
+    slots = [key_slot(key.encode()) for key in generation_keys(mode, shard, cluster=True)]
     assert len({slot * masters // 16_384 for slot in slots}) == 3

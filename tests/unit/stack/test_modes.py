@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import SettingError
 from core.event import Mode
 from core.layout import Layout
 from core.settings import TopicsSettings
@@ -80,7 +81,7 @@ def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: 
     without = {server.name: server for server in children(layout, ports, None)}
     both = {server.name: server for server in children(layout, ports, None, BOTH)}
     assert both.keys() - without.keys() == {"processor-test"}
-    assert without["processor"].command[-2:] == ("--mode", "live")
+    assert without["processor"].command[-4:] == ("--mode", "live", "--shard", "0")
     assert both["processor-test"].command[-2:] == ("--mode", "test")
     assert both["processor-test"].log != both["processor"].log
     ports_of = {both[name].env[f"PAYHOOK_PROCESSOR__{which}"] for name, which in METRICS}
@@ -105,21 +106,27 @@ def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
     assert not servers["processor"].answers()
 
 
-def test_streams_apart_have_a_process_a_log_and_a_metrics_port_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_APART", "true")
+def test_shards_have_a_process_a_log_and_a_metrics_port_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_PROCESSOR__METRICS_PORT", "9100")
     settings, layout = load_settings(), Layout(tmp_path)
+    assert processes(settings, "live") == {"processor": ["ledger", "notify"], "processor.1": ["ledger.1"]}
+    assert list(processes(settings, "test")) == ["processor-test", "processor-test.1"]
     found = children(layout, choose_ports(settings, 2), None, ("live",), {"live": processes(settings, "live")})
-    apart = {server.name: server for server in found if server.name.startswith("processor")}
-    assert {name: server.command[-2:] for name, server in apart.items()} == {
-        "processor-ledger": ("--stream", "ledger"),
-        "processor-notify": ("--stream", "notify"),
+    shards = {server.name: server for server in found if server.name.startswith("processor")}
+    assert {name: server.command[-2:] for name, server in shards.items()} == {
+        "processor": ("--shard", "0"),
+        "processor.1": ("--shard", "1"),
     }
-    assert len({server.log for server in apart.values()}) == 2
-    assert metrics_ports(settings, "live") == {"processor-ledger": 9100, "processor-notify": 9101}
-    assert metrics_port(settings, "live", ("notify",)) == 9101
+    assert len({server.log for server in shards.values()}) == 2
+    assert metrics_ports(settings, "live") == {"processor": 9100, "processor.1": 9101}
+    assert [metrics_port(settings, "live", shard) for shard in range(3)] == [9100, 9101, None]
+
+
+def test_partitions_that_cant_be_divided_evenly_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "3")
+    with pytest.raises(SettingError, match="kafka.events_partitions is 4, processor.shards 3: it must be a multiple"):
+        load_settings()
 
 
 def test_a_broken_stream_holds_no_other_back_when_the_stack_comes_up(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Which part of the events a journal decides, where several shards divide them (`core.routing.Shard`).
+
+A shard that came later began with a copy of another one's journal: it knows every key, every fact and every open item
+of the entities that it has from there. So there are two ways to read several journals as one ledger:
+
+- What is summed over all of them takes of each the rows after `own_after`.
+- What concerns one entity takes all rows of the journal of its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.location import Location
+from core.routing import WHOLE, Shard
+from journal.errors import Refused
+from journal.lake import has_table
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+
+SHARD_NOTE = "shard"
+"""The journal's note of the part of the events that it decides; without it, all."""
+
+OWN_AFTER_NOTE = "own_after"
+"""The note of the last row that a journal has from another one, which it began as a copy of."""
+
+
+class ShardsChanged(Refused):
+    """The journals were divided among another number of shards than the one that is configured."""
+
+    def __init__(self, stream: str, divided: int, configured: int) -> None:
+        self.stream = stream
+        self.divided = divided
+        self.configured = configured
+        super().__init__(
+            f"stream {stream}: processor.shards is {configured}, and its journal is one of {divided}. Set "
+            f"processor.shards to {divided} again; `payhook split` divides journals among more"
+        )
+
+    def __reduce__(self) -> tuple[type[ShardsChanged], tuple[str, int, int]]:
+        return ShardsChanged, (self.stream, self.divided, self.configured)
+
+
+def shard_in(notes: Mapping[str, str]) -> Shard:
+    """The part of the events that a journal with these notes decides."""
+    return Shard.read(notes[SHARD_NOTE]) if SHARD_NOTE in notes else WHOLE
+
+
+def shard_note(shard: Shard) -> dict[str, str]:
+    """The inverse of `shard_in`."""
+    return {SHARD_NOTE: str(shard)} if shard.count > 1 else {}
+
+
+def own_after(notes: Mapping[str, str]) -> int:
+    """The last row that a journal with these notes has from another one; 0 where it never was a copy."""
+    return int(notes.get(OWN_AFTER_NOTE, 0))
+
+
+def own_rows_after(journal: Location) -> int:
+    """`own_after` of the journal at a location; 0 where there is none."""
+    return own_after(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else 0
+
+
+def check_shard(stream: str, shard: Shard, *journals: Location) -> None:
+    """Looks at a shard's journal, and at the first shard's, which a division changes last: it counts once that says so.
+
+    :raises ShardsChanged: one of them was divided among another number of shards
+    """
+    for journal in journals:
+        if has_table(str(journal)):
+            divided = shard_in(JournalReader(str(journal)).state().notes).count
+            if divided != shard.count:
+                raise ShardsChanged(stream, divided, shard.count)
+
+
+def decides(shard: Shard, row: JournalRow) -> bool:
+    """Whether an item is the shard's, by any of its rows; one without an entity goes by its record's partition."""
+    return shard.decides(row.entity_key) if row.entity_key is not None else shard.reads(row.partition)
