@@ -98,6 +98,7 @@ COMMANDS = {
     "send": Later("cli.send_command:send", "sign a body and post it"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
+    "split": Later("cli.split_command:split", "divide the journals among more processors"),
     "ledger": Later("cli.main:ledger", "what was booked, and why"),
     "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
     "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),

@@ -25,20 +25,31 @@ OWN_AFTER_NOTE = "own_after"
 """The note of the last row that a journal has from another one, which it began as a copy of."""
 
 
-class ShardsChanged(Refused):
-    """The journals were divided among another number of shards than the one that is configured."""
+DIVIDING_NOTE = "dividing"
+"""The note of the first shard's journal, from the beginning of a division to its end: among how many."""
 
-    def __init__(self, stream: str, divided: int, configured: int) -> None:
+
+class ShardsChanged(Refused):
+    """The journals were divided among another number of shards than the one that is configured.
+
+    ``dividing``: among how many they are being divided; that isn't done.
+    """
+
+    def __init__(self, stream: str, divided: int, configured: int, dividing: int | None = None) -> None:
         self.stream = stream
         self.divided = divided
         self.configured = configured
-        super().__init__(
-            f"stream {stream}: processor.shards is {configured}, and its journal is one of {divided}. Set "
-            f"processor.shards to {divided} again; `payhook split` divides journals among more"
+        self.dividing = dividing
+        problem = (
+            f"processor.shards is {configured}, and its journal is one of {divided}. Set it to {divided}; `payhook "
+            "split` divides journals among more"
+            if dividing is None
+            else f"its journals are being divided among {dividing} shards. Run `payhook split {dividing}` to its end"
         )
+        super().__init__(f"stream {stream}: {problem}")
 
-    def __reduce__(self) -> tuple[type[ShardsChanged], tuple[str, int, int]]:
-        return ShardsChanged, (self.stream, self.divided, self.configured)
+    def __reduce__(self) -> tuple[type[ShardsChanged], tuple[str, int, int, int | None]]:
+        return ShardsChanged, (self.stream, self.divided, self.configured, self.dividing)
 
 
 def shard_in(notes: Mapping[str, str]) -> Shard:
@@ -49,6 +60,11 @@ def shard_in(notes: Mapping[str, str]) -> Shard:
 def shard_note(shard: Shard) -> dict[str, str]:
     """The inverse of `shard_in`."""
     return {SHARD_NOTE: str(shard)} if shard.count > 1 else {}
+
+
+def dividing(notes: Mapping[str, str]) -> int | None:
+    """Among how many shards a stream is being divided, by the notes of its first shard's journal."""
+    return int(notes[DIVIDING_NOTE]) if DIVIDING_NOTE in notes else None
 
 
 def own_after(notes: Mapping[str, str]) -> int:
@@ -68,9 +84,10 @@ def check_shard(stream: str, shard: Shard, *journals: Location) -> None:
     """
     for journal in journals:
         if has_table(str(journal)):
-            divided = shard_in(JournalReader(str(journal)).state().notes).count
-            if divided != shard.count:
-                raise ShardsChanged(stream, divided, shard.count)
+            notes = JournalReader(str(journal)).state().notes
+            divided, begun = shard_in(notes).count, dividing(notes)
+            if divided != shard.count or begun is not None:
+                raise ShardsChanged(stream, divided, shard.count, begun)
 
 
 def decides(shard: Shard, row: JournalRow) -> bool:

@@ -15,7 +15,7 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -98,6 +98,24 @@ def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
                 log.info("the index begins with the snapshot at row %d", index.seq)
                 return index.seq
     return None
+
+
+def copy_for(place: str, other: str, lineage: str) -> None:
+    """Copies the newest snapshot that can be read to another place, as one of a journal with that lineage, which holds
+    the same rows; does nothing where there is none.
+
+    :raises OSError: a place can't be read or written
+    """
+    known = _manifests(place)
+    if not known:
+        return
+    _, manifest = known[0]
+    make_folder(_files(other))
+    source, target = open_storage(_files(place)), open_storage(_files(other))
+    for name in set(manifest.files.values()):
+        target.put_file(name, source.read(name))
+    numbers = [number for number, _ in _manifests(other)]
+    open_storage(other).put_new(f"{max(numbers, default=0) + 1:020}.json", _encoded(replace(manifest, lineage=lineage)))
 
 
 class Going:

@@ -29,7 +29,7 @@ from journal.lake import has_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
 from journal.schema import JournalRow, commit_digest, extend, stamped
-from journal.shards import OWN_AFTER_NOTE, SHARD_NOTE
+from journal.shards import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE
 from journal.state import (
     PREFIX,
     STATE_NAMES,
@@ -212,12 +212,12 @@ class JournalWriter:
 
         return self._begin(renewed, "restore")
 
-    def divide(self, topic: str, shard: Shard, at: datetime, *, is_copy: bool) -> JournalState:
+    def divide(self, topic: str, shard: Shard, at: datetime, lineage: str | None = None) -> JournalState:
         """Begins an epoch as the journal of one shard: of ``topic`` it goes on with the shard's partitions alone, in a
         history of their own.
 
-        :param is_copy: it is a copy of another shard's journal: it has a lineage of its own, and its own rows are those
-            that come now (`journal.shards.own_after`)
+        :param lineage: of a journal that is a copy of another shard's; its own rows are those that come now
+            (`journal.shards.own_after`)
         :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
         """
 
@@ -225,20 +225,17 @@ class JournalWriter:
             before = read_state(self._path, version)
             marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
             own = {number: until for number, until in marks.items() if shard.reads(number)}
-            notes = {**before.notes, SHARD_NOTE: str(shard)}
-            if is_copy:
-                given_up = _given_up(before, None, at, f"shard {shard}")
-                notes |= {OWN_AFTER_NOTE: str(before.next_seq - 1), LINEAGES_NOTE: to_note(given_up)}
-            return replace(
+            state = replace(
                 before,
                 epoch=before.epoch + 1,
-                lineage=uuid.uuid4().hex if is_copy else before.lineage,
                 marks={**before.marks, topic: own},
                 start={**before.start, topic: own},
                 histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
                 lasts={name: lasts for name, lasts in before.lasts.items() if name != topic},
-                notes=notes,
+                notes={name: text for name, text in before.notes.items() if name != DIVIDING_NOTE}
+                | {SHARD_NOTE: str(shard)},
             )
+            return state if lineage is None else _as_copy(state, lineage, shard, at)
 
         return self._begin(divided, "split")
 
@@ -418,6 +415,14 @@ def _given_up(before: JournalState, replaced: JournalState | None, at: datetime,
         others = dict.fromkeys([*(one.lineage for one in abandoned(replaced.notes)), replaced.lineage])
     strange = [Abandoned(lineage, 0, at, reason) for lineage in others if lineage not in known]
     return [*own, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
+
+
+def _as_copy(state: JournalState, lineage: str, shard: Shard, at: datetime) -> JournalState:
+    """The state of a journal that goes on from another one's: the rows so far are published and anchored there."""
+    seq = state.next_seq - 1
+    lineages = _given_up(state, None, at, f"shard {shard}")
+    notes = {**state.notes, OWN_AFTER_NOTE: str(seq), LINEAGES_NOTE: to_note(lineages)}
+    return replace(state, lineage=lineage, published_upto=seq, notes=notes)
 
 
 def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:

@@ -346,9 +346,9 @@ def open_source(wired: Wired, shared: Shared) -> Source:
         return KafkaSource(shared.session, shared.kafka, events, control, _map_stage(wired, shared), shard=wired.shard)
     receivers = wired.reads.feed.receivers(wired.mode)
     wired.reads.receivers.add(receivers)
-    records = FeedRecords(wired.config.name, wired.reads.stream, wired.reads.feed, receivers)
+    records = FeedRecords(wired.config.name, wired.reads.journals, wired.reads.feed, receivers)
     kafka = KafkaSource(shared.session, shared.kafka, events, control)
-    return JournalSource(wired.reads.journal, records, kafka, wired.reads.since)
+    return JournalSource(wired.reads.journals, records, kafka, wired.reads.since)
 
 
 def _map_stage(wired: Wired, shared: Shared) -> MapStage:
@@ -369,7 +369,7 @@ def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
     records_max = RECORDS_PER_BATCH_MAX if wired.reads is None else JOURNAL_RECORDS_PER_BATCH_MAX
     first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
     limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
-    ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journal))
+    ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journals))
     executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
     return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -53,10 +53,9 @@ PROBE_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The journal that a stream reads: whose it is, where it is, and who gets what of it."""
+    """The journals that a stream reads: those of another stream's shards, by their names, and who gets what of them."""
 
-    stream: str
-    journal: Location
+    journals: Mapping[str, Location]
     feed: Feed
     receivers: Receivers
     since: FirstNamed = field(default_factory=FirstNamed)
@@ -66,9 +65,10 @@ class Reads:
         on, however long the stream takes to begin.
         """
         receivers = self.feed.receivers(mode)
-        self.since.named([journal_topic(self.stream, name) for name in receivers], self.journal)
-        if not has_journal(self.journal):
-            return f"the journal of {self.stream} hasn't begun"
+        for stream, journal in self.journals.items():
+            self.since.named([journal_topic(stream, name) for name in receivers], journal)
+            if not has_journal(journal):
+                return f"the journal of {stream} hasn't begun"
         return None if receivers else "no receiver is configured"
 
 
@@ -98,11 +98,13 @@ def wire(
     places_of: Callable[[str], StreamLayout],
     sections: Mapping[type, BaseModel],
     shard: Shard = WHOLE,
+    sources: Sequence[str] = (),
 ) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
     :param places_of: places by a stream's name in its mode
     :param shard: which part of the events it decides
+    :param sources: the streams whose journals it reads, by their names in the mode; one a shard of its source
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
     decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
@@ -119,7 +121,7 @@ def wire(
         _rules(config, mode, name),
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
-        _reads(config, mode, places_of, sections, receivers),
+        _reads(config, mode, places_of, sections, receivers, sources),
     )
 
 
@@ -129,14 +131,15 @@ def _reads(
     places_of: Callable[[str], StreamLayout],
     sections: Mapping[type, BaseModel],
     receivers: Receivers,
+    sources: Sequence[str],
 ) -> Reads | None:
     if config.source_stream is None:
         return None
-    source = stream_of(config.source_stream, mode)
+    names = sources or [stream_of(config.source_stream, mode)]
     feed: Feed = OwnFeed(config.name)
     if config.feed:
         feed = bound(f"[{config.name}] feed", config.feed, sections, {})()
-    return Reads(source, places_of(source).journal, feed, receivers)
+    return Reads({name: places_of(name).journal for name in names}, feed, receivers)
 
 
 def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:

@@ -172,7 +172,8 @@ def _look(
     read = {topic for topic in state.marks if is_sparse(topic)}
     there: Log = log
     if config.source_stream is not None and read:
-        there = JournalLog(log, config.name, settings.layout.stream(stream_of(config.source_stream, mode)).journal)
+        sources = streams_of(settings)[config.source_stream].names(mode, settings.processor.shards)
+        there = JournalLog(log, config.name, {name: settings.layout.stream(name).journal for name in sources})
     findings = find(layout.stream, state, reader, there, sorted(topics | read), settings.kafka.transactional)
     anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
     older = tuple(_older(layout, config))

@@ -14,7 +14,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from core.clock import Clock, to_rfc3339
 from core.kafka import open_admin
 from core.location import Location
-from core.routing import is_sparse
+from core.routing import is_sparse, source_of
 from core.settings import KafkaSettings
 from journal.reader import JournalReader
 from journal.state import Marks
@@ -199,14 +199,15 @@ class KafkaEnds:
 
 
 class JournalEnds:
-    """Another stream's journal: its offsets are seqs, and each receiver has all of them before it."""
+    """Another stream's journals: their offsets are seqs, and each receiver has all of them before it."""
 
-    def __init__(self, journal: Location) -> None:
-        self._journal = journal
+    def __init__(self, journals: Mapping[str, Location]) -> None:
+        self._journals = journals
 
     def __call__(self, marks: Marks) -> Ends:
-        next_seq = JournalReader(str(self._journal)).state().next_seq
-        return {topic: dict.fromkeys(numbers, next_seq) for topic, numbers in marks.items() if is_sparse(topic)}
+        ends = {source: JournalReader(str(journal)).state().next_seq for source, journal in self._journals.items()}
+        sparse = {topic: numbers for topic, numbers in marks.items() if is_sparse(topic)}
+        return {topic: dict.fromkeys(numbers, ends[source_of(topic)]) for topic, numbers in sparse.items()}
 
 
 class EndsWatch:

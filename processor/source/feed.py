@@ -19,7 +19,7 @@ from core.decision import Decision
 from core.event import REVERSED_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import join_key
 from core.location import Location
-from core.routing import is_sparse, journal_topic, receiver_of
+from core.routing import is_sparse, journal_topic, receiver_of, source_of
 from core.tracing import is_traced, sampled_in, span_id_of, with_span
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
@@ -125,22 +125,26 @@ class OwnFeed:
 
 
 class FeedRecords:
-    """Turns rows of `CHANGED_BOOKS` of a source stream into a reading stream's records.
+    """Turns rows of `CHANGED_BOOKS` of source streams into a reading stream's records: of one stream's, in all shards.
 
     A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
     reading stream's name and the receiver's, so that order is kept for each receiver by itself: a reversal
     follows what it reverses. It has a key and a type of its own. A record counts as received when its row was decided.
     """
 
-    def __init__(self, stream: str, source_stream: str, feed: Feed, receivers: Sequence[str]) -> None:
+    def __init__(self, stream: str, sources: Iterable[str], feed: Feed, receivers: Sequence[str]) -> None:
         self.stream = stream
         self._feed = feed
         self._traced = is_traced()
-        self._topics = {receiver: journal_topic(source_stream, receiver) for receiver in receivers}
+        self._topics = {source: {one: journal_topic(source, one) for one in receivers} for source in sources}
 
     @property
     def topics(self) -> tuple[str, ...]:
-        return tuple(self._topics.values())
+        return tuple(topic for source in self._topics for topic in self.topics_of(source))
+
+    def topics_of(self, source: str) -> tuple[str, ...]:
+        """The receivers' topics of one source stream."""
+        return tuple(self._topics[source].values())
 
     @property
     def columns(self) -> list[str]:
@@ -148,15 +152,16 @@ class FeedRecords:
         traced = ("attempt", "headers") if self._traced else ()
         return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns, *traced]))
 
-    def table(self, rows: Sequence[JournalRow]) -> pa.Table:
-        """Records in the rows' order."""
-        return pa.Table.from_pylist([record for row in rows for record in self._of(row)], schema=RECORD_SCHEMA)
+    def table(self, source: str, rows: Sequence[JournalRow]) -> pa.Table:
+        """Records of a source stream's rows, in their order."""
+        topics = self._topics[source]
+        return pa.Table.from_pylist([record for row in rows for record in self._of(row, topics)], schema=RECORD_SCHEMA)
 
-    def _of(self, row: JournalRow) -> Iterator[dict[str, object]]:
+    def _of(self, row: JournalRow, topics: Mapping[str, str]) -> Iterator[dict[str, object]]:
         body, taken = self._feed.body(row), sampled_in(row.headers) if self._traced else None
         # Its span is of the try that applied the event.
         traceparent = None if taken is None else with_span(taken, span_id_of(row.event_key or "", row.attempt))
-        for receiver, topic in self._topics.items():
+        for receiver, topic in topics.items():
             event = self._event(row, receiver, body)
             # Both were made safe for a header when the event came in.
             safe = {"ce_type": event.event_type.encode(), "account": (row.account or "").encode()}
@@ -199,14 +204,14 @@ class JournalLog:
     Belongs to one thread.
     """
 
-    def __init__(self, kafka: KafkaLog, stream: str, journal: Location) -> None:
+    def __init__(self, kafka: KafkaLog, stream: str, journals: Mapping[str, Location]) -> None:
         """
         :param stream: the one that reads
-        :param journal: the source's
+        :param journals: of the source streams, by name
         """
         self._kafka = kafka
         self._stream = stream
-        self._path = str(journal)
+        self._journals = {source: str(journal) for source, journal in journals.items()}
 
     def close(self) -> None:
         self._kafka.close()
@@ -218,30 +223,38 @@ class JournalLog:
     def held(self, topics: Sequence[str]) -> Held:
         """A receiver's part of the journal begins with seq 1 and ends before the one to come; gone, before 1."""
         held = self._kafka.held([topic for topic in topics if not is_sparse(topic)])
-        following = JournalReader(self._path).last_seq + 1 if has_table(self._path) else 1
-        return {**held, **{topic: {0: (1, following)} for topic in topics if is_sparse(topic)}}
+        ends = {source: _following(path) for source, path in self._journals.items()}
+        return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
         wanted = list(points)
         found = dict(self._kafka.records_at([point for point in wanted if not is_sparse(point[0])]))
-        sparse = [point for point in wanted if is_sparse(point[0])]
-        rows = self._rows({seq for _, _, seq in sparse})
-        return {**found, **{point: self._record(point[0], rows[point[2]]) for point in sparse if point[2] in rows}}
+        for source, path in self._journals.items():
+            own = [point for point in wanted if is_sparse(point[0]) and source_of(point[0]) == source]
+            rows = _changed_rows(path, {seq for _, _, seq in own})
+            found |= {point: self._record(point[0], rows[point[2]]) for point in own if point[2] in rows}
+        return found
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
         """Of Kafka's topics. Between the seqs of a receiver's records there are others."""
         return self._kafka.next_offsets([point for point in points if not is_sparse(point[0])])
 
-    def _rows(self, seqs: set[int]) -> dict[int, JournalRow]:
-        """Those that became records, by seq."""
-        if not has_table(self._path):
-            return {}
-        reader = JournalReader(self._path)
-        there = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
-        rows = from_arrow(reader.tables_of(there, NAMED_COLUMNS)) if there else []
-        return {row.seq: row for row in rows if changed_books(row)}
-
     def _record(self, topic: str, row: JournalRow) -> Record:
         key = event_key_of(self._stream, receiver_of(topic), row)
         headers = (("event_key", key.encode()), ("received_at", to_rfc3339(row.decided_at).encode()))
         return Record(row.seq, None, headers, body_known=False)
+
+
+def _following(journal: str) -> int:
+    """The seq after the journal's last one."""
+    return JournalReader(journal).last_seq + 1 if has_table(journal) else 1
+
+
+def _changed_rows(journal: str, seqs: set[int]) -> dict[int, JournalRow]:
+    """Those that became records, by seq."""
+    if not seqs or not has_table(journal):
+        return {}
+    reader = JournalReader(journal)
+    there = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
+    rows = from_arrow(reader.tables_of(there, NAMED_COLUMNS)) if there else []
+    return {row.seq: row for row in rows if changed_books(row)}

@@ -5,7 +5,7 @@ marks on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from core.location import Location
-from core.routing import is_sparse
+from core.routing import is_sparse, receiver_of, source_of
 from journal.kafka_log import Held
 from journal.reader import last_seq, scan
 from journal.schema import from_arrow
+from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog
 from processor.source.sources import COLUMNS, KafkaSource, tick
@@ -36,17 +37,20 @@ FILES_PER_BATCH_MAX = 8
 BESIDE = "journal_"
 """Begins the names of the journal's columns beside Kafka's."""
 
+SOURCE = f"{BESIDE}source"
+"""Names the column that says whose journal a row is of."""
+
 
 class FirstNamed:
-    """Where the journal stood when this process first heard of a receiver: it may take a while until the stream begins,
-    and what is applied meanwhile is the receiver's too.
+    """Where the journals stood when this process first heard of a receiver: it may take a while until the stream
+    begins, and what is applied meanwhile is the receiver's too.
     """
 
     def __init__(self) -> None:
         self._following: dict[str, int] = {}
 
     def named(self, topics: Sequence[str], journal: Location) -> None:
-        """Receivers, by their topics, that are named now."""
+        """Receivers of one journal, by their topics, that are named now."""
         if new := [topic for topic in topics if topic not in self._following]:
             following = last_seq(DeltaTable(str(journal))) + 1 if has_journal(journal) else 1
             self._following.update(dict.fromkeys(new, following))
@@ -59,21 +63,28 @@ class FirstNamed:
 class JournalSource:
     """A record for each receiver and row that changed the books; and Kafka's ``control`` topic, for commands.
 
-    At each start the rows since the marks are read in seq order up to one version, however the table's files are laid
-    out and whatever the log has forgotten; only what is committed after that comes from the streaming source, which
+    At each start the rows since the marks are read in seq order up to one version, however the tables' files are laid
+    out and whatever their logs have forgotten; only what is committed after that comes from the streaming source, which
     gives commits in their order. So nothing above a mark is passed over and nothing below it is taken twice.
+
+    Of several shards' journals, the rows of one that began as a copy are the other one's up to there: they are read in
+    the other one, and at a start before any of its own.
     """
 
     every_s = LOOK_EVERY_S
 
-    def __init__(self, journal: Location, records: FeedRecords, control: KafkaSource, since: FirstNamed) -> None:
+    def __init__(
+        self, journals: Mapping[str, Location], records: FeedRecords, control: KafkaSource, since: FirstNamed
+    ) -> None:
+        """
+        :param journals: of the source streams by name, those that others began as copies of first
+        """
         self._since = since
-        self._journal = journal
-        self._path = str(journal)
+        self._journals = journals
         self._records = records
         self._control = control
-        self._rows_max = max(1, RECORDS_PER_BATCH_MAX // max(1, len(records.topics)))
-        self._version: int | None = None
+        self._rows_max = max(1, RECORDS_PER_BATCH_MAX * len(journals) // max(1, len(records.topics)))
+        self._versions: dict[str, int] = {}
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -81,37 +92,50 @@ class JournalSource:
         return (*self._control.topics, *self._records.topics)
 
     def log(self) -> JournalLog:
-        return JournalLog(self._control.log(), self._records.stream, self._journal)
+        return JournalLog(self._control.log(), self._records.stream, self._journals)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
-        """A new receiver begins with what is applied since it was first named."""
+        """A new receiver begins with what is applied since it was first named, one that another shard's journal is
+        read for already with a new shard's first own row.
+        """
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
-        journal: Marks = {topic: {0: self._since.start(topic, ends[0][1])} for topic, ends in sparse.items()}
+        known = {receiver_of(topic) for topic in (state.marks if state is not None else ()) if is_sparse(topic)}
+        copied = {source: own_rows_after(journal) for source, journal in self._journals.items()}
+        journal: Marks = {}
+        for topic, ends in sparse.items():
+            first_own = copied[source_of(topic)] + 1
+            is_new_shard = first_own > 1 and receiver_of(topic) in known
+            journal[topic] = {0: first_own if is_new_shard else self._since.start(topic, ends[0][1])}
         return {**self._control.starts(state, control), **journal}
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
-        """What changed the books since the slowest receiver's mark, and pins the version after which `frame` begins."""
-        table = DeltaTable(self._path)
-        self._version = table.version()
-        for window in scan(table, self._lowest(marks) - 1, self._records.columns):
-            taken = window.filter(CHANGED_BOOKS)
-            for at in range(0, taken.num_rows, self._rows_max):
-                yield self._records.table(from_arrow(taken.slice(at, self._rows_max)))
+        """What changed the books since the slowest receiver's mark; pins the versions after which `frame` begins."""
+        tables = {source: DeltaTable(str(journal)) for source, journal in self._journals.items()}
+        self._versions = {source: table.version() for source, table in tables.items()}
+        for source, table in tables.items():
+            for window in scan(table, self._lowest(source, marks) - 1, self._records.columns):
+                taken = window.filter(CHANGED_BOOKS)
+                for at in range(0, taken.num_rows, self._rows_max):
+                    yield self._records.table(source, from_arrow(taken.slice(at, self._rows_max)))
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        assert self._version is not None, "the backlog is asked for first"
+        frame = self._control.topic_frame(marks, records_max).unionByName(tick(self._control.session))
+        for source in self._journals:
+            frame = frame.unionByName(self._journal_frame(source, marks), allowMissingColumns=True)
+        return frame
+
+    def _journal_frame(self, source: str, marks: Marks) -> DataFrame:
+        assert self._versions, "the backlog is asked for first"
         columns = [f"`{name}` AS {BESIDE}{name}" for name in self._records.columns]
-        journal = (
+        return (
             self._control.session.readStream.format("delta")
-            .option("startingVersion", self._version)
+            .option("startingVersion", self._versions[source])
             .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
-            .load(self._path)
-            .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._lowest(marks)}")
-            .selectExpr(*columns)
+            .load(str(self._journals[source]))
+            .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._lowest(source, marks)}")
+            .selectExpr(f"'{source}' AS {SOURCE}", *columns)
         )
-        control = self._control.topic_frame(marks, records_max).unionByName(tick(self._control.session))
-        return control.unionByName(journal, allowMissingColumns=True)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:  # noqa: ARG002 - nothing is divided by it
         return self.records(frame.toArrow())
@@ -120,15 +144,17 @@ class JournalSource:
         return self._control.orders()
 
     def records(self, table: pa.Table) -> pa.Table:
-        """Kafka's records as they are, the journal's rows as records, in seq order."""
+        """Kafka's records as they are, each journal's rows as records, in seq order."""
         kafka = table.filter(pc.is_valid(table["topic"])).select(COLUMNS)
-        names = self._records.columns
-        found = table.filter(pc.is_valid(table[f"{BESIDE}seq"])).select([BESIDE + name for name in names])
-        rows = from_arrow(found.rename_columns(names).sort_by("seq"))
-        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), self._records.table(rows)])
+        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), *(self._of(source, table) for source in self._journals)])
 
-    def _lowest(self, marks: Marks) -> int:
-        return min(marks[topic][0] for topic in self._records.topics)
+    def _of(self, source: str, table: pa.Table) -> pa.Table:
+        names = self._records.columns
+        found = table.filter(pc.equal(table[SOURCE], source)).select([BESIDE + name for name in names])
+        return self._records.table(source, from_arrow(found.rename_columns(names).sort_by("seq")))
+
+    def _lowest(self, source: str, marks: Marks) -> int:
+        return min(marks[topic][0] for topic in self._records.topics_of(source))
 
 
 def has_journal(journal: Location) -> bool:

@@ -129,7 +129,12 @@ def _running(settings: Settings, mode: Mode, shard: int) -> list[StreamConfig]:
 
 def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, shard: int) -> list[Wired]:
     layout, sections, count = settings.layout, _sections(settings), settings.processor.shards
-    return [wire(config, mode, layout.stream, sections, config.shards(count)[shard]) for config in configs]
+    streams = streams_of(settings)
+    wired = []
+    for config in configs:
+        sources = streams[config.source_stream].names(mode, count) if config.source_stream is not None else []
+        wired.append(wire(config, mode, layout.stream, sections, config.shards(count)[shard], sources))
+    return wired
 
 
 def _shared(

@@ -57,7 +57,7 @@ def found(streams: OwnStreams) -> Findings:
     """What `payhook recover` finds in the reader's journal."""
     reader = JournalReader(str(streams.layout.stream("retell").journal))
     kafka = KafkaLog(KafkaSettings(bootstrap_servers=streams.bootstrap))
-    with contextlib.closing(JournalLog(kafka, "retell", streams.layout.stream("greet").journal)) as there:
+    with contextlib.closing(JournalLog(kafka, "retell", {"greet": streams.layout.stream("greet").journal})) as there:
         topics = sorted([TOPIC, topics_of("live").control])
         return find("retell", reader.state(), reader, there, topics)
 

@@ -13,6 +13,7 @@ import pytest
 
 from core.decision import Decision
 from core.event import from_record
+from core.routing import Shard
 from core.tracing import span_id_of, with_span
 from journal.errors import BatchInvalid
 from journal.kafka_log import Held
@@ -33,7 +34,7 @@ SHOP, BANK = "journal.ledger/shop", "journal.ledger/bank"
 
 
 def records(*receivers: str) -> FeedRecords:
-    return FeedRecords("notify", "ledger", OwnFeed("notify"), receivers or ("shop", "bank"))
+    return FeedRecords("notify", ["ledger"], OwnFeed("notify"), receivers or ("shop", "bank"))
 
 
 class NoControl:
@@ -49,7 +50,7 @@ class NoControl:
 
 
 def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
-    found = read_table(records().table([row(7, mode="live", account="acct")]))
+    found = read_table(records().table("ledger", [row(7, mode="live", account="acct")]))
     assert [(record.topic, record.partition, record.offset) for record in found] == [(SHOP, 0, 7), (BANK, 0, 7)]
     events = [from_record(record.value, record.headers).event for record in found]
     assert [event.event_key for event in events] == [
@@ -64,13 +65,13 @@ def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
 
 
 def test_what_was_made_safe_for_a_header_once_is_not_encoded_again() -> None:
-    (record, _) = read_table(records().table([row(1, mode="test", event_type="a%3Ab", account="x%25")]))
+    (record, _) = read_table(records().table("ledger", [row(1, mode="test", event_type="a%3Ab", account="x%25")]))
     event = from_record(record.value, record.headers).event
     assert (event.event_type, event.account, event.mode) == ("a%3Ab", "x%25", "test")
 
 
 def test_a_body_is_the_same_whenever_it_is_asked_for() -> None:
-    again = [read_table(records().table([row(3, mode="live")]))[0].value for _ in range(2)]
+    again = [read_table(records().table("ledger", [row(3, mode="live")]))[0].value for _ in range(2)]
     assert again[0] == again[1]
 
 
@@ -124,7 +125,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def source(journal: Path, *receivers: str, since: FirstNamed | None = None) -> JournalSource:
-    return JournalSource(journal, records(*receivers), NoControl(), since or FirstNamed())  # type: ignore[arg-type]
+    return JournalSource({"ledger": journal}, records(*receivers), NoControl(), since or FirstNamed())  # type: ignore[arg-type]
 
 
 def held_by(subject: JournalSource) -> Held:
@@ -181,12 +182,36 @@ def test_a_reversal_has_a_key_and_a_type_of_its_own_in_the_line_of_what_it_rever
     entry = replace(applied, seq=9, first=False, decision=Decision.REVERSED)
     before, after = (
         from_record(record.value, record.headers).event
-        for record in read_table(records("shop").table([applied, entry]))
+        for record in read_table(records("shop").table("ledger", [applied, entry]))
     )
     assert (before.event_type, after.event_type) == ("charge.succeeded", "payhook.reversed")
     assert after.event_key == f"{before.event_key}:reversed"
     assert after.entity_key == before.entity_key
     assert [json.loads(event.body)["decision"] for event in (before, after)] == ["applied", "reversed"]
+
+
+def test_a_shard_that_began_as_a_copy_is_read_from_its_first_own_row_and_after_the_other_one(
+    journal: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(journal, copy)
+    JournalWriter.create_or_open(str(copy), "ledger.1").divide("payments.events", Shard(1, 2), NOW, "b" * 32)
+    for path, stream, number, offset in ((journal, "ledger", 0, 12), (copy, "ledger.1", 1, 0)):
+        writer = JournalWriter.create_or_open(str(path), stream)
+        writer.begin_epoch({"payments.events": {number: offset}})
+        decided = row(13, offset, partition=number, mode="live")
+        writer.commit([decided], {"payments.events": {number: offset + 1}}, 0)
+    both = FeedRecords("notify", ["ledger", "ledger.1"], OwnFeed("notify"), ["shop"])
+    journals = {"ledger": journal, "ledger.1": copy}
+    subject = JournalSource(journals, both, NoControl(), FirstNamed())  # type: ignore[arg-type]
+    known = notify(tmp_path / "notify", journal, 7, 8, 10)
+    starts = subject.starts(known, held_by(subject))
+    other = "journal.ledger.1/shop"
+    assert starts[other] == {0: 13}
+    assert subject.starts(None, held_by(subject))[other] == {0: 14}, "a new receiver begins where the journals end"
+    tables = list(subject.backlog({SHOP: {0: 11}, other: starts[other]}))
+    found = [(one.topic, one.offset) for table in tables for one in read_table(table)]
+    assert found == [(SHOP, 11), (SHOP, 13), (other, 13)]
 
 
 def test_a_long_backlog_comes_in_pieces(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +224,7 @@ def test_a_long_backlog_comes_in_pieces(journal: Path, monkeypatch: pytest.Monke
 def notify(path: Path, journal: Path, *seqs: int) -> JournalState:
     """The reading stream's journal after it decided what these rows of the source became, for the shop."""
     rows = JournalReader(str(journal)).rows_of(seqs)
-    found = read_table(records("shop").table(rows))
+    found = read_table(records("shop").table("ledger", rows))
     events = [from_record(record.value, record.headers).event for record in found]
     writer = JournalWriter.create_or_open(str(path), "notify")
     writer.begin_epoch({SHOP: {0: seqs[0]}})
@@ -281,6 +306,7 @@ def test_a_batch_holds_kafkas_records_and_the_journals_side_by_side(journal: Pat
     columns = records("shop").columns
     rows = to_arrow([row(8, mode="live"), row(7, mode="live")]).select(columns)
     beside = rows.rename_columns([f"journal_{name}" for name in columns])
+    beside = beside.append_column("journal_source", pa.array(["ledger"] * 2))
     command = pa.Table.from_pylist(
         [{"topic": "payments.control", "partition": 0, "offset": 3, "value": b"{}", "headers": []}], RECORD_SCHEMA
     )
@@ -297,7 +323,7 @@ def test_a_record_goes_on_with_its_rows_trace_where_traces_are_taken(monkeypatch
     assert "headers" not in records().columns
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     assert "headers" in records().columns
-    (goes_on, _, plain, _) = read_table(records().table([traced, row(8, mode="live")]))
+    (goes_on, _, plain, _) = read_table(records().table("ledger", [traced, row(8, mode="live")]))
     of_the_try = with_span(sent, span_id_of(traced.event_key or "", 0)).encode()
     assert ("traceparent", of_the_try) in goes_on.headers
     assert "traceparent" not in dict(plain.headers)

@@ -1,0 +1,176 @@
+"""Divides the journals among more shards (docs/decisions/0095), while no processor runs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from core.clock import Clock
+from core.errors import PayhookError
+from core.layout import StreamLayout
+from core.location import Location
+from core.routing import MODES, Shard, stream_of
+from journal.lake import has_table
+from journal.lease import LAPSES_S, Lease
+from journal.reader import JournalReader
+from journal.shards import DIVIDING_NOTE, dividing, shard_in
+from journal.snapshots import copy_for
+from journal.state import JournalState
+from journal.writer import JournalWriter
+from ledger.maintain.tables import sole_maintenance
+from processor.settings import SHARDS_MAX
+from stack.backup.copying import Target, pin
+from stack.backup.trees import at_once, tree_at
+from stack.settings import Settings, streams_of
+
+LOOK_S = 1.0
+
+
+class SplitRefused(PayhookError):
+    """Nothing was changed; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """One stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
+
+    stream: str
+    before: int
+    journals: dict[str, int]
+
+
+def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
+    """Divides every stream of what receivers publish, of live and of test traffic; those that are divided so stay.
+
+    Interrupted, it is to be run again: until it is done no processor of these streams starts.
+
+    :param shards: how many there will be, a multiple of those there are
+    :raises SplitRefused: nothing was changed
+    :raises MaintenanceRunning: maintenance or a backup is at the tables
+    :raises Fenced, StorageDown, JournalBroken: see `journal.writer.JournalWriter`; run it again
+    """
+    partitions = settings.kafka.events_partitions
+    if not 1 <= shards <= SHARDS_MAX or partitions % shards:
+        raise SplitRefused(f"kafka.events_partitions is {partitions}: the shards must divide it, {SHARDS_MAX} at most")
+    streams = [one for one in _streams(settings, shards) if one.before != shards]
+    with sole_maintenance(settings.layout.run, clock.now()), _no_processor(streams, clock):
+        for one in streams:
+            one.mark()
+        return [one.divide(clock) for one in streams]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """One stream in a mode, that is divided among ``before`` shards now."""
+
+    lake: Location
+    first: StreamLayout
+    topic: str
+    before: int
+    shards: int
+
+    def place(self, number: int) -> StreamLayout:
+        return self.first.of_shard(number)
+
+    def mark(self) -> None:
+        """From now on no processor starts until all journals are divided."""
+        if dividing(_state(self.first).notes) is None:
+            _writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
+
+    def divide(self, clock: Clock) -> Divided:
+        """The copies first, which nothing is done with before the first shard's journal says so: that one is last."""
+        for number in range(self.before, self.shards):
+            self._copy(number, clock)
+        for number in reversed(range(self.before)):
+            place, shard = self.place(number), Shard(number, self.shards)
+            if shard_in(_state(place).notes) != shard:
+                _writer(place).divide(self.topic, shard, clock.now())
+        places = [self.place(number) for number in range(self.shards)]
+        return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
+
+    def _copy(self, number: int, clock: Clock) -> None:
+        place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
+        if has_table(str(place.journal)) and shard_in(_state(place).notes) == shard:
+            return
+        # The journal comes last: with it the copy is there.
+        copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
+        self._copy_table(source.bodies, place.bodies)
+        self._copy_table(source.journal, place.journal)
+        _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)
+
+    def _copy_table(self, source: Location, target: Location) -> None:
+        """The log is copied, the files that it names are shared: no writer ever changes one."""
+        tree, path, to = tree_at(self.lake, private=False), self._path(source), self._path(target)
+        tree.remove(to)
+        if not has_table(str(source)):
+            return
+        copied = Target(tree)
+        pinned = pin(source, to, copied, with_state=True)
+
+        def take(name: str) -> None:
+            if not tree.share(f"{path}/{name}", f"{to}/{name}"):
+                with tree.open(f"{path}/{name}") as file:
+                    copied.take(f"{to}/{name}", file)
+
+        at_once(take, pinned.data)
+        tree.sync([*copied.files, *(f"{to}/{name}" for name in pinned.data)])
+
+    def _path(self, place: Location) -> str:
+        return str(place).removeprefix(str(self.lake)).strip("/")
+
+
+def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
+    """Those that have a journal.
+
+    :raises SplitRefused: one can't be divided so
+    """
+    layout = settings.layout
+    for mode in MODES:
+        for config in streams_of(settings).values():
+            first = layout.stream(stream_of(config.name, mode))
+            if len(config.shards(2)) == 1 or not has_table(str(first.journal)):
+                continue
+            notes = _state(first).notes
+            before, begun = shard_in(notes).count, dividing(notes)
+            if begun not in (None, shards):
+                raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
+            if shards % before:
+                problem = f"{first.stream} is divided among {before} shards: their number can only be multiplied"
+                raise SplitRefused(f"{problem}. Several shards may run on one machine")
+            yield _Stream(layout.lake, first, config.events_topic(mode), before, shards)
+
+
+@contextlib.contextmanager
+def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[None]:
+    """Holds the leases of all shards meanwhile.
+
+    :raises SplitRefused: a processor runs
+    """
+    owner = uuid.uuid4().hex
+    places = [one.place(number) for one in streams for number in range(one.before)]
+    leases = {one.stream: Lease(str(one.lease), owner, clock, one.lease_lock) for one in places}
+    until = time.monotonic() + LAPSES_S + 2 * LOOK_S
+    try:
+        while running := [name for name, lease in leases.items() if not lease.take()]:
+            if time.monotonic() > until:
+                holder = leases[running[0]].holder
+                where = "" if holder is None else f" on {holder.host}"
+                raise SplitRefused(f"a processor decides {running[0]}{where}: stop all processors first")
+            time.sleep(LOOK_S)
+        for lease in leases.values():
+            lease.keep(lambda: None)
+        yield
+    finally:
+        for lease in leases.values():
+            lease.release()
+
+
+def _writer(place: StreamLayout) -> JournalWriter:
+    return JournalWriter.create_or_open(str(place.journal), place.stream)
+
+
+def _state(place: StreamLayout) -> JournalState:
+    return JournalReader(str(place.journal)).state()
