@@ -77,12 +77,12 @@ def own_rows_after(journal: Location) -> int:
     return own_after(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else 0
 
 
-def check_shard(stream: str, shard: Shard, *journals: Location) -> None:
-    """Looks at a shard's journal, and at the first shard's, which a division changes last: it counts once that says so.
+def check_shard(stream: str, shard: Shard, first: Location, own: Location) -> None:
+    """Looks at the first shard's journal, which a division marks first and changes last, and at the shard's own.
 
     :raises ShardsChanged: one of them was divided among another number of shards
     """
-    for journal in journals:
+    for journal in (first, own):
         if has_table(str(journal)):
             notes = JournalReader(str(journal)).state().notes
             divided, begun = shard_in(notes).count, dividing(notes)

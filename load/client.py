@@ -15,8 +15,11 @@ from deltalake import DeltaTable
 
 from core.errors import PayhookError
 from core.location import Location, location_of
+from core.routing import SHARD_MARK
 from core.status_file import read_said
+from journal.lake import has_table
 from journal.reader import dataset_of
+from journal.shards import own_rows_after
 
 POLL_S = 0.2
 
@@ -46,6 +49,13 @@ class RunningStack:
     def journal(self) -> Location:
         return location_of(self.endpoints["journal"])
 
+    def journals(self) -> list[Location]:
+        """Of all shards, in their order."""
+        found = [self.journal]
+        while has_table(f"{self.journal}{SHARD_MARK}{len(found)}"):
+            found.append(location_of(f"{self.journal}{SHARD_MARK}{len(found)}"))
+        return found
+
     def secrets(self, provider: str) -> list[str]:
         """Newest first."""
         return (self.data_dir / "secrets" / provider).read_text("utf-8").split()
@@ -57,11 +67,15 @@ class RunningStack:
         return pid
 
     def rows(self, columns: Sequence[str], topic: str | None = "payments.events") -> list[dict[str, Any]]:
-        """Journal rows in seq order."""
+        """Journal rows in seq order; shard by shard where there are several, each with its own rows."""
         wanted = [*dict.fromkeys([*columns, "seq"])]
-        where = None if topic is None else pc.field("topic") == topic
-        table = dataset_of(DeltaTable(str(self.journal))).to_table(columns=wanted, filter=where)
-        rows: list[dict[str, Any]] = table.sort_by("seq").to_pylist()
+        rows: list[dict[str, Any]] = []
+        for journal in self.journals():
+            where = pc.field("seq") > own_rows_after(journal)
+            if topic is not None:
+                where &= pc.field("topic") == topic
+            table = dataset_of(DeltaTable(str(journal))).to_table(columns=wanted, filter=where)
+            rows += table.sort_by("seq").to_pylist()
         return rows
 
     def processor_status(self) -> dict[str, Any]:

@@ -283,7 +283,7 @@ class OpenableStream:
             ahead of it
         """
         wired, journal = self._wired, str(self._wired.places.journal)
-        check_shard(wired.name, wired.shard, wired.places.journal, wired.places.of_shard(0).journal)
+        check_shard(wired.name, wired.shard, wired.places.of_shard(0).journal, wired.places.journal)
         if not has_table(journal):
             return None
         reader = JournalReader(journal)
