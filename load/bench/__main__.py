@@ -45,6 +45,7 @@ from load.bench.receiver import (
     measure_redis,
 )
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
+from load.bench.shards import SHARDS_SECONDS, SHARDS_SECONDS_SHORT, measure_shards
 from load.bench.start import START_SECONDS, START_SECONDS_SHORT, measure_start
 from stack.paths import DEFAULT_DATA_DIR
 
@@ -53,6 +54,7 @@ GROUPS = (
     Group("receiver", measure_receiver, RECEIVER_SECONDS, RECEIVER_SECONDS_SHORT),
     Group("redis", measure_redis, REDIS_SECONDS, REDIS_SECONDS_SHORT),
     Group("processor", measure_processor, DRAIN_SECONDS, DRAIN_SECONDS_SHORT),
+    Group("shards", measure_shards, SHARDS_SECONDS, SHARDS_SECONDS_SHORT),
     Group("e2e", measure_e2e, E2E_SECONDS, E2E_SECONDS_SHORT),
     Group("cost", measure_cost, COST_SECONDS, COST_SECONDS_SHORT),
     Group("retry", measure_retry, RETRY_SECONDS, RETRY_SECONDS_SHORT),

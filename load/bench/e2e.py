@@ -77,10 +77,10 @@ def cpu_seconds(stack: RunningStack) -> float:
     """CPU time of every process under the stack's supervisor, since each began."""
     supervisor = psutil.Process(int(stack.endpoints["pids"]["kafka"])).parent()
     assert supervisor is not None
-    return sum(_cpu_s(process) for process in [supervisor, *supervisor.children(recursive=True)])
+    return sum(cpu_s_of(process) for process in [supervisor, *supervisor.children(recursive=True)])
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s_of(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:

@@ -115,6 +115,7 @@ GOALS = {
     "processor.drain_ratio_to_plain": Goal(at_least=0.30),
     "processor.drain_per_s": Goal(at_least=15_000),
     "processor.recovery_off_forecast": Goal(at_most=0.25),
+    "shards.cpu_ratio_4_to_1": Goal(at_most=1.05),
     "e2e.p50_s_at_120": Goal(at_most=0.20),
     "e2e.p99_s_at_120": Goal(at_most=0.40),
     "e2e.p99_s_at_1200": Goal(at_most=0.5),

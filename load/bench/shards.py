@@ -1,0 +1,140 @@
+"""What an event costs where shards divide them, and how fast two of them are together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from core.layout import Layout, StreamLayout
+from core.status_file import read_said
+from load.bench.drain import DRAIN_S_MAX, POLL_S, commit_times, kafka_with_backlog
+from load.bench.e2e import cpu_s_of
+from load.bench.figures import Run
+from load.client import NotInTime
+from processor.settings import ProcessorSettings
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.children import children, choose_ports, processes
+from stack.data_folder import make_key, make_merchants
+from stack.server import Server, running
+from stack.settings import Settings
+
+BACKLOG, BACKLOG_SHORT = 240_000, 60_000
+SHARDS_SECONDS, SHARDS_SECONDS_SHORT = 600.0, 300.0
+COUNTS = (1, 2, 4)
+MEASURED_SHARE = 0.9
+"""Of a quarter of the backlog: what each shard is measured over, however many there are, so that each is as warm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds and events of one shard's process, from its first batch on."""
+
+    cpu_s: float
+    events: int
+
+    @property
+    def us_an_event(self) -> float:
+        return self.cpu_s / self.events * 1e6
+
+
+def measure_shards(run: Run) -> dict[str, float]:
+    """Each shard of each number alone on the machine, over equally many events; then two at once."""
+    backlog = run.count(BACKLOG, BACKLOG_SHORT)
+    events = int(backlog / max(COUNTS) * MEASURED_SHARE)
+    with kafka_with_backlog(run, backlog) as (port, _):
+        costs: dict[int, float] = {}
+        rates: dict[int, float] = {}
+        for count in COUNTS:
+            layout = _folder(run.folder / f"of-{count}", run.folder / "records")
+            spent = [_drain(layout, [server], [shard], events)[0] for shard, server in _servers(layout, port, count)]
+            costs[count] = statistics.mean(one.us_an_event for one in spent)
+            run.console.print(f"{count} shards: {costs[count]:,.0f} µs of CPU an event")
+            if count == 1:
+                rates[1] = _rate([layout.ledger()])
+        layout = _folder(run.folder / "together", run.folder / "records")
+        pair = list(_servers(layout, port, 2))
+        _drain(layout, [server for _, server in pair], [0, 1], events)
+        rates[2] = _rate([layout.ledger("live", shard) for shard in (0, 1)])
+        run.console.print(f"events/s: one shard {rates[1]:,.0f}, two together {rates[2]:,.0f}")
+    return {
+        "shards.cpu_us_an_event": costs[1],
+        "shards.cpu_ratio_2_to_1": costs[2] / costs[1],
+        "shards.cpu_ratio_4_to_1": costs[4] / costs[1],
+        "shards.rate_ratio_2_to_1": rates[2] / rates[1],
+    }
+
+
+def _folder(data_dir: Path, record_keys: Path) -> Layout:
+    layout = Layout(data_dir)
+    make_key(layout.anchor_keys)
+    make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
+    shutil.copy(record_keys, layout.record_keys)
+    return layout
+
+
+def _servers(layout: Layout, kafka_port: int, count: int) -> list[tuple[int, Server]]:
+    """The shards' processors as `payhook up` runs them."""
+    settings = Settings(processor=ProcessorSettings(shards=count))
+    ports = replace(choose_ports(settings, count), kafka=kafka_port)
+    named = {"live": processes(settings, "live")}
+    found = {one.name: one for one in children(layout, ports, None, ("live",), named)}  # type: ignore[arg-type]
+    env = {"PAYHOOK_PROCESSOR__SHARDS": str(count)}
+    shards = list(named["live"])
+    return [(at, replace(found[name], env={**found[name].env, **env})) for at, name in enumerate(shards)]
+
+
+def _drain(layout: Layout, servers: Sequence[Server], shards: Sequence[int], events: int) -> list[Spent]:
+    """Runs shards at once until each has decided so many events.
+
+    :raises NotInTime: one hasn't
+    """
+    places = [layout.ledger("live", shard) for shard in shards]
+    first: dict[str, Spent] = {}
+    last: dict[str, Spent] = {}
+    with ExitStack() as held:
+        for server in servers:
+            held.enter_context(running(server))
+        until = time.monotonic() + DRAIN_S_MAX
+        while len(last) < len(places):
+            if time.monotonic() > until:
+                raise NotInTime(f"{events} events decided", DRAIN_S_MAX)
+            time.sleep(POLL_S)
+            for place in places:
+                now = _spent(place)
+                if now is None or place.stream in last:
+                    continue
+                before = first.setdefault(place.stream, now)
+                if now.events >= events and now.events > before.events:
+                    last[place.stream] = Spent(now.cpu_s - before.cpu_s, now.events - before.events)
+    return [last[place.stream] for place in places]
+
+
+def _spent(place: StreamLayout) -> Spent | None:
+    """What the shard's process and all of its own spent up to now, and how many rows it has; None before the first."""
+    said = read_said(place.status) or {}
+    if not said.get("seq"):
+        return None
+    process = psutil.Process(int(said["pid"]))
+    spent = sum(cpu_s_of(one) for one in (process, *process.children(recursive=True)))
+    return Spent(spent, int(said["seq"]))
+
+
+def _rate(places: Sequence[StreamLayout]) -> float:
+    """Events a second of all shards, while all of them decided."""
+    commits = [commit_times(Path(os.fspath(place.journal))) for place in places]
+    since, until = max(one[0][1] for one in commits), min(one[-1][1] for one in commits)
+    return sum(_until(one, until) - _until(one, since) for one in commits) / (until - since).total_seconds()
+
+
+def _until(commits: Sequence[tuple[int, datetime]], at: datetime) -> int:
+    return max((seq for seq, committed_at in commits if committed_at <= at), default=0)
