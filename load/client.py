@@ -82,6 +82,15 @@ class RunningStack:
         """What the ledger stream says of itself; empty while the processor starts."""
         return self.stream_status("ledger")
 
+    def epoch(self, seconds: float) -> int:
+        """The epoch of the ledger's processor, once it reports one; after its start that takes some batches.
+
+        :raises NotInTime: it reports none
+        """
+        if not wait_for(lambda: "epoch" in self.processor_status(), seconds):
+            raise NotInTime("an epoch in the processor's status", seconds)
+        return int(self.processor_status()["epoch"])
+
     def stream_status(self, stream: str) -> dict[str, Any]:
         """A work stream's status file; empty while it isn't there."""
         return dict(read_said(self.data_dir / "run" / f"processor-{stream}.json") or {})

@@ -161,7 +161,7 @@ def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: S
     before = stack.captures(5, "before-loss")
     stack.post(*before)
     assert_once(stack, before)
-    epoch = stack.processor_status()["epoch"]
+    epoch = stack.epoch(BACK_S)
     stack.kill("processor")
     for folder in ("checkpoints", "index", "lake/postings"):
         shutil.rmtree(stack.data_dir / folder)

@@ -13,7 +13,7 @@ import pytest
 from core.layout import Layout
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
-from tests.e2e.conftest import Stack, assert_once
+from tests.e2e.conftest import DECIDED_S, Stack, assert_once
 
 ROUND_S = 120.0
 
@@ -38,7 +38,7 @@ def journal(data_dir: Path) -> dict[str, Any]:
 
 
 def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effect_once(stack: Stack) -> None:
-    epoch = stack.processor_status()["epoch"]
+    epoch = stack.epoch(DECIDED_S)
     webhooks = stack.decided_captures(12, "batch")
     said = payhook("ledger", "maintain", "--json", "--data", str(stack.data_dir))
     assert said.returncode == 0 or "running already" in said.stderr, said.stderr

@@ -133,7 +133,7 @@ def test_a_report_is_compared_there_and_what_was_found_is_kept(
 
 
 def test_a_processor_that_is_killed_goes_on_from_what_the_store_holds(stack: Stack, decided: list[Webhook]) -> None:
-    epoch = stack.processor_status()["epoch"]
+    epoch = stack.epoch(DECIDED_S)
     stack.kill("processor")
     more = stack.captures(3, "after-the-kill")
     stack.post(*more)
