@@ -5,38 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from core.clock import SystemClock
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
-from load.subscriber import Reply, Subscriber
+from load.subscriber import Reply
 from load.traffic import Webhook
-from notify.signature import new_secret
 from tests.e2e.conftest import Stack, assert_once
+from tests.shop import Shop
 
 PAYMENTS = 40
 OUTAGE_S = 8.0
 READY_S, TOLD_S = 120.0, 120.0
-
-
-@dataclass
-class Shop:
-    """A subscriber's receiver that can be taken down."""
-
-    reply: Reply | None = None
-    secret: str = field(default_factory=new_secret)
-
-    def __post_init__(self) -> None:
-        self.server = Subscriber([self.secret], SystemClock(), replies=lambda _: self.reply)
-
-    @property
-    def reported(self) -> set[str]:
-        return {envelope["fact"]["event_key"] for envelope in self.server.envelopes if "fact" in envelope}
 
 
 @pytest.fixture
@@ -48,12 +31,8 @@ def shop() -> Iterator[Shop]:
 
 @pytest.fixture
 def stack(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    allowed = {"shop": {"networks": ["127.0.0.0/8"], "ports": [shop.server.port], "http": True}}
-    monkeypatch.setenv("PAYHOOK_NOTIFY__ALLOW", json.dumps(allowed))
     folder = tmp_path_factory.mktemp("stack")
-    (folder / "secrets").mkdir(mode=0o700)
-    (folder / "secrets" / "notify.shop").write_text(shop.secret + "\n")
-    (folder / "subscribers.toml").write_text(f'[shop]\nurl = "{shop.server.url}"\n')
+    shop.subscribe(folder, monkeypatch)
     with embedded_stack(folder) as data_dir:
         assert wait_for(lambda: is_ready(data_dir), READY_S), "the notify stream must be ready"
         yield Stack(data_dir)
