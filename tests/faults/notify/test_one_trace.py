@@ -10,7 +10,8 @@ import pytest
 from load.client import wait_for
 from tests.collector import Collector, Spanned, collecting
 from tests.e2e.conftest import Stack, assert_once
-from tests.shop import Shop, keys, shop, stack
+from tests.faults.notify.test_delivery_through_faults import keys, shop, stack
+from tests.shop import Shop
 
 __all__ = ["shop", "stack"]
 
