@@ -2,96 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.clock import ManualClock, SystemClock
-from core.decision import Decision
-from core.layout import StreamLayout
+from core.clock import SystemClock
 from core.routing import Shard
-from journal.bodies import BodyStore
-from journal.index import Index
 from journal.lease import Lease
 from journal.reader import JournalReader
 from journal.shards import ShardsChanged, check_shard, own_rows_after
-from journal.state import JournalState
 from journal.writer import JournalWriter
 from stack import split as splitting
-from stack.settings import Settings
 from stack.split import SplitRefused, split
-from tests.unit.journal.rows import NOW, TOPIC, row, sha
-
-PARTITIONS = 4
-DEAD, PARKED, POISON = (5, 6, 7, 8), (9, 10, 11, 12), 13
-LAST = 13
-
-
-def entity(partition: int, number: int = 0) -> str:
-    """An entity whose events are on a partition."""
-    names = (f"stripe:acct:pi_{number}_{n}" for n in range(1_000))
-    return next(name for name in names if Shard(partition, PARTITIONS).decides(name))
-
-
-class Lake:
-    """A ledger with a payment on each of four partitions, whose second event is dead and holds the third one back."""
-
-    def __init__(self, root: Path) -> None:
-        self.settings = Settings(data_dir=root)
-        self.clock = ManualClock(NOW + timedelta(hours=1))
-        places = self.place(0)
-        writer = JournalWriter.create_or_open(str(places.journal), places.stream)
-        writer.begin_epoch({TOPIC: dict.fromkeys(range(PARTITIONS), 0)})
-        bodies = BodyStore(str(places.bodies))
-        rows = [self._row(seq, (seq - 1) % 4, (seq - 1) // 4) for seq in range(1, LAST)]
-        poison: dict[str, Any] = {"decision": Decision.DEAD, "event_key": None, "entity_key": None}
-        rows.append(row(POISON, 3, partition=1, body_sha256=sha("poison"), **poison))
-        bodies.append([(one.body_sha256 or "", b"body") for one in rows])
-        writer.commit(rows, {TOPIC: {0: 3, 1: 4, 2: 3, 3: 3}}, LAST)
-
-    def _row(self, seq: int, partition: int, turn: int) -> Any:
-        decision = (Decision.APPLIED, Decision.DEAD, Decision.PARKED)[turn]
-        held: dict[str, Any] = {"decision": decision, "blocking": decision is not Decision.APPLIED}
-        key = f"stripe:evt_{seq}:charge.succeeded"
-        return row(
-            seq, turn, partition=partition, entity_key=entity(partition), event_key=key, body_sha256=sha(key), **held
-        )
-
-    def place(self, shard: int) -> StreamLayout:
-        return self.settings.layout.ledger("live", shard)
-
-    def state(self, shard: int) -> JournalState:
-        return JournalReader(str(self.place(shard).journal)).state()
-
-    @contextlib.contextmanager
-    def index(self, shard: int, count: int) -> Iterator[Index]:
-        """As a processor's start makes it."""
-        place = self.place(shard)
-        index = Index.open(place.index, self.state(shard).epoch)
-        index.catch_up(JournalReader(str(place.journal)), BodyStore(str(place.bodies)))
-        index.keep(Shard(shard, count))
-        yield index
-        index.close()
-
-    def open_items(self, count: int) -> list[set[int]]:
-        found = []
-        for shard in range(count):
-            with self.index(shard, count) as index:
-                found.append({item.row.item_seq for item in index.open_items()})
-                assert index.open_count() == len(found[-1])
-        return found
+from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
+from tests.unit.journal.rows import TOPIC, row
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
+def lake(tmp_path: Path) -> DividedLake:
+    return DividedLake(tmp_path)
 
 
-def test_each_partition_goes_on_in_one_shard_from_where_it_was(lake: Lake) -> None:
+def test_each_partition_goes_on_in_one_shard_from_where_it_was(lake: DividedLake) -> None:
     (divided,) = split(lake.settings, 2, lake.clock)
     assert (divided.stream, divided.before, divided.journals) == ("ledger", 1, {"ledger": LAST, "ledger.1": LAST})
     assert [lake.state(shard).marks for shard in (0, 1)] == [{TOPIC: {0: 3, 2: 3}}, {TOPIC: {1: 4, 3: 3}}]
@@ -102,7 +35,7 @@ def test_each_partition_goes_on_in_one_shard_from_where_it_was(lake: Lake) -> No
     assert lake.state(0).lineage != lake.state(1).lineage
 
 
-def test_each_open_item_is_in_one_shard_and_each_key_is_known_there(lake: Lake) -> None:
+def test_each_open_item_is_in_one_shard_and_each_key_is_known_there(lake: DividedLake) -> None:
     (before,) = lake.open_items(1)
     assert before == {*DEAD, *PARKED, POISON}
     split(lake.settings, 2, lake.clock)
@@ -115,7 +48,7 @@ def test_each_open_item_is_in_one_shard_and_each_key_is_known_there(lake: Lake) 
         assert index.known_event("stripe:evt_4:charge.succeeded") is not None
 
 
-def test_a_copy_goes_on_by_itself_and_its_history_is_whole(lake: Lake) -> None:
+def test_a_copy_goes_on_by_itself_and_its_history_is_whole(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
     place = lake.place(1)
     writer = JournalWriter.create_or_open(str(place.journal), place.stream)
@@ -127,7 +60,7 @@ def test_a_copy_goes_on_by_itself_and_its_history_is_whole(lake: Lake) -> None:
     assert lake.state(0).next_seq == LAST + 1, "the other one doesn't"
 
 
-def test_what_is_divided_so_stays_and_fewer_or_uneven_shards_are_refused(lake: Lake) -> None:
+def test_what_is_divided_so_stays_and_fewer_or_uneven_shards_are_refused(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
     assert split(lake.settings, 2, lake.clock) == []
     for shards, problem in ((3, "the shards must divide it"), (1, "can only be multiplied"), (8, "must divide it")):
@@ -135,7 +68,7 @@ def test_what_is_divided_so_stays_and_fewer_or_uneven_shards_are_refused(lake: L
             split(lake.settings, shards, lake.clock)
 
 
-def test_a_processor_that_runs_is_not_disturbed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_runs_is_not_disturbed(lake: DividedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "LAPSES_S", 0.0)
     monkeypatch.setattr(splitting, "LOOK_S", 0.05)
     place = lake.place(0)
@@ -151,7 +84,7 @@ def test_a_processor_that_runs_is_not_disturbed(lake: Lake, monkeypatch: pytest.
 
 @pytest.mark.parametrize("steps", range(8))
 def test_interrupted_anywhere_nothing_starts_and_the_same_command_ends_it(
-    lake: Lake, steps: int, monkeypatch: pytest.MonkeyPatch
+    lake: DividedLake, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split(lake.settings, 2, lake.clock)
     left = steps
@@ -185,7 +118,7 @@ def test_interrupted_anywhere_nothing_starts_and_the_same_command_ends_it(
     assert marks == [{0: 3}, {1: 4}, {2: 3}, {3: 3}]
 
 
-def test_another_number_than_the_journals_is_refused(lake: Lake) -> None:
+def test_another_number_than_the_journals_is_refused(lake: DividedLake) -> None:
     journal = lake.place(0).journal
     check_shard("ledger", Shard(), journal, journal)
     with pytest.raises(ShardsChanged, match="processor.shards is 2, and its journal is one of 1"):
