@@ -27,12 +27,12 @@ class Ground:
         self.keys = ["0a0b0c0d", "1a1b1c1d"]
         self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4, lambda: self.keys)
 
-    async def reads(self, value: bytes | None, mode: Mode = "live") -> int | None:
+    async def reads(self, value: bytes | None, mode: Mode = "live", shard: int = 0) -> int | None:
         """What it holds after it has read once while that stands in Redis."""
         if value is None:
-            await self.redis.delete(generation_key(mode))
+            await self.redis.delete(generation_key(mode, shard))
         else:
-            await self.redis.set(generation_key(mode), value)
+            await self.redis.set(generation_key(mode, shard), value)
         await self.generations.read()
         return self.generations.of(mode)
 
@@ -155,3 +155,29 @@ def test_no_two_names_of_one_hash_are_alike() -> None:
     prefixes = [name_prefix(mode, generation) for mode in modes for generation in range(200)]
     assert len(set(prefixes)) == len(prefixes)
     assert name_prefix("live", 0) == b"", "claims of before there were generations are its own"
+
+
+def test_of_several_shards_each_must_announce_and_the_highest_counts() -> None:
+    async def history(ground: Ground) -> None:
+        assert await ground.reads(b"1 p4 s0/2") is None, "the other one is silent"
+        assert await ground.reads(b"4 p4 s1/2", shard=1) == 4
+        assert await ground.reads(b"2 p4 s0/2") == 4
+        assert await ground.reads(b"4 p4 s1/2 refused", shard=1) is None
+        assert await ground.reads(b"4 p4 s1/2", shard=1) == 4
+        assert await ground.reads(None, shard=1) is None
+        assert await ground.reads(None) is None
+        assert await ground.reads(b"4 p4 s1/2", shard=1) is None, "how many there are is in the first one's"
+
+    run(history)
+
+
+def test_a_shard_with_another_number_of_partitions_is_refused() -> None:
+    async def history(ground: Ground) -> None:
+        await ground.reads(b"3 p4 s0/2")
+        await ground.reads(b"3 p8 s1/2", shard=1)
+        with pytest.raises(Refused, match="is 4 here and 8 in the processor"):
+            ground.generations.check("live")
+        await ground.reads(b"3 p4 s1/2", shard=1)
+        ground.generations.check("live")
+
+    run(history)

@@ -14,6 +14,7 @@ from redis.exceptions import RedisClusterException
 from core.clock import SystemClock
 from core.generation import ANNOUNCED_S, Announced, generation_key
 from core.redis import Client
+from core.routing import Shard
 from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
@@ -159,3 +160,18 @@ def test_a_stream_announces_what_its_journal_says_and_withdraws_it_when_it_fails
     status.failed(RuntimeError("gone"))
     writer.close()
     assert writer._announced is None
+
+
+def test_each_shard_announces_in_a_key_of_its_own(server: fakeredis.FakeServer) -> None:
+    client = fakeredis.FakeRedis(server=server)
+
+    def announces(shard: Shard) -> None:
+        writer = GenerationWriter(lambda: fakeredis.FakeRedis(server=server), "live", tuple, shard.number)
+        writer.start()
+        writer.publish(Announced(3, 4, shard=shard))
+        assert wait_for(lambda: client.get(generation_key("live", shard.number)) == f"3 p4 s{shard}".encode())
+        writer.close()
+
+    announces(Shard(0, 2))
+    announces(Shard(1, 2))
+    assert client.get(generation_key("live")) == b"3 p4 s0/2"
