@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from core.routing import Shard
 from journal.reader import JournalReader
 from journal.shards import own_rows_after
 from load.client import wait_for
 from load.embedded import DOWN_S_MAX, UP_S_MAX, payhook
 from load.traffic import Webhook
+from providers.port import Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
 from tests.e2e.conftest import DECIDED_S, Stack, assert_once
+from tests.processes import pause
 from tests.shop import Shop
 
 PAYMENTS = 40
@@ -39,9 +48,14 @@ def folder(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Itera
         down(tmp_path)
 
 
-def up(folder: Path, shards: int) -> subprocess.CompletedProcess[str]:
-    env = {"PAYHOOK_PROCESSOR__SHARDS": str(shards)}
-    return payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX, env=env)
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets how many shards there are, for what is started after that."""
+    return lambda shards: monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", str(shards))
+
+
+def up(folder: Path) -> subprocess.CompletedProcess[str]:
+    return payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX)
 
 
 def down(folder: Path) -> None:
@@ -77,8 +91,28 @@ def assert_reported(shop: Shop, webhooks: list[Webhook]) -> None:
     assert (counts.taken, counts.out_of_order) == (len(wanted), 0)
 
 
-def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop) -> None:
-    assert up(folder, 1).returncode == 0
+def entity_of(webhook: Webhook) -> str:
+    (event,) = build_adapters(ProvidersSettings())["stripe"].events(Request(webhook.body, []), "live")
+    return event.entity_key
+
+
+@contextlib.contextmanager
+def paused(pid: int) -> Iterator[None]:
+    pause(pid)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def dead_items(folder: Path) -> list[str]:
+    said = payhook("dlq", "list", "--json", "--data", str(folder))
+    assert said.returncode == 0, said.stderr
+    return [f"{one['stream']}:{one['item_seq']}" for one in json.loads(said.stdout)["items"]]
+
+
+def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop, configure: Callable[[int], None]) -> None:
+    assert up(folder).returncode == 0
     stack = Stack(folder)
     first = post(stack, stack.captures(PAYMENTS, "a"))
     assert_once(stack, first)
@@ -104,27 +138,46 @@ def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop) -> None:
     assert "stop all processors first" in refused.stderr
     down(folder)
 
-    started = up(folder, 2)
+    configure(2)
+    started = up(folder)
     assert started.returncode == 3, started.stdout + started.stderr
     assert "`payhook split` divides" in started.stderr
     down(folder)
     divided = split(folder, 2)
     assert divided.returncode == 0, divided.stderr
     assert "ledger: 1 → 2 shards" in divided.stdout
-    started = up(folder, 1)
+    configure(1)
+    started = up(folder)
     assert started.returncode == 3, started.stdout + started.stderr
     down(folder)
 
-    assert up(folder, 2).returncode == 0
+    configure(2)
+    assert up(folder).returncode == 0
     post(stack, again(stack, first))
     second = post(stack, [*stack.captures(PAYMENTS, "b"), *refunds(stack, "a", "back")])
     assert_once(stack, [*first, *second])
+    assert_reported(shop, [*first, *second])
+    with paused(stack.endpoints["pids"]["processor.1"]):
+        while_one_stands = post(stack, stack.captures(PAYMENTS, "c"))
+        stack.decide([one for one in while_one_stands if Shard(0, 2).decides(entity_of(one))])
+    second += while_one_stands
+    assert_once(stack, second)
+
+    items = dead_items(folder)
+    assert len(items) == CLOSED
+    assert {item.partition(":")[0] for item in items} == {"ledger", "ledger.1"}
+    (folder / "merchants.toml").write_text(OPEN, "utf-8")
+    replayed = payhook("dlq", "replay", *items, "--data", str(folder))
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    second += [*dead, *behind]
+    assert_once(stack, second)
     assert_reported(shop, [*first, *second])
     stack.verify()
     down(folder)
 
     assert split(folder, 4).returncode == 0
-    assert up(folder, 4).returncode == 0
+    configure(4)
+    assert up(folder).returncode == 0
     post(stack, again(stack, [*first, *second]))
     third = post(stack, [*refunds(stack, "b", "back"), *refunds(stack, "a", "more")])
     assert_once(stack, [*first, *second, *third])
