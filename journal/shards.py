@@ -10,13 +10,13 @@ of the entities that it has from there. So there are two ways to read several jo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from core.location import Location
 from core.routing import WHOLE, Shard
 from journal.errors import Refused
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.schema import JournalRow
 
 SHARD_NOTE = "shard"
 """The journal's note of the part of the events that it decides; without it, all."""
@@ -90,6 +90,15 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location) -> No
                 raise ShardsChanged(stream, divided, shard.count, begun)
 
 
-def decides(shard: Shard, row: JournalRow) -> bool:
+class OfEntity(Protocol):
+    """What of an item says whose it is: a journal row has it, and what is derived from one."""
+
+    @property
+    def entity_key(self) -> str | None: ...
+    @property
+    def partition(self) -> int: ...
+
+
+def decides(shard: Shard, row: OfEntity) -> bool:
     """Whether an item is the shard's, by any of its rows; one without an entity goes by its record's partition."""
     return shard.decides(row.entity_key) if row.entity_key is not None else shard.reads(row.partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
+from core.routing import Shard
 from dlq.index import Amounts, DeadLetterIndex, Filter
 from dlq.index.payload import Fates, Origin
 from journal.reader import JournalReader
@@ -34,14 +36,30 @@ class DeadItems:
 
     data: Path
     clock: ManualClock = field(default_factory=lambda: ManualClock(START + timedelta(days=3)))
+    shard: int = 0
     ledger: SmallLedger = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = SmallLedger(self.data)
+        self.ledger = SmallLedger(self.data, shard=self.shard)
 
     @property
     def layout(self) -> StreamLayout:
-        return Layout(self.data).ledger()
+        return Layout(self.data).ledger(shard=self.shard)
+
+    def divided(self) -> DeadItems:
+        """Divides the journal between two shards. This one goes on as the first; returns the other, of a copy."""
+        other = DeadItems(self.data, self.clock, shard=1)
+        other.ledger.rows = list(self.ledger.rows)
+        shutil.copytree(self.ledger.journal, other.ledger.journal)
+        if Path(self.ledger.bodies).exists():
+            shutil.copytree(self.ledger.bodies, other.ledger.bodies)
+        for items, is_copy in ((other, True), (self, False)):
+            items.ledger.divide(Shard(items.shard, 2), self.now, is_copy=is_copy)
+        return other
+
+    def board_is_lost(self) -> None:
+        """Its folder is gone: it is made again from the journal."""
+        shutil.rmtree(self.layout.board, ignore_errors=True)
 
     @property
     def now(self) -> datetime:

@@ -12,6 +12,7 @@ from typing import Any
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
+from core.routing import Shard
 from core.work import postings_to_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
@@ -25,24 +26,27 @@ START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 @dataclass
 class SmallLedger:
-    """Rows are told one after the other and written by `commit`; the data folder is a stack's."""
+    """Rows are told one after the other and written by `commit`; the data folder is a stack's. ``shard``: whose journal
+    it is, after a division; its events come from the partition of that number.
+    """
 
     data: Path
     rows: list[JournalRow] = field(default_factory=list)
+    shard: int = 0
     _fresh: list[JournalRow] = field(default_factory=list)
     _writer: JournalWriter | None = None
 
     @property
     def journal(self) -> str:
-        return str(Layout(self.data).ledger().journal)
+        return str(Layout(self.data).ledger(shard=self.shard).journal)
 
     @property
     def postings(self) -> str:
-        return str(Layout(self.data).ledger().postings)
+        return str(Layout(self.data).ledger(shard=self.shard).postings)
 
     @property
     def bodies(self) -> str:
-        return str(Layout(self.data).ledger().bodies)
+        return str(Layout(self.data).ledger(shard=self.shard).bodies)
 
     def tell(
         self,
@@ -94,14 +98,20 @@ class SmallLedger:
         """One commit of the journal with all that was told since the last one, and what is derived from it."""
         if self._writer is None:
             self._writer = JournalWriter.create_or_open(self.journal, "ledger")
-            self._writer.begin_epoch({TOPIC: {0: 0}})
+            before = sum(row.first for row in self.rows) - sum(row.first for row in self._fresh)
+            self._writer.begin_epoch({TOPIC: {self.shard: before}})
         if with_bodies:
             BodyStore(self.bodies).append([(row.body_sha256 or "", body_of(row)) for row in self._fresh])
         offsets = [row.offset for row in self.rows if row.first]
-        self._writer.commit(self._fresh, {TOPIC: {0: max(offsets) + 1}}, 0)
+        self._writer.commit(self._fresh, {TOPIC: {self.shard: max(offsets) + 1}}, 0)
         if with_postings:
             PostingsWriter.open(self.postings).follow(self._fresh)
         self._fresh = []
+
+    def divide(self, shard: Shard, at: datetime, *, is_copy: bool) -> None:
+        """What is written from here on is that shard's."""
+        JournalWriter.create_or_open(self.journal, "ledger").divide(TOPIC, shard, at, is_copy=is_copy)
+        self._writer = None
 
     @property
     def _next(self) -> int:
@@ -121,7 +131,7 @@ class SmallLedger:
             item_seq=seq,
             first=True,
             topic=TOPIC,
-            partition=0,
+            partition=self.shard,
             offset=sum(one.first for one in self.rows),
             decision=Decision.APPLIED if movement is not None else Decision.IGNORED,
             decided_at=decided_at,

@@ -18,7 +18,7 @@ from dlq.index.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 
-LAYOUT = 4
+LAYOUT = 5
 """Of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
 
 BUSY_S = 30.0
@@ -42,7 +42,7 @@ _ITEMS = ", ".join(
 _SMALL = "kind, error_class, provider, event_type, fingerprint, mark, seen_seq, seen_hash, amount_minor, currency"
 TABLES = (
     "CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), table_id TEXT, seq INTEGER, row_hash TEXT,"
-    " lineage TEXT)",
+    " lineage TEXT, shard TEXT NOT NULL)",
     f"CREATE TABLE items ({_ITEMS})",
     # The columns after the order let filters pass over an item without reading it whole.
     f"CREATE INDEX items_by_age ON items (state, since_at, item_seq, {_SMALL})",

@@ -14,6 +14,7 @@ from dlq.index.fingerprint import Cause, cause_of
 from dlq.index.item import OPEN_STATES, Entry, ItemState, Mark, values
 from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
+from journal.shards import OfEntity
 
 MESSAGE_CHARS_MAX = 300
 REASON_CHARS_MAX = 300
@@ -29,7 +30,7 @@ ROW_COLUMNS = (
 _COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})
 
 
-class Row(Protocol):
+class Row(OfEntity, Protocol):
     """A journal row as `ROW_COLUMNS` tell it."""
 
     def __getattr__(self, name: str) -> Any: ...

@@ -2,6 +2,8 @@
 
 Any number of processes may follow at once: a window is read without a lock, and counts only if the mark is
 still where it was when reading began.
+
+A journal that was divided holds items that another shard goes on with: they are in that one's index alone.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from deltalake import DeltaTable
 
 from core.clock import Clock, to_micros
 from core.decision import Decision
+from core.routing import WHOLE, Shard
 from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
 from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.index.item import COLUMNS, Entry, ItemState, values
 from journal.histories import Position, follows
 from journal.reader import JournalReader
+from journal.shards import decides, shard_in
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
 ROWS_PER_PICK = 20_000
@@ -39,12 +43,13 @@ _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 
 class _Mark(NamedTuple):
-    """Up to which row of which journal the index goes."""
+    """Up to which row of which journal the index goes, and whose items it holds (`core.routing.Shard`)."""
 
     table_id: str | None
     seq: int
     row_hash: str | None
     lineage: str = ""
+    shard: str = str(WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +113,19 @@ class Follower:
         with self._file.reading() as connection:
             mark = _mark(connection)
         reader = JournalReader(self._journal)
-        if _belongs(mark, reader):
+        if _belongs(mark, reader) and mark.shard == str(_shard(reader)):
             return reader, mark
         with self._file.writing() as connection:
             mark = _mark(connection)
             reader = JournalReader(self._journal)
+            shard = _shard(reader)
             if not _belongs(mark, reader):
                 empty(connection)
-                mark = _Mark(reader.table_id, 0, None, reader.lineage)
-                _set_mark(connection, mark)
+                mark = _Mark(reader.table_id, 0, None, reader.lineage, str(shard))
+            elif mark.shard != str(shard):
+                _keep(connection, shard)
+                mark = mark._replace(shard=str(shard))
+            _set_mark(connection, mark)
         return reader, mark
 
     def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
@@ -141,7 +150,7 @@ class Follower:
             there = _mark(connection)
             if there != before:
                 return there
-            take_in(connection, rows)
+            take_in(connection, rows, Shard.read(before.shard))
             _set_mark(connection, after)
         return None
 
@@ -175,15 +184,17 @@ def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
         yield [], last
 
 
-def take_in(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """Folds rows into their items, within the transaction; those that only a command is about are passed over."""
+def take_in(connection: sqlite3.Connection, rows: Iterable[Row], shard: Shard = WHOLE) -> None:
+    """Folds rows into their items, within the transaction; those that only a command is about are passed over, and
+    items that begin as another shard's.
+    """
     wanted = [row for row in rows if not is_command(row)]
     before = {entry.item_seq: entry for entry in read_entries(connection, {r.item_seq for r in wanted if not r.first})}
     now = dict(before)
     causes = {}
     for row in wanted:
         known = now.get(row.item_seq)
-        if known is None and not row.first and Decision(row.decision) not in _OPENING:
+        if known is None and not (_begins(row) and decides(shard, row)):
             continue
         folded = fold(known, row)
         now[row.item_seq] = folded.entry
@@ -194,6 +205,17 @@ def take_in(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
         [(one.fingerprint, one.error_class, one.error_code, one.shape, one.place) for one in causes.values()],
     )
     _change(connection, list(before.values()), [one for one in now.values() if one.state != ItemState.SETTLED])
+
+
+def _begins(row: Row) -> bool:
+    return row.first or Decision(row.decision) in _OPENING
+
+
+def _keep(connection: sqlite3.Connection, shard: Shard) -> None:
+    """Takes the items out that aren't the shard's, within the transaction."""
+    found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items")
+    others = [entry for entry in (Entry(*one) for one in found) if not decides(shard, entry)]
+    _change(connection, others, [])
 
 
 def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
@@ -258,17 +280,21 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _mark(connection: sqlite3.Connection) -> _Mark:
-    found = connection.execute("SELECT table_id, seq, row_hash, lineage FROM mark").fetchone()
+    found = connection.execute("SELECT table_id, seq, row_hash, lineage, shard FROM mark").fetchone()
     return _Mark(*found) if found is not None else _Mark(None, 0, None)
 
 
 def _set_mark(connection: sqlite3.Connection, mark: _Mark) -> None:
-    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?, ?)", mark)
+    connection.execute("INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?, ?, ?)", mark)
 
 
 def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
     place = seq - table["seq"][0].as_py()
     return before._replace(seq=seq, row_hash=table["row_hash"][place].as_py())
+
+
+def _shard(reader: JournalReader) -> Shard:
+    return shard_in(reader.state().notes)
 
 
 def _belongs(mark: _Mark, reader: JournalReader) -> bool:
