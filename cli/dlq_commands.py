@@ -12,6 +12,7 @@ import click
 
 from cli import dlq_tables
 from cli.acting import put_on_record
+from cli.dlq_watch import ITEM, Named, shard_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import Rows
 from console.as_json import dumped, plain
@@ -29,7 +30,9 @@ from dlq.index import (
     Filter,
     ItemState,
     Mark,
+    ShardedIndex,
     Sort,
+    name_in,
 )
 from dlq.recorder import READ_PAYLOAD
 from dlq.report import Week, weekly
@@ -116,7 +119,7 @@ def list_command(
     """
     if waiting:
         wanted = replace(wanted, states=tuple({*wanted.states, ItemState.WAITING}))
-    page = followed(place).page(wanted, cursor, limit, Sort(sort))
+    page = all_followed(place).page(wanted, cursor, limit, Sort(sort))
     if as_json:
         click.echo(dumped(page))
     else:
@@ -124,20 +127,22 @@ def list_command(
 
 
 @click.command()
-@click.argument("item_id", metavar="ID", type=click.IntRange(1))
+@click.argument("item", metavar="ID", type=ITEM)
 @_JSON
 @with_place_of_stream
-def show(place: Place, item_id: int, as_json: bool) -> None:
+def show(place: Place, item: Named, as_json: bool) -> None:
     """Show everything that is known of one event: where it stands and why, each try with its error and log lines, who
     did what to it, its bytes and headers, its entity's events around it, what waits because of it, and what is like it.
     """
-    story = followed(place).item(item_id)
+    shard = shard_of_item(place, item)
+    story = followed(shard).item(item.number)
     if story.payload.raw is not None:
-        put_on_record(place, READ_PAYLOAD, f"{place.looked_at.stream} item {item_id}")
+        put_on_record(place, READ_PAYLOAD, f"{story.stream} item {item.number}")
     if as_json:
         click.echo(dumped(story))
     else:
-        dlq_tables.print_story(story, SystemClock().now())
+        name = str(item.number) if shard is place else name_in(story.stream, item.number)
+        dlq_tables.print_story(story, SystemClock().now(), name)
 
 
 @click.command()
@@ -149,7 +154,7 @@ def stats(place: Place, wanted: Filter, as_json: bool) -> None:
 
     Figures of open events don't depend on --state.
     """
-    found = followed(place).stats(wanted)
+    found = all_followed(place).stats(wanted)
     if as_json:
         click.echo(dumped(found))
     else:
@@ -166,11 +171,18 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 
     `payhook dlq list --fingerprint HEX` lists one group's.
     """
-    found = followed(place).groups(wanted, limit)
+    found = all_followed(place).groups(wanted, limit)
     if as_json:
         click.echo(dumped(found))
     else:
         dlq_tables.print_groups(found, SystemClock().now())
+
+
+def all_followed(place: Place) -> DeadLetterIndex | ShardedIndex:
+    """The dead-letter indexes of all shards that are looked at, as their journals are now."""
+    if not place.has_several:
+        return followed(place)
+    return ShardedIndex({name: followed(shard) for name, shard in place.shards.items()})
 
 
 def followed(place: Place) -> DeadLetterIndex:
@@ -244,8 +256,8 @@ def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> N
     """
     now = SystemClock().now()
     wanted = Week.named(week) if week is not None else Week.of(now).before()
-    stream, journal = place.looked_at.stream, str(place.looked_at.journal)
-    made = weekly(stream, journal, wanted, now, bugs_of(stream, journal))
+    stream, journals = place.looked_at.stream, {name: str(one.looked_at.journal) for name, one in place.shards.items()}
+    made = weekly(stream, journals, wanted, now, bugs_of(stream, list(journals.values())))
     text = dumped(plain(made) | {"week": made.week.name}) + "\n" if as_json else markdown(made)
     if out is None:
         click.echo(text, nl=False)

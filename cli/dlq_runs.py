@@ -10,7 +10,16 @@ from collections.abc import Sequence
 import click
 
 from cli.acting import orders, this_account
-from cli.dlq_watch import SELECTION, number_of, opened, outcome, watch
+from cli.dlq_watch import (
+    SELECTION,
+    Named,
+    opened,
+    outcome,
+    read_name,
+    shard_of_item,
+    shard_of_selection,
+    watch,
+)
 from cli.place import KEPT_TEXT, Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
@@ -67,16 +76,16 @@ def replay(
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
     run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force, propose)
-    number, ids = _meant(what)
-    if number is None and run == Run("replay", reason) and not dry_run:
-        _replay_now(place, ids, reason, as_json)
-        return
-    dead = opened(place)
-    number = _frozen(dead, ids, reason) if number is None else number
-    if dry_run:
-        _dry_run(dead, number, run, as_json)
-    else:
-        _run(dead, number, run, wait=wait, as_json=as_json)
+    for shard, number, ids in _meant(place, what):
+        if number is None and run == Run("replay", reason) and not dry_run:
+            _replay_now(shard, ids, reason, as_json)
+            continue
+        dead = opened(shard)
+        chosen = _frozen(dead, ids, reason) if number is None else number
+        if dry_run:
+            _dry_run(dead, chosen, run, as_json)
+        else:
+            _run(dead, chosen, run, wait=wait, as_json=as_json)
 
 
 @click.command()
@@ -116,12 +125,13 @@ def _change(verb: str, help_text: str) -> click.Command:
     @click.argument("number", metavar="SELECTION", type=SELECTION)
     @JSON
     @with_place_of_stream
-    def change(place: Place, number: int, as_json: bool) -> None:
-        run = getattr(opened(place).selections, verb)(number, this_account())
+    def change(place: Place, number: Named, as_json: bool) -> None:
+        shard = shard_of_selection(place, number)
+        run = getattr(opened(shard).selections, verb)(number.number, this_account())
         if as_json:
             click.echo(RunView.of(run).model_dump_json(indent=1))
         else:
-            click.echo(f"s{number} is {run.state.value}")
+            click.echo(f"s{number.number} is {run.state.value}")
 
     return change
 
@@ -131,14 +141,19 @@ resume = _change("resume", "Let a paused run go on.")
 cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
 
 
-def _meant(what: Sequence[str]) -> tuple[int | None, list[int]]:
-    """A selection's number, or items' numbers."""
-    if len(what) == 1 and (number := number_of(what[0])) is not None:
-        return number, []
-    wrong = [text for text in what if not (text.isascii() and text.isdigit())]
-    if wrong:
-        raise click.UsageError(f"{wrong[0]!r} is neither an item's ID nor the one selection (s3) that can be named")
-    return None, [int(text) for text in dict.fromkeys(what)]
+def _meant(place: Place, what: Sequence[str]) -> list[tuple[Place, int | None, list[int]]]:
+    """A selection's shard and number; or, for each shard of the items that are named, their numbers."""
+    names = {text: read_name(text) for text in what}
+    if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
+        return [(shard_of_selection(place, only), only.number, [])]
+    items: dict[str, tuple[Place, list[int]]] = {}
+    for text, named in names.items():
+        if named is None or named.is_selection:
+            problem = f"{text!r} is neither an item's ID nor the one selection (s3) that can be named"
+            raise click.UsageError(problem)
+        shard = shard_of_item(place, named)
+        items.setdefault(shard.looked_at.stream, (shard, []))[1].append(named.number)
+    return [(shard, None, list(dict.fromkeys(numbers))) for shard, numbers in items.values()]
 
 
 def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
@@ -161,10 +176,10 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
 
 
 def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: bool) -> None:
-    number, ids = _meant(what)
-    dead = opened(place)
-    number = _frozen(dead, ids, run.reason) if number is None else number
-    _run(dead, number, run, wait=wait, as_json=as_json)
+    for shard, number, ids in _meant(place, what):
+        dead = opened(shard)
+        chosen = _frozen(dead, ids, run.reason) if number is None else number
+        _run(dead, chosen, run, wait=wait, as_json=as_json)
 
 
 def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import click
 
 from cli.acting import this_account
 from cli.dlq_commands import with_filter
-from cli.dlq_watch import SELECTION, WORDS, opened, options_again, outcome
+from cli.dlq_watch import SELECTION, WORDS, Named, opened, options_again, outcome, shard_of_selection
 from cli.place import Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
 from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
 from core.money import decimals_of
 from dlq.index import Filter, ItemState
-from dlq.selection import Kept, RunItemState, Selection
+from dlq.selection import Kept, RunItemState, Selection, SelectionEmpty
 
 SHOWN_MAX = 100
 ITEMS_JSON_MAX = 1_000
@@ -29,15 +29,37 @@ ITEMS_JSON_MAX = 1_000
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_stream
 def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
-    """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run."""
+    """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run.
+
+    Each shard has sets of its own: one is made of each that has something that matches.
+    """
     if wanted.states != (ItemState.OPEN,):
         raise click.UsageError("only dead events are selected: leave --state out")
-    selection = opened(place).selections.freeze(wanted, this_account(), note)
-    if as_json:
-        click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))
-        return
-    click.echo(f"frozen as {selection.name}: {selection.count:,} items{_amounts(selection)}")
-    click.echo(f"payhook dlq replay {selection.name} --dry-run{options_again(place)}   says what a replay would do")
+    for shard, selection in _frozen(place, wanted, note):
+        if as_json:
+            click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))
+            continue
+        where = f" of {selection.stream}" if place.has_several else ""
+        click.echo(f"frozen as {selection.name}{where}: {selection.count:,} items{_amounts(selection)}")
+        click.echo(f"payhook dlq replay {selection.name} --dry-run{options_again(shard)}   says what a replay would do")
+
+
+def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
+    """A selection of each shard that has something to be frozen.
+
+    :raises SelectionEmpty: none has
+    """
+    empty, made = None, False
+    for shard in place.shards.values():
+        try:
+            selection = opened(shard).selections.freeze(wanted, this_account(), note)
+        except SelectionEmpty as nothing:
+            empty = nothing
+        else:
+            made = True
+            yield shard, selection
+    if empty is not None and not made:
+        raise empty
 
 
 @click.command()
@@ -45,13 +67,16 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
 @click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in RunItemState]))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_stream
-def selections(place: Place, number: int | None, states: tuple[str, ...], as_json: bool) -> None:
+def selections(place: Place, number: Named | None, states: tuple[str, ...], as_json: bool) -> None:
     """List the frozen sets, the newest first; or show one with what became of its items."""
-    dead = opened(place)
     if number is not None:
-        _show(dead, number, [RunItemState(state) for state in states] or None, as_json)
+        dead = opened(shard_of_selection(place, number))
+        _show(dead, number.number, [RunItemState(state) for state in states] or None, as_json)
         return
-    _print(dead.selections.kept(), as_json, "nothing was frozen yet")
+    kept = [one for shard in place.shards.values() for one in opened(shard).selections.kept()]
+    if place.has_several:
+        kept.sort(key=lambda one: one.selection.frozen_at, reverse=True)
+    _print(place, kept, as_json, "nothing was frozen yet")
 
 
 @click.command()
@@ -59,12 +84,16 @@ def selections(place: Place, number: int | None, states: tuple[str, ...], as_jso
 @with_place_of_stream
 def proposals(place: Place, as_json: bool) -> None:
     """List what waits for a second person, oldest first."""
-    _print(opened(place).selections.proposals(), as_json, "nothing waits for an approval")
+    waiting = [one for shard in place.shards.values() for one in opened(shard).selections.proposals()]
+    if place.has_several:
+        waiting.sort(key=lambda one: one.selection.frozen_at)
+    _print(place, waiting, as_json, "nothing waits for an approval")
 
 
-def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
+def _print(place: Place, kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
     if as_json:
-        click.echo(SelectionsView(selections=list(map(SelectionView.of, kept)), next=None).model_dump_json(indent=1))
+        shown = SelectionsView(selections=list(map(SelectionView.of, kept)), next=None)
+        click.echo(_with_streams(shown, kept) if place.has_several else shown.model_dump_json(indent=1))
     elif not kept:
         click.echo(nothing)
     else:
@@ -74,7 +103,7 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
             reported = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
             frozen = one.selection
             rows.add(
-                frozen.name,
+                f"{frozen.stream}:{frozen.name}" if place.has_several else frozen.name,
                 f"{frozen.frozen_at:%Y-%m-%d %H:%M}",
                 frozen.actor,
                 f"{frozen.count:,}",
@@ -82,6 +111,13 @@ def _print(kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
                 *reported,
             )
         rows.print()
+
+
+def _with_streams(shown: SelectionsView, kept: Sequence[Kept]) -> str:
+    tree = shown.model_dump(mode="json")
+    for one, view in zip(kept, tree["selections"], strict=True):
+        view["stream"] = one.selection.stream
+    return json.dumps(tree, indent=1)
 
 
 def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import click
 from cli.tables import Rows, heading, print_details, print_text
 from console.details import Once, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import money, second, span
-from dlq.index import Group, Item, ItemStory, Neighbour, Page, Stats
+from dlq.index import Group, Item, ItemStory, Neighbour, Page, ShardsPage, Stats
 
 HOURS_SHOWN = 12
 COUNTS_SHOWN = 10
@@ -25,7 +25,7 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 """Item, moment, decision, event key, why, and why in short."""
 
 
-def print_page(page: Page, now: datetime) -> None:
+def print_page(page: Page | ShardsPage, now: datetime) -> None:
     """An item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("nothing is dead" if page.total == 0 else "no more")
@@ -36,8 +36,8 @@ def print_page(page: Page, now: datetime) -> None:
         amount = money(item.amount_minor, item.currency)
         named = "\n".join(part for part in (item.event_key, amount) if part)
         error = error_text(item.error_class, item.error_code, (item.kind, item.mark), None)
-        rows.add(item.item_seq, span(now - item.since, 1), item.decision.value, named, error)
-        errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(str(item.item_seq))
+        rows.add(item.name, span(now - item.since, 1), item.decision.value, named, error)
+        errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(item.name)
     rows.print()
     print_details(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
     if page.next is not None:
@@ -58,7 +58,9 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
     rows = Rows(*names, "fingerprint, e.g.", "cause", right=names)
     for group in groups:
         ages = (span(now - group.oldest, 1), span(now - group.newest, 1))
-        rows.add(f"{group.count:,}", *ages, f"{group.fingerprint or 'waits only'}\nID {group.sample}", _cause(group))
+        rows.add(
+            f"{group.count:,}", *ages, f"{group.fingerprint or 'waits only'}\nID {group.sample_name}", _cause(group)
+        )
     rows.print()
 
 
@@ -82,12 +84,12 @@ def print_stats(stats: Stats) -> None:
     hours.print(indent=2)
 
 
-def print_story(story: ItemStory, now: datetime) -> None:
-    """Where it stands, then why, then what is around it, then its bytes."""
+def print_story(story: ItemStory, now: datetime, name: str) -> None:
+    """Where it stands, then why, then what is around it, then its bytes. ``name``: what the item is called."""
     item = story.item
     died = f", died first {span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
     details = ((detail.name, detail.shown) for detail in item_details(story))
-    print_details(details, f"item {item.item_seq}: {item.state.value} ({item.decision.value}){died}")
+    print_details(details, f"item {name}: {item.state.value} ({item.decision.value}){died}")
     once = Once()
     if (failed := story.died_of) is not None:
         heading("died of")

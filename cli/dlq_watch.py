@@ -1,10 +1,15 @@
-"""A stream's dead letters as the command line opens them, and a run that it watches until it ends."""
+"""A stream's dead letters as the command line opens them, how items and selections are named, and a run that it
+watches until it ends.
+
+Where several shards are looked at, a name says which one: ``ledger.1:42`` is an item, ``ledger.1:s3`` a selection.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -14,34 +19,107 @@ from cli.acting import producer
 from cli.place import Place
 from console.dead_letters import DeadLetters
 from core.clock import SystemClock
+from core.errors import PayhookError
 from core.event import Mode
-from core.routing import mode_of
+from core.layout import LEDGER
+from core.routing import mode_of, topics_of
+from dlq.index import ItemUnknown, name_in
+from dlq.orders import DeltaView
 from dlq.selection import Progress as RunProgress
 from dlq.selection import RunItemState, RunState, Selections
 from stack.services.dead_letters import open_dead_letters
 
-_NAME = re.compile(r"[sS]([1-9][0-9]{0,11})")
+_NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")
 
 
-class SelectionName(click.ParamType[int]):
+class Named(NamedTuple):
+    """An item or a selection. ``stream``: its shard's; None: it isn't said."""
+
+    stream: str | None
+    number: int
+    is_selection: bool
+
+
+def read_name(text: str) -> Named | None:
+    """``42``, ``s3``, ``ledger.1:42``; None: it is no name."""
+    found = _NAME.fullmatch(text)
+    return Named(found[1], int(found[3]), bool(found[2])) if found else None
+
+
+class SelectionName(click.ParamType[Named]):
     """``s3``: with its letter, which tells it from an item."""
 
     name = "selection"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        number = number_of(str(value))
-        if number is None:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Named:
+        named = read_name(str(value))
+        if named is None or not named.is_selection:
             self.fail(f"{value!r} is no selection: they are s1, s2, …; `payhook dlq selections` lists them", param, ctx)
-        return number
+        return named
 
 
-SELECTION = SelectionName()
+class ItemName(click.ParamType[Named]):
+    """``42``, or ``ledger.1:42``."""
+
+    name = "item"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Named:
+        named = read_name(str(value))
+        if named is None or named.is_selection:
+            return Named(None, click.IntRange(1).convert(value, param, ctx), False)
+        return named
 
 
-def number_of(text: str) -> int | None:
-    """3 of ``s3``; None: it is no selection's name."""
-    found = _NAME.fullmatch(text)
-    return int(found[1]) if found else None
+SELECTION, ITEM = SelectionName(), ItemName()
+
+
+class ItemInSeveral(PayhookError):
+    """Several shards have an item of that number."""
+
+    def __init__(self, number: int, streams: Sequence[str]) -> None:
+        self.number = number
+        self.streams = tuple(streams)
+        names = " or ".join(name_in(stream, number) for stream in streams)
+        super().__init__(f"several shards have an item {number}: name it {names}")
+
+    def __reduce__(self) -> tuple[type[ItemInSeveral], tuple[int, tuple[str, ...]]]:
+        return ItemInSeveral, (self.number, self.streams)
+
+
+def shard_of_item(place: Place, named: Named) -> Place:
+    """The place of the shard that an item is in.
+
+    :raises ItemUnknown: no shard has it
+    :raises ItemInSeveral: more than one has that number
+    """
+    if named.stream is not None:
+        return place.shard(named.stream)
+    if not place.has_several:
+        return place
+    control = topics_of(place.mode).control
+    having = {
+        name: one
+        for name, one in place.shards.items()
+        if DeltaView(one.looked_at.journal, control).last_rows([named.number])
+    }
+    if not having:
+        raise ItemUnknown(named.number)
+    if len(having) > 1:
+        raise ItemInSeveral(named.number, list(having))
+    return next(iter(having.values()))
+
+
+def shard_of_selection(place: Place, named: Named) -> Place:
+    """The place of the shard that a selection is of.
+
+    :raises click.UsageError: each shard has selections of its own, and none is named
+    """
+    if named.stream is not None:
+        return place.shard(named.stream)
+    if place.has_several:
+        names = " or ".join(f"{name}:s{named.number}" for name in place.shards)
+        raise click.UsageError(f"each shard has selections of its own: name {names}")
+    return place
 
 
 def opened(place: Place) -> DeadLetters:
@@ -52,7 +130,7 @@ def opened(place: Place) -> DeadLetters:
 def options_again(place: Place) -> str:
     """The options that lead to the same stream again, for a command that is told."""
     mode: Mode = mode_of(place.looked_at.stream)
-    stream = "" if place.stream == "ledger" else f" --stream {place.stream}"
+    stream = "" if place.stream == LEDGER else f" --stream {place.stream}"
     return stream + (" --test" if mode == "test" else "")
 
 

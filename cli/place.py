@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,13 +20,17 @@ from core.event import Mode
 from core.layout import LEDGER, Layout, StreamLayout
 from core.moments import MomentInvalid
 from core.record_keys import RecordKeys
-from core.routing import stream_of
+from core.routing import SHARD_MARK, base_of, mode_of, shard_of, stream_of
 from core.settings import KafkaSettings
 from core.visible import kept_text
+from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
 from stack.settings import Settings, load_settings, streams_of
+
+SHARD_NAME = re.compile(r"[a-z][a-z0-9-]*(\.\d{1,3})?")
+"""A stream's name, with its shard's number or without."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -34,7 +39,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Place:
     """One data folder with its settings; ``config`` is the settings file that was named, if one was.
 
-    ``mode``: whose ledger is looked at. ``stream``: the work stream that is, where a command may look at any.
+    ``mode``: whose ledger is looked at. ``stream``: the work stream that is, where a command may look at any: all of
+    its shards, or ``ledger.1``, or ``ledger.0`` for the first one alone.
     """
 
     settings: Settings
@@ -53,8 +59,38 @@ class Place:
 
     @property
     def looked_at(self) -> StreamLayout:
-        """The places of the work stream that is looked at, in its mode."""
-        return self.layout.stream(stream_of(self.stream, self.mode))
+        """The places of the work stream that is looked at, in its mode; of several shards the first one's."""
+        return self.layout.stream(stream_of(base_of(self.stream), self.mode, shard_of(self.stream)))
+
+    @property
+    def shards(self) -> dict[str, Place]:
+        """By stream, a place for each shard of the work stream that is looked at."""
+        if SHARD_MARK in self.stream:
+            return {self.looked_at.stream: self}
+        names = self._config.names(self.mode, self.settings.processor.shards)
+        if len(names) == 1:
+            return {names[0]: self}
+        return {name: replace(self, stream=f"{self.stream}{SHARD_MARK}{at}") for at, name in enumerate(names)}
+
+    @property
+    def has_several(self) -> bool:
+        """Whether several shards are looked at."""
+        return len(self.shards) > 1
+
+    def shard(self, name: str) -> Place:
+        """The shard of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
+
+        :raises click.UsageError: it isn't looked at
+        """
+        wanted = stream_of(base_of(name), self.mode, shard_of(name)) if SHARD_NAME.fullmatch(name) else name
+        found = self.shards.get(wanted)
+        if found is None or mode_of(name) not in ("live", self.mode):
+            raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.shards)}")
+        return found
+
+    @property
+    def _config(self) -> StreamConfig:
+        return streams_of(self.settings)[base_of(self.stream)]
 
     def endpoints(self) -> Endpoints:
         """Where the running stack answers.
@@ -114,18 +150,32 @@ def with_place_of_mode(command: Command) -> Command:
     return with_place(chosen)  # type: ignore[return-value]
 
 
+STREAM_HELP = "The work stream to look at: all its shards, or one (ledger.1)."
+
+
 def with_place_of_stream(command: Command) -> Command:
     """As `with_place_of_mode`, with ``--stream`` for any work stream."""
 
-    @click.option("--stream", default=LEDGER, show_default=True, metavar="NAME", help="The work stream to look at.")
+    @click.option("--stream", default=LEDGER, show_default=True, metavar="NAME", help=STREAM_HELP)
     @functools.wraps(command)
     def chosen(place: Place, stream: str, **given: Any) -> Any:
-        known = streams_of(place.settings)
+        known = known_streams(place.settings)
         if stream not in known:
-            raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(known)}", param_hint="--stream")
+            named = ", ".join(name for name, is_said in known.items() if is_said)
+            raise click.BadParameter(f"there is no stream {stream}; there is {named}", param_hint="--stream")
         return command(replace(place, stream=stream), **given)
 
     return with_place_of_mode(chosen)  # type: ignore[return-value]
+
+
+def known_streams(settings: Settings) -> dict[str, bool]:
+    """What ``--stream`` takes, and whether people are told of it: a stream's only shard needs no name of its own."""
+    known: dict[str, bool] = {}
+    for name, config in streams_of(settings).items():
+        shards = config.shards(settings.processor.shards)
+        known[name] = True
+        known |= {f"{name}{SHARD_MARK}{shard.number}": len(shards) > 1 for shard in shards}
+    return known
 
 
 def _place(data: Path | None, config: Path | None) -> Place:

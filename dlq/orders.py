@@ -19,11 +19,13 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
+from core.routing import WHOLE
 from dlq.commands import ACTIONS, APPROVES, Command, Producer, Sent, Target, send
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import dataset_of, lineage_of
 from journal.schema import JournalRow, from_arrow
+from journal.shards import decides, shard_at
 
 SENT_CHARS_MAX = 500
 """Of the ids of an act's commands, in the audit log."""
@@ -82,7 +84,9 @@ class JournalView(Protocol):
 
 
 class DeltaView:
-    """The journal as it is now, on Delta. One that isn't begun yet holds nothing."""
+    """The journal as it is now, on Delta. One that isn't begun yet holds nothing. Items that another shard goes on with
+    aren't in it.
+    """
 
     def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
@@ -93,7 +97,9 @@ class DeltaView:
 
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
         rows = self._rows(pc.field("item_seq").isin(sorted(item_seqs)))
-        return {row.item_seq: row for row in sorted(rows, key=lambda row: row.seq)}
+        last = {row.item_seq: row for row in sorted(rows, key=lambda row: row.seq)}
+        shard = shard_at(self._path) if last else WHOLE
+        return {item_seq: row for item_seq, row in last.items() if decides(shard, row)}
 
     def command_row(self, command_id: str) -> JournalRow | None:
         # By the topic first: statistics pass over every file and row group that holds no command.

@@ -57,6 +57,11 @@ def shard_in(notes: Mapping[str, str]) -> Shard:
     return Shard.read(notes[SHARD_NOTE]) if SHARD_NOTE in notes else WHOLE
 
 
+def shard_at(journal: Location | str) -> Shard:
+    """`shard_in` of the journal at a location; all events where there is none."""
+    return shard_in(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else WHOLE
+
+
 def shard_note(shard: Shard) -> dict[str, str]:
     """The inverse of `shard_in`."""
     return {SHARD_NOTE: str(shard)} if shard.count > 1 else {}
@@ -72,7 +77,7 @@ def own_after(notes: Mapping[str, str]) -> int:
     return int(notes.get(OWN_AFTER_NOTE, 0))
 
 
-def own_rows_after(journal: Location) -> int:
+def own_rows_after(journal: Location | str) -> int:
     """`own_after` of the journal at a location; 0 where there is none."""
     return own_after(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else 0
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -27,6 +28,7 @@ from dlq.report.model import BugCount
 from journal.bodies import BodyStore
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
+from journal.shards import own_rows_after
 from providers.reconciled import reader_of
 
 Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
@@ -241,10 +243,10 @@ class _Reports:
         return None
 
 
-def bug_counts(journal: str, since: datetime, until: datetime) -> list[BugCount]:
+def bug_counts(journals: Iterable[str], since: datetime, until: datetime) -> list[BugCount]:
     """How many cases each provider has of each kind, the most first. ``until``: before that."""
     groups: dict[tuple[str, Kind], list[ProviderBug]] = {}
-    for bug in counted_bugs(journal, since=since):
+    for bug in itertools.chain.from_iterable(_own_bugs(journal, since) for journal in journals):
         if bug.again.received_at is not None and bug.again.received_at < until:
             groups.setdefault((bug.provider, bug.kind), []).append(bug)
     counts = [
@@ -254,6 +256,12 @@ def bug_counts(journal: str, since: datetime, until: datetime) -> list[BugCount]
     return sorted(counts, key=lambda count: (-count.cases, count.provider, count.kind))
 
 
-def bugs_of(stream: str, journal: str) -> BugsOf | None:
-    """What `dlq.report` asks of a stream's journal; None where it isn't the ledger's."""
-    return functools.partial(bug_counts, journal) if base_of(stream) == LEDGER else None
+def _own_bugs(journal: str, since: datetime) -> Iterator[ProviderBug]:
+    """Of a journal that began as a copy, those that it doesn't have from there."""
+    after = own_rows_after(journal)
+    return (bug for bug in counted_bugs(journal, since=since) if bug.again.seq > after)
+
+
+def bugs_of(stream: str, journals: Iterable[str]) -> BugsOf | None:
+    """What `dlq.report` asks of a stream's journals, one a shard; None where it isn't the ledger's."""
+    return functools.partial(bug_counts, journals) if base_of(stream) == LEDGER else None

@@ -188,7 +188,8 @@ def add_report(router: APIRouter, place: DlqPlace) -> None:
             return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
         stream = place.stream(request)
         journal = str(stream.files.journal)
-        made = await place.asking.ask(weekly, stream.name, journal, week, now, bugs_of(stream.name, journal))
+        bugs = bugs_of(stream.name, [journal])
+        made = await place.asking.ask(weekly, stream.name, {stream.name: journal}, week, now, bugs)
         context = {
             "report": made,
             "steps": steps(made),

@@ -8,6 +8,7 @@ from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
 from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
 from dlq.index.payload import Fates, Origin, OriginUnreadable, Payload, kafka_origin
 from dlq.index.prices import Amounts
+from dlq.index.shards import ShardedIndex, ShardGroup, ShardItem, ShardsPage, name_in
 from dlq.index.stats import GROUPS_MAX, Count, Group, Hour, Stats
 from dlq.index.story import Act, Attempt, ItemStory, ItemUnknown, Neighbour
 
@@ -41,7 +42,12 @@ __all__ = [
     "Page",
     "Payload",
     "Seen",
+    "ShardGroup",
+    "ShardItem",
+    "ShardedIndex",
+    "ShardsPage",
     "Sort",
     "Stats",
     "kafka_origin",
+    "name_in",
 ]

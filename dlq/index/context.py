@@ -20,6 +20,7 @@ from dlq.index.story import ItemStory, ItemUnknown, Neighbour, acts_of, attempts
 from journal.errors import JournalBroken
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow, to_arrow
+from journal.shards import decides, shard_at
 
 ROWS_MAX = 500
 """Of an item that was tried for ever: half of them its first, half its last."""
@@ -44,7 +45,7 @@ class Context:
     def story(self, item_seq: int) -> ItemStory:
         """One item's story, whether the index holds it or not.
 
-        :raises ItemUnknown: no row has this number
+        :raises ItemUnknown: no row has this number, or another shard goes on with the item
         :raises JournalBroken: the journal or the bodies can't be read
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
@@ -76,7 +77,7 @@ class Context:
         if not DeltaTable.is_deltatable(self._journal):
             raise ItemUnknown(item_seq)
         rows = from_arrow(self._read(pc.field("item_seq") == item_seq, None).sort_by("seq"))
-        if not rows:
+        if not (rows and decides(shard_at(self._journal), rows[-1])):
             raise ItemUnknown(item_seq)
         return rows
 

@@ -137,6 +137,11 @@ class Item:
     decimals: int | None
 
     @property
+    def name(self) -> str:
+        """What people and commands call it."""
+        return str(self.item_seq)
+
+    @property
     def target(self) -> Target:
         """The item as it was seen: what a command names."""
         return Target(self.item_seq, self.seen_seq, self.seen_hash)

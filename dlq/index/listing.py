@@ -264,6 +264,26 @@ def _cursor(sort: Sort, number: int, entry: Entry) -> str:
     return f"{sort}.{number}.{key}.{item_seq}"
 
 
+def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:
+    """Where an item stands in an order: of two items the one with the lesser place comes first."""
+    number, key = _stretch_of(item, sort)
+    sign = -1 if _ORDERS[sort][number].descending else 1
+    return number, sign * key, sign * item.item_seq
+
+
+def cursor_after(item: Item, sort: Sort) -> str:
+    """The cursor of the page that begins behind an item."""
+    number, key = _stretch_of(item, sort)
+    return f"{sort}.{number}.{key}.{item.item_seq}"
+
+
+def _stretch_of(item: Item, sort: Sort) -> tuple[int, int]:
+    """The number of its stretch in the order, and its key there."""
+    if sort is Sort.LARGEST:
+        return (0, item.amount_minor) if item.amount_minor is not None else (1, to_micros(item.since))
+    return 0, to_micros(item.since)
+
+
 def _place(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
     """In which stretch a page begins, and after which place of it."""
     if cursor is None:

@@ -201,6 +201,11 @@ class Group:
     newest: datetime
     sample: int
 
+    @property
+    def sample_name(self) -> str:
+        """As `dlq.index.Item.name`."""
+        return str(self.sample)
+
 
 def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Group]:
     """The largest groups first, `GROUPS_MAX` at most; of as many, the one with the smaller fingerprint."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from core.decision import ErrorKind
-from dlq.report.model import CauseOfWeek, WeeklyReport
+from dlq.report.model import CauseOfWeek, ItemName, WeeklyReport
 
 _BY_CLASS: Mapping[str, str] = {
     "MerchantUnknown": "add the account to the merchant directory, then replay them all: one missing line is one cause",
@@ -68,7 +68,7 @@ def steps(report: WeeklyReport) -> list[Step]:
     return list(_steps(report))
 
 
-def few(items: Sequence[int]) -> str:
+def few(items: Sequence[ItemName]) -> str:
     """Numbers of items, of which many aren't named."""
     named, more = ", ".join(str(item) for item in items[:NAMED_MAX]), len(items) - NAMED_MAX
     return (named or "none") + (f" and {more:,} more" if more > 0 else "")

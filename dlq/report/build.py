@@ -6,7 +6,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -18,10 +18,22 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from dlq.index.fingerprint import Cause, cause_of
 from dlq.report.advice import advice
-from dlq.report.model import DAYS, Breaches, BugCount, CauseOfWeek, Depth, Replays, Resolution, Week, WeeklyReport
+from dlq.report.model import (
+    DAYS,
+    Breaches,
+    BugCount,
+    CauseOfWeek,
+    Depth,
+    ItemName,
+    Replays,
+    Resolution,
+    Week,
+    WeeklyReport,
+)
 from journal.life import Life, life_after
-from journal.reader import dataset_of
+from journal.reader import dataset_of, rows_where
 from journal.schema import TIMESTAMP, JournalRow, from_arrow
+from journal.shards import decides, shard_at
 
 BugsOf: TypeAlias = Callable[[datetime, datetime], list[BugCount]]
 """What providers reported twice from one time until before another."""
@@ -32,20 +44,23 @@ NAMED_MAX = 10
 
 SLA, ESCALATION = timedelta(hours=24), timedelta(hours=48)
 
-_LIFE = ["item_seq", "seq", "decision", "decided_at"]
+_LIFE = ["item_seq", "seq", "first", "topic", "partition", "offset", "entity_key", "decision", "decided_at"]
 _DEATH = [
     *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "provider", "event_type"),
     *("error_class", "error_code", "error_message", "error_stack", "error_kind"),
 ]
 
 
-def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | None = None) -> WeeklyReport:
+def weekly(
+    stream: str, journals: Mapping[str, str], week: Week, now: datetime, bugs: BugsOf | None = None
+) -> WeeklyReport:
     """One stream's week, up to ``now`` where it isn't over.
 
+    :param journals: by stream, one a shard
     :param bugs: what providers reported twice; None where the stream's journal isn't the ledger's
     """
     until = min(week.end, max(week.start, now))
-    past = history(journal, until)
+    past = history(journals, until)
     items = list(past.items.values())
     closed = [item for item in items if (at := item.life.closed_at) is not None and week.holds(at)]
     depths = _depths(past, week, until)
@@ -54,7 +69,7 @@ def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | 
         week=week,
         until=until,
         died=sum(week.holds(item.died_at) for item in items),
-        causes=_causes(deaths(journal, week.start, until), past),
+        causes=_causes(deaths(journals, week.start, until), past),
         depths=depths,
         deepest=_deepest(past, week, depths[0]),
         resolution=_resolution(closed),
@@ -64,17 +79,20 @@ def weekly(stream: str, journal: str, week: Week, now: datetime, bugs: BugsOf | 
     )
 
 
-def _causes(rows: Iterable[JournalRow], past: History) -> list[CauseOfWeek]:
-    groups: dict[str, tuple[Cause, list[JournalRow]]] = {}
-    for row in rows:
-        cause = cause_of(row.error_class or "unknown", row.error_code, row.error_message, row.error_stack)
-        groups.setdefault(cause.fingerprint, (cause, []))[1].append(row)
+def _causes(died: Iterable[Death], past: History) -> list[CauseOfWeek]:
+    groups: dict[str, tuple[Cause, list[Death]]] = {}
+    for death in died:
+        row = death.row
+        if death.item in past.items:
+            cause = cause_of(row.error_class or "unknown", row.error_code, row.error_message, row.error_stack)
+            groups.setdefault(cause.fingerprint, (cause, []))[1].append(death)
     found = [_cause(cause, of_it, past) for cause, of_it in groups.values()]
     return sorted(found, key=lambda cause: (-cause.items, cause.first_at))[:CAUSES_MAX]
 
 
-def _cause(cause: Cause, rows: Sequence[JournalRow], past: History) -> CauseOfWeek:
-    numbers = dict.fromkeys(row.item_seq for row in rows)
+def _cause(cause: Cause, died: Sequence[Death], past: History) -> CauseOfWeek:
+    items = dict.fromkeys(death.item for death in died)
+    rows = [death.row for death in died]
     kind = rows[-1].error_kind
     return CauseOfWeek(
         fingerprint=cause.fingerprint,
@@ -82,15 +100,15 @@ def _cause(cause: Cause, rows: Sequence[JournalRow], past: History) -> CauseOfWe
         kind=kind,
         shape=cause.shape,
         place=cause.place,
-        items=len(numbers),
+        items=len(items),
         deaths=len(rows),
-        open=sum(past.items[number].life.is_dead for number in numbers),
-        again=sum(row.decided_at in past.items[row.item_seq].again for row in rows),
+        open=sum(past.items[item].life.is_dead for item in items),
+        again=sum(death.row.decided_at in past.items[death.item].again for death in died),
         providers=_named(row.provider for row in rows),
         types=_named(row.event_type for row in rows),
         first_at=rows[0].decided_at,
         last_at=rows[-1].decided_at,
-        example=rows[-1].item_seq,
+        example=died[-1].item,
         advice=advice(cause.error_class, kind),
     )
 
@@ -159,12 +177,12 @@ def _replays(items: Iterable[DeadItem], week: Week) -> Replays:
 
 def _breaches(items: Sequence[DeadItem], week: Week, until: datetime) -> Breaches:
     still = (item for item in items if item.life.is_open and item.died_at + ESCALATION < until)
-    waiting = [item.item_seq for item in sorted(still, key=lambda item: item.died_at)]
+    waiting = [item.name for item in sorted(still, key=lambda item: item.died_at)]
     return Breaches(_over(items, SLA, week, until), _over(items, ESCALATION, week, until), waiting)
 
 
-def _over(items: Iterable[DeadItem], age: timedelta, week: Week, until: datetime) -> list[int]:
-    passed = [(at, item.item_seq) for item in items if (at := item.over(age)) is not None]
+def _over(items: Iterable[DeadItem], age: timedelta, week: Week, until: datetime) -> list[ItemName]:
+    passed = [(at, item.name) for item in items if (at := item.over(age)) is not None]
     return [item for at, item in sorted(passed) if week.holds(at) and at < until]
 
 
@@ -172,7 +190,7 @@ def _over(items: Iterable[DeadItem], age: timedelta, week: Week, until: datetime
 class DeadItem:
     """One item from its first death on. ``replays``: since then; ``again``: deaths that followed one."""
 
-    item_seq: int
+    name: ItemName
     life: Life[datetime]
     died_at: datetime
     replays: list[datetime] = field(default_factory=list)
@@ -190,42 +208,64 @@ class History:
     from then on, in time order.
     """
 
-    items: dict[int, DeadItem]
+    items: dict[ItemName, DeadItem]
     steps: list[tuple[datetime, int]]
 
 
-def history(journal: str, until: datetime) -> History:
-    """What had happened before ``until``; empty while there is no journal."""
-    items: dict[int, DeadItem] = {}
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A row of what died, and its item."""
+
+    item: ItemName
+    row: JournalRow
+
+
+def history(journals: Mapping[str, str], until: datetime) -> History:
+    """What had happened before ``until`` to the items that each journal's shard decides; empty while there is none."""
+    items: dict[ItemName, DeadItem] = {}
     steps: list[tuple[datetime, int]] = []
-    for item_seq, decision, at in _events(journal, until):
-        item = items.get(item_seq)
-        if item is None:
-            if decision is Decision.DEAD:
-                items[item_seq] = DeadItem(item_seq, life_after(None, decision, at), at)
-                steps.append((at, 1))
-            continue
-        was_dead, item.life = item.life.is_dead, life_after(item.life, decision, at)
-        if decision is Decision.REPLAYED:
-            item.replays.append(at)
-        if item.life.is_dead and not was_dead:
-            item.again.append(at)
-        if item.life.is_dead != was_dead:
-            steps.append((at, item.life.is_dead - was_dead))
+    for stream, journal in journals.items():
+        shard, named = shard_at(journal), _naming(stream, journals)
+        for row in _rows_of_dead(journal, until):
+            _take(items, steps, named(row.item_seq), row, is_its=decides(shard, row))
     return History(items, sorted(steps, key=operator.itemgetter(0)))
 
 
-def deaths(journal: str, since: datetime, until: datetime) -> list[JournalRow]:
-    """The rows of what died in between, in seq order, with few columns."""
-    if not DeltaTable.is_deltatable(journal):
-        return []
+def _take(
+    items: dict[ItemName, DeadItem], steps: list[tuple[datetime, int]], name: ItemName, row: JournalRow, *, is_its: bool
+) -> None:
+    item, decision, at = items.get(name), row.decision, row.decided_at
+    if item is None:
+        if decision is Decision.DEAD and is_its:
+            items[name] = DeadItem(name, life_after(None, decision, at), at)
+            steps.append((at, 1))
+        return
+    was_dead, item.life = item.life.is_dead, life_after(item.life, decision, at)
+    if decision is Decision.REPLAYED:
+        item.replays.append(at)
+    if item.life.is_dead and not was_dead:
+        item.again.append(at)
+    if item.life.is_dead != was_dead:
+        steps.append((at, item.life.is_dead - was_dead))
+
+
+def _naming(stream: str, journals: Mapping[str, str]) -> Callable[[int], ItemName]:
+    return (lambda item_seq: item_seq) if len(journals) == 1 else (lambda item_seq: f"{stream}:{item_seq}")
+
+
+def deaths(journals: Mapping[str, str], since: datetime, until: datetime) -> list[Death]:
+    """The rows of what died in between, in their order, with few columns."""
     at = pc.field("decided_at")
     wanted = (pc.field("decision") == Decision.DEAD.value) & (at >= _moment(since)) & (at < _moment(until))
-    return from_arrow(dataset_of(DeltaTable(journal)).to_table(columns=_DEATH, filter=wanted).sort_by("seq"))
+    found = []
+    for stream, journal in journals.items():
+        named = _naming(stream, journals)
+        found += [Death(named(row.item_seq), row) for row in rows_where(journal, wanted, _DEATH)]
+    return found if len(journals) == 1 else sorted(found, key=lambda death: death.row.decided_at)
 
 
-def _events(journal: str, until: datetime) -> Iterator[tuple[int, Decision, datetime]]:
-    """Rows of items that ever died, in seq order."""
+def _rows_of_dead(journal: str, until: datetime) -> Iterator[JournalRow]:
+    """Rows of items that ever died, in seq order, with few columns."""
     if not DeltaTable.is_deltatable(journal):
         return
     dataset = dataset_of(DeltaTable(journal))
@@ -235,9 +275,7 @@ def _events(journal: str, until: datetime) -> Iterator[tuple[int, Decision, date
     dead_items = rows.filter(pc.equal(rows["decision"], Decision.DEAD.value))["item_seq"].combine_chunks().unique()
     of_dead = rows.filter(pc.is_in(rows["item_seq"], value_set=dead_items)).sort_by("seq")
     for batch in of_dead.to_batches():
-        columns = (batch.column(name).to_pylist() for name in ("item_seq", "decision", "decided_at"))
-        for item, decision, at in zip(*columns, strict=True):
-            yield item, Decision(decision), at
+        yield from from_arrow(pa.Table.from_batches([batch]))
 
 
 def _moment(at: datetime) -> pa.Scalar:

@@ -6,9 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
+
+ItemName: TypeAlias = int | str
+"""An item's number; with its shard's stream where the report is of several: ``ledger.1:42``."""
 
 _TEXT = re.compile(r"(\d{4})-?W(\d{2})", re.ASCII)
 DAYS = 7
@@ -95,7 +99,7 @@ class CauseOfWeek:
     types: Sequence[str]
     first_at: datetime
     last_at: datetime
-    example: int
+    example: ItemName
     advice: str
 
 
@@ -129,9 +133,9 @@ class Breaches:
     ``waiting``: of all items, whenever they died, those over 48 hours that weren't closed by the end.
     """
 
-    over_24h: Sequence[int]
-    over_48h: Sequence[int]
-    waiting: Sequence[int]
+    over_24h: Sequence[ItemName]
+    over_48h: Sequence[ItemName]
+    waiting: Sequence[ItemName]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def report(journal: Journal, now: datetime = LATER) -> WeeklyReport:
-    return weekly("ledger", str(journal.path), WEEK, now, bugs_of("ledger", str(journal.path)))
+    return weekly("ledger", {"ledger": str(journal.path)}, WEEK, now, bugs_of("ledger", [str(journal.path)]))
 
 
 def test_a_week_is_monday_to_monday_in_utc() -> None:
@@ -51,12 +51,13 @@ def test_every_moment_is_in_its_week_and_a_weeks_name_is_its_own(seconds: int) -
 
 
 def test_nothing_has_happened_before_there_is_a_journal(tmp_path: Path) -> None:
-    made = weekly("ledger", str(tmp_path / "none"), WEEK, LATER, bugs_of("ledger", str(tmp_path / "none")))
+    none = str(tmp_path / "none")
+    made = weekly("ledger", {"ledger": none}, WEEK, LATER, bugs_of("ledger", [none]))
     assert (made.died, made.causes, made.resolution.closed, made.replays.given) == (0, [], 0, 0)
     assert {depth.items for depth in made.depths} == {0} and len(made.depths) == 8
     assert "there is nothing to do" in markdown(made)
     assert made.bugs == [] and "No provider reported anything twice" in markdown(made)
-    elsewhere = weekly("notify", str(tmp_path / "none"), WEEK, LATER, bugs_of("notify", str(tmp_path / "none")))
+    elsewhere = weekly("notify", {"notify": none}, WEEK, LATER, bugs_of("notify", [none]))
     assert elsewhere.bugs is None and "Providers" not in markdown(elsewhere), "a stream that books nothing"
 
 

@@ -1,0 +1,169 @@
+"""Several shards' lists of dead items as one: each item is in the list of one shard (`dlq.index.follow`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import TypeVar
+
+from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
+from dlq.index.item import Item
+from dlq.index.listing import Filter, FilterInvalid, Sort, cursor_after, place_of
+from dlq.index.stats import GROUPS_MAX, LISTED_MAX, PROVIDERS_MAX, Count, Group, Hour, Stats, time_to_clear
+
+STREAM_MARK = ":"
+"""Between a shard's stream and an item's number: ``ledger.1:42``."""
+
+
+def name_in(stream: str, item_seq: int) -> str:
+    """An item's name where several shards are looked at."""
+    return f"{stream}{STREAM_MARK}{item_seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardItem(Item):
+    """An item, and the stream of its shard."""
+
+    stream: str
+
+    @property
+    def name(self) -> str:
+        return name_in(self.stream, self.item_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardGroup(Group):
+    """Items of all shards with one fingerprint; ``stream``: the one that ``sample`` is in."""
+
+    stream: str
+
+    @property
+    def sample_name(self) -> str:
+        return name_in(self.stream, self.sample)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsPage:
+    """As `dlq.index.Page`, of all shards. ``seqs``: by stream, the journal's row up to which its index goes."""
+
+    items: tuple[ShardItem, ...]
+    next: str | None
+    total: int
+    seqs: Mapping[str, int]
+
+
+class ShardedIndex:
+    """The indexes of a stream's shards, by stream, in the shards' order. It answers as one `DeadLetterIndex` does."""
+
+    def __init__(self, indexes: Mapping[str, DeadLetterIndex]) -> None:
+        self._indexes = indexes
+
+    def page(
+        self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST
+    ) -> ShardsPage:
+        """Some items in their order. A cursor is the shards' own, one after the other.
+
+        :raises FilterInvalid: cursor or limit can't be one
+        """
+        cursors = self._cursors(cursor)
+        pages = {name: one.page(wanted, cursors[name], limit, sort) for name, one in self._indexes.items()}
+        lists = [[(place_of(item, sort), name, item) for item in page.items] for name, page in pages.items()]
+        found = list(islice(merge(*lists, key=lambda one: one[0]), limit))
+        taken = Counter(name for _, name, _ in found)
+        is_more = any(page.next is not None or len(page.items) > taken[name] for name, page in pages.items())
+        after = cursors | {name: cursor_after(item, sort) for _, name, item in found}
+        return ShardsPage(
+            tuple(_as(ShardItem, item, name) for _, name, item in found),
+            CURSORS_MARK.join(one or "" for one in after.values()) if is_more else None,
+            sum(page.total for page in pages.values()),
+            {name: page.seq for name, page in pages.items()},
+        )
+
+    def stats(self, wanted: Filter | None = None) -> Stats:
+        """What the items come to now. ``seq`` is the sum of the shards'; of ``by_*`` each shard names its largest."""
+        every = [one.stats(wanted) for one in self._indexes.values()]
+        open_items = sum(one.open for one in every)
+        inflow, outflow = sum(one.inflow_per_h for one in every), sum(one.outflow_per_h for one in every)
+        clear = time_to_clear(open_items, inflow, outflow)
+        return Stats(
+            at=every[0].at,
+            seq=sum(one.seq for one in every),
+            open=open_items,
+            waiting=sum(one.waiting for one in every),
+            oldest=_earliest(one.oldest for one in every),
+            over_24h=sum(one.over_24h for one in every),
+            over_48h=sum(one.over_48h for one in every),
+            next_over_24h=_earliest(one.next_over_24h for one in every),
+            by_kind=_summed(one.by_kind for one in every),
+            by_class=_summed(one.by_class for one in every),
+            by_provider=_summed(one.by_provider for one in every),
+            by_type=_summed(one.by_type for one in every),
+            hours=_hours(every),
+            inflow_per_h=inflow,
+            outflow_per_h=outflow,
+            time_to_clear_s=None if clear is None else clear.total_seconds(),
+        )
+
+    def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[ShardGroup]:
+        """Items by their error's fingerprint, the largest group first; each shard names its largest."""
+        found: dict[str, ShardGroup] = {}
+        for name, index in self._indexes.items():
+            for group in index.groups(wanted):
+                one, key = _as(ShardGroup, group, name), group.fingerprint or ""
+                found[key] = one if key not in found else _together(found[key], one)
+        return sorted(found.values(), key=lambda group: (-group.count, group.fingerprint or ""))[:limit]
+
+    def _cursors(self, cursor: str | None) -> dict[str, str | None]:
+        if cursor is None:
+            return dict.fromkeys(self._indexes)
+        parts = cursor.split(CURSORS_MARK)
+        if len(parts) != len(self._indexes):
+            raise FilterInvalid("cursor", "it isn't one of this list; begin with its first page")
+        return {name: part or None for name, part in zip(self._indexes, parts, strict=True)}
+
+
+CURSORS_MARK = ","
+"""Between the shards' cursors; one that is empty stands for a shard's first page."""
+
+Named = TypeVar("Named", ShardItem, ShardGroup)
+
+
+def _as(kind: type[Named], of: Item | Group, stream: str) -> Named:
+    return kind(**{field.name: getattr(of, field.name) for field in fields(of)}, stream=stream)
+
+
+def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
+    sums: Counter[str | None] = Counter()
+    for counts in lists:
+        sums.update({count.value: count.items for count in counts})
+    ordered = sorted(sums.items(), key=lambda one: (-one[1], one[0] or ""))
+    return tuple(Count(value, items) for value, items in ordered[:LISTED_MAX])
+
+
+def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
+    """Those of the first: another one may have begun when the next shard was asked."""
+    died, closed = Counter[datetime](), Counter[datetime]()
+    for hour in (hour for stats in every for hour in stats.hours):
+        died[hour.at] += hour.died
+        closed[hour.at] += hour.closed
+    return tuple(Hour(hour.at, died[hour.at], closed[hour.at]) for hour in every[0].hours)
+
+
+def _together(one: ShardGroup, other: ShardGroup) -> ShardGroup:
+    """Both as one group, with the newest one's sample."""
+    newer = max(one, other, key=lambda group: group.newest)
+    return replace(
+        newer,
+        kinds=tuple(sorted({*one.kinds, *other.kinds})),
+        providers=tuple(sorted({*one.providers, *other.providers})[:PROVIDERS_MAX]),
+        count=one.count + other.count,
+        oldest=min(one.oldest, other.oldest),
+    )
