@@ -1,0 +1,198 @@
+"""``payhook dlq`` where the events are divided among two shards: one queue, and each item in its shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli import acting, dlq_watch
+from cli.main import main
+from core.routing import Shard
+from dlq.command import Command
+from dlq.commands import decode
+from tests.dead_items import DeadItems
+from tests.unit.dlq.selection.bench import Acknowledged
+
+
+class Control:
+    """The control topic, as commands are put into it."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        self.commands.append(decode(value))
+        on_delivery(None, Acknowledged())
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+@pytest.fixture
+def items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeadItems:
+    """Twelve items died before the division; then one in each shard, under the same number."""
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
+    monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
+    items = DeadItems(tmp_path)
+    items.deaths(12)
+    items.commit(with_bodies=True)
+    for one in (items.divided(), items):
+        one.dead(entity_key=next(key for key in map("stripe:acct:new_{}".format, range(9)) if own(one).decides(key)))
+        one.commit(with_bodies=True)
+    return items
+
+
+@pytest.fixture
+def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> Control:
+    control = Control()
+    for module in (acting, dlq_watch):
+        monkeypatch.setattr(module, "producer", lambda _: control)
+    return control
+
+
+def own(items: DeadItems) -> Shard:
+    return Shard(items.shard, 2)
+
+
+def payhook(items: DeadItems, *words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["dlq", *words, "--data", str(items.data)])
+
+
+def reported(items: DeadItems, *words: str) -> Any:
+    answer = payhook(items, *words, "--json")
+    assert answer.exit_code == 0, answer.output
+    return json.loads(answer.output)
+
+
+def names(page: Any) -> list[str]:
+    return [f"{item['stream']}:{item['item_seq']}" for item in page["items"]]
+
+
+def whose(items: DeadItems) -> dict[int, str]:
+    """By number, the shard of what died before the division."""
+    rows = items.ledger.rows[:12]
+    return {row.item_seq: "ledger" if Shard(0, 2).decides(row.entity_key or "") else "ledger.1" for row in rows}
+
+
+def one_of(items: DeadItems, stream: str) -> int:
+    return next(number for number, name in whose(items).items() if name == stream)
+
+
+def test_the_list_is_of_all_shards_in_one_order(items: DeadItems) -> None:
+    page = reported(items, "list")
+    expected = [f"{name}:{number}" for number, name in sorted(whose(items).items())]
+    assert names(page) == [*expected, "ledger:13", "ledger.1:13"]
+    assert (page["total"], page["next"], page["seqs"]) == (14, None, {"ledger": 13, "ledger.1": 13})
+    assert "ledger.1:13" in payhook(items, "list").output
+
+
+@pytest.mark.parametrize("sort", ["oldest", "newest", "largest"])
+@pytest.mark.parametrize("limit", ["1", "3", "14"])
+def test_pages_follow_one_another_without_a_gap(items: DeadItems, sort: str, limit: str) -> None:
+    found, cursor = [], None
+    for _ in range(15):
+        page = reported(items, "list", "--sort", sort, "--limit", limit, *(["--after", cursor] if cursor else []))
+        found, cursor = found + names(page), page["next"]
+        if cursor is None:
+            break
+    assert found == names(reported(items, "list", "--sort", sort))
+    assert len(found) == len(set(found)) == 14
+
+
+def test_one_shard_alone_is_looked_at_by_its_name(items: DeadItems) -> None:
+    for stream, count in (("ledger.0", "ledger"), ("ledger.1", "ledger.1")):
+        page = reported(items, "list", "--stream", stream)
+        assert page["total"] == list(whose(items).values()).count(count) + 1
+        assert "stream" not in page["items"][0]
+    wrong = payhook(items, "list", "--stream", "ledger.2")
+    assert wrong.exit_code == 2
+    assert "there is no stream ledger.2; there is ledger, ledger.0, ledger.1, notify" in wrong.output
+
+
+def test_figures_and_groups_are_of_all_shards(items: DeadItems) -> None:
+    stats = reported(items, "stats")
+    each = [reported(items, "stats", "--stream", one) for one in ("ledger.0", "ledger.1")]
+    assert stats["open"] == 14 == sum(one["open"] for one in each)
+    assert stats["by_class"] == [{"value": "MerchantUnknown", "items": 14}]
+    assert stats["oldest"] == min(one["oldest"] for one in each)
+    assert len(stats["hours"]) == len(each[0]["hours"])
+    [group] = reported(items, "groups")
+    assert (group["count"], group["stream"], group["sample"]) == (14, "ledger", 13)
+    assert "ID ledger:13" in payhook(items, "groups").output
+
+
+def test_a_report_is_of_all_shards_and_counts_each_item_once(items: DeadItems) -> None:
+    report = reported(items, "report", "--week", "2026-W05")
+    assert (report["stream"], report["died"]) == ("ledger", 14)
+    assert report["depths"][-1]["items"] == 14
+    assert report["causes"][0]["example"] in ("ledger:13", "ledger.1:13")
+    one = reported(items, "report", "--week", "2026-W05", "--stream", "ledger.1")
+    assert (one["stream"], one["died"]) == ("ledger.1", list(whose(items).values()).count("ledger.1") + 1)
+    assert one["causes"][0]["example"] == 13
+
+
+def test_an_item_is_found_by_its_number_where_one_shard_has_it(items: DeadItems) -> None:
+    for number, stream in whose(items).items():
+        assert reported(items, "show", str(number))["stream"] == stream
+        assert f"item {stream}:{number}: open" in payhook(items, "show", f"{stream}:{number}").output
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["show", "13"], "several shards have an item 13: name it ledger:13 or ledger.1:13"),
+        (["show", "99"], "there is no item 99"),
+        (["show", "ledger.2:13"], "'ledger.2:13' isn't a stream"),
+        (["show", "notify:13"], "'notify' isn't a stream that is looked at: there is ledger, ledger.1"),
+        (["replay", "s1"], "each shard has selections of its own: name ledger:s1 or ledger.1:s1"),
+        (["pause", "s1"], "each shard has selections of its own"),
+        (["select", "--class", "Other"], "nothing that is dead matches"),
+    ],
+)
+def test_what_is_not_clear_is_refused(items: DeadItems, words: list[str], answer: str) -> None:
+    refused = payhook(items, *words)
+    assert refused.exit_code != 0
+    assert answer.replace("'ledger.2:13'", "'ledger.2'") in refused.output
+
+
+def test_an_item_that_another_shard_goes_on_with_is_not_in_the_old_one(items: DeadItems) -> None:
+    number = one_of(items, "ledger.1")
+    for words in (["show", f"ledger:{number}"], ["replay", f"ledger:{number}"]):
+        answer = payhook(items, *words)
+        assert answer.exit_code == 1
+        assert f"there is no item {number}" in answer.output
+
+
+def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Control) -> None:
+    first, second = one_of(items, "ledger"), one_of(items, "ledger.1")
+    answer = payhook(items, "replay", str(first), str(second), "ledger.1:13")
+    assert answer.exit_code == 0, answer.output
+    found = {one.stream: [target.item_seq for target in one.targets] for one in control.commands}
+    assert found == {"ledger": [first], "ledger.1": [second, 13]}
+    assert len({one.lineage for one in control.commands}) == 2
+
+
+def test_a_purge_is_a_run_of_the_item_s_shard(items: DeadItems, control: Control) -> None:
+    answer = payhook(items, "purge", "ledger.1:13", "--reason", "a test of ours", "--no-wait")
+    assert answer.exit_code == 0, answer.output
+    assert [one.stream for one in control.commands] == ["ledger.1"]
+
+
+def test_a_selection_is_made_of_each_shard_that_has_something(items: DeadItems, control: Control) -> None:
+    answer = payhook(items, "select", "--note", "mended")
+    assert answer.exit_code == 0, answer.output
+    assert "frozen as s1 of ledger: " in answer.output
+    assert "payhook dlq replay s1 --dry-run --stream ledger.1 " in answer.output
+    listed = reported(items, "selections")["selections"]
+    assert sorted(one["stream"] for one in listed) == ["ledger", "ledger.1"]
+    assert sum(one["count"] for one in listed) == 14
+    assert "ledger.1:s1" in payhook(items, "selections").output
+    assert payhook(items, "replay", "s1", "--dry-run", "--stream", "ledger.1").exit_code == 0
+    payhook(items, "replay", "ledger.1:s1", "--no-wait")
+    assert [one.stream for one in control.commands] == ["ledger.1"]
+    assert payhook(items, "selections", "ledger.1:s1").output.startswith("s1: ")
