@@ -159,23 +159,22 @@ def with_place_of_stream(command: Command) -> Command:
     @click.option("--stream", default=LEDGER, show_default=True, metavar="NAME", help=STREAM_HELP)
     @functools.wraps(command)
     def chosen(place: Place, stream: str, **given: Any) -> Any:
-        known = known_streams(place.settings)
-        if stream not in known:
-            named = ", ".join(name for name, is_said in known.items() if is_said)
-            raise click.BadParameter(f"there is no stream {stream}; there is {named}", param_hint="--stream")
+        check_stream(place.settings, stream)
         return command(replace(place, stream=stream), **given)
 
     return with_place_of_mode(chosen)  # type: ignore[return-value]
 
 
-def known_streams(settings: Settings) -> dict[str, bool]:
-    """What ``--stream`` takes, and whether people are told of it: a stream's only shard needs no name of its own."""
-    known: dict[str, bool] = {}
-    for name, config in streams_of(settings).items():
-        shards = config.shards(settings.processor.shards)
-        known[name] = True
-        known |= {f"{name}{SHARD_MARK}{shard.number}": len(shards) > 1 for shard in shards}
-    return known
+def check_stream(settings: Settings, stream: str) -> None:
+    """
+    :raises click.BadParameter: there is no such stream; names those there are, and shards where there are several
+    """
+    known = streams_of(settings)
+    shards = {name: len(config.shards(settings.processor.shards)) for name, config in known.items()}
+    named = {name: [f"{name}{SHARD_MARK}{number}" for number in range(count)] for name, count in shards.items()}
+    if stream not in known and stream not in named.get(base_of(stream), []):
+        listed = [one for name in known for one in (name, *(named[name] if shards[name] > 1 else []))]
+        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(listed)}", param_hint="--stream")
 
 
 def _place(data: Path | None, config: Path | None) -> Place:

@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.place import Place, with_place, with_place_of_mode
+from cli.place import Place, check_stream, with_place, with_place_of_mode
 from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
-from core.routing import stream_of
+from core.event import Mode
+from core.layout import StreamLayout
+from core.routing import Shard
 from core.status_file import STATUS_AGE_MAX, read_said
 from core.visible import visible
 from stack.endpoints import Endpoints, read_endpoints
@@ -39,6 +42,8 @@ PROCESSOR_FIGURES = {
     "blocked": "blocked",
 }
 """What of the processor's status is shown to people, and how it is called; --json has all of it."""
+SUMMED = frozenset({"seq", "open", "dead"})
+"""Of several shards the sum is shown; of the others each one's."""
 NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "no test traffic is taken: ingest.test_traffic is off"}
 
 
@@ -119,6 +124,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     say that it is: console.ingest_url, console.metrics_urls.
     """
     if entity is not None:
+        check_stream(place.settings, stream)
         _print_entity(place, stream, entity, as_json=as_json)
         return
     endpoints = read_endpoints(place.settings.data_dir)
@@ -130,7 +136,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(said, indent=2))
     else:
-        _print_status(said, side)
+        _print_status(said, side, place.mode)
     sys.exit(0 if side["ready"] else 1)
 
 
@@ -151,9 +157,18 @@ def demo(data: Path) -> None:
 def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
     from journal.entity_queue import read_entity
 
-    name = stream_of(stream, place.mode)
-    queue = read_entity(place.layout.stream(name).index, entity)
-    print_entity(name, queue, SystemClock().now(), as_json=as_json)
+    layout = _place_of_entity(place, stream, entity)
+    queue = read_entity(layout.index, entity)
+    print_entity(layout.stream, queue, SystemClock().now(), as_json=as_json)
+
+
+def _place_of_entity(place: Place, stream: str, entity: str) -> StreamLayout:
+    """The places of the shard that decides the entity; of another stream, or of a shard that is named, its own."""
+    looked = replace(place, stream=stream)
+    for number, shard in enumerate(looked.shards.values()):
+        if Shard(number, len(looked.shards)).decides(entity):
+            return shard.looked_at
+    raise AssertionError("one shard decides it")
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -175,7 +190,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     import httpx2
 
-    from console.health import KafkaLag, read_status, scrape
+    from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
     from stack.watching import watched
 
     lag = KafkaLag(settings.kafka)
@@ -194,8 +209,8 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
         said["up"] = any([*answering, *map(_is_alive, said["streams"].values())])
         if said["up"]:
-            for side in (said, said["test"]) if "test" in said else (said,):
-                side["lag"] = lag.read(side["processor"].get("marks", {}))
+            for mode, side in sides(said).items():
+                side["lag"] = lag.read(marks_of(ledgers(said, mode)))
     finally:
         lag.close()
     if not said["up"]:
@@ -240,28 +255,33 @@ def _print_sign_in(place: Place) -> None:
         click.echo("the management pages have no user yet: payhook users add NAME --role admin", err=True)
 
 
-def _print_status(said: dict[str, Any], side: dict[str, Any]) -> None:
-    """``side`` is what is said of live traffic, or of test traffic."""
+def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
+    """``side`` is what is said of live traffic, or of test traffic. Figures are of all shards together."""
     if not said["up"]:
         click.echo(_not_up(said))
         return
-    processor, lag = side.get("processor", {}), side.get("lag")
+    from console.health import ledgers
+
+    shards, lag = ledgers(said, mode), side.get("lag")
     details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
         ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
-        ("processor", "ready" if processor.get("ready") else "not ready"),
+        ("processor", "ready" if all(shard.get("ready") for shard in shards) else "not ready"),
     ]
     for name, shown in PROCESSOR_FIGURES.items():
-        if processor.get(name) is not None:
-            details.append((shown, str(processor[name])))
+        known = [shard[name] for shard in shards if shard.get(name) is not None]
+        if known:
+            details.append((shown, str(sum(known)) if name in SUMMED else ", ".join(map(str, known))))
     if lag is not None:
         details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
-    details += catching_up(processor.get("catch_up", {}))
-    if processor.get("by_range"):
-        gone = f"Kafka no longer holds the last decided record of {', '.join(processor['by_range'])}"
-        details.append(("compared by id and range", gone))
+    for shard in shards:
+        of_it = f" of {shard.get('stream')}" if len(shards) > 1 else ""
+        details += [(f"{name}{of_it}", shown) for name, shown in catching_up(shard.get("catch_up", {}))]
+        if shard.get("by_range"):
+            gone = f"Kafka no longer holds the last decided record of {', '.join(shard['by_range'])}"
+            details.append((f"compared by id and range{of_it}", gone))
     details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
-    details += held_back([processor, *said.get("streams", {}).values()])
+    details += held_back([*shards, *said.get("streams", {}).values()])
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
     if "endpoints" in said:

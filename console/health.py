@@ -26,10 +26,11 @@ from prometheus_client.registry import Collector
 from console.access import Everybody
 from core.addresses import each_address
 from core.clock import Clock
+from core.event import Mode
 from core.kafka import open_consumer
 from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
-from core.routing import stream_of
+from core.routing import is_shard_of, stream_of
 from core.settings import KafkaSettings
 from core.status_file import STANDBY, STATUS_AGE_MAX, moment_of, read_said
 
@@ -43,8 +44,8 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 class Watched:
     """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
 
-    ``test_processor_status`` is None where no test traffic is taken. ``streams``: every work stream's status file;
-    ``statuses``: where processors say the same, asked where files are missing or old.
+    ``test_processor_status`` is None where no test traffic is taken. ``streams``: the status file of every work
+    stream, one a shard; ``statuses``: where processors say the same, asked where files are missing or old.
     """
 
     ingest_ready_url: str
@@ -76,8 +77,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
     @app.get("/status", dependencies=[_probed])
     async def status() -> JSONResponse:
         read = await read_status(watched, client, clock.now())
-        for side in (read, read["test"]) if "test" in read else (read,):
-            side["lag"] = await asyncio.to_thread(watched.lag, side["processor"].get("marks", {}))
+        for mode, side in sides(read).items():
+            side["lag"] = await asyncio.to_thread(watched.lag, marks_of(ledgers(read, mode)))
         return JSONResponse(read)
 
     @app.get("/metrics", dependencies=[_probed])
@@ -93,7 +94,8 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
-    ``"streams"`` has the words of every work stream; the ledger's alone decide about ``ready``.
+    ``"streams"`` has the words of every work stream; the ledger's alone, of all its shards, decide about ``ready``.
+    ``processor`` has those of its first shard.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     files = {**watched.streams, LEDGER: watched.processor_status}
@@ -106,16 +108,39 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
             told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
             aged = {name: _aged(one, now) for name, one in told.items()}
             streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name])}
-    said = {**_side(ingest_ready, streams[LEDGER]), "ingest": {"ready": ingest_ready}}
+    said = {**_side(ingest_ready, streams, LEDGER), "ingest": {"ready": ingest_ready}}
     if watched.test_processor_status is not None:
-        said["test"] = _side(ingest_ready, streams[stream_of(LEDGER, "test")])
+        said["test"] = _side(ingest_ready, streams, stream_of(LEDGER, "test"))
     if watched.streams:
         said["streams"] = {name: streams[name] for name in watched.streams}
     return said
 
 
-def _side(ingest_ready: bool, processor: dict[str, Any]) -> dict[str, Any]:
-    return {"ready": ingest_ready and bool(processor["ready"]), "processor": processor}
+def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], ledger: str) -> dict[str, Any]:
+    are_ready = all(one["ready"] for name, one in streams.items() if is_shard_of(name, ledger))
+    return {"ready": ingest_ready and are_ready, "processor": streams[ledger]}
+
+
+def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
+    """What a status says of each mode's traffic."""
+    return {"live": status, "test": status["test"]} if "test" in status else {"live": status}
+
+
+def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
+    """The words of all shards of a mode's ledger, in a status."""
+    wanted, streams = stream_of(LEDGER, mode), status.get("streams", {})
+    side = status if mode == "live" else status.get("test", {})
+    return [one for name, one in streams.items() if is_shard_of(name, wanted)] or [side.get("processor", {})]
+
+
+def marks_of(shards: Iterable[Mapping[str, Any]]) -> Marks:
+    """The next offset to decide of each partition: where several shards read it (commands), the slowest one's."""
+    found: dict[str, dict[str, int]] = {}
+    for one in shards:
+        for topic, partitions in one.get("marks", {}).items():
+            known = found.setdefault(topic, {})
+            known |= {number: min(until, known.get(number, until)) for number, until in partitions.items()}
+    return found
 
 
 async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from core.clock import Clock
 from core.event import Mode
 from core.layout import LEDGER
 from core.metrics import LATENCY_BUCKETS_S
-from core.routing import stream_of
+from core.routing import is_shard_of, stream_of
 from dlq.alerts.readings import TRIES, Series, Window, samples_of
 from dlq.alerts.settings import AlertsSettings
 
@@ -68,7 +68,7 @@ class Pulse:
         self._window.read(self._clock.monotonic(), self._now)
 
     def figures(self, stream: str) -> list[Figure]:
-        """The four figures: of one stream, the idempotency hits of all that was received."""
+        """The four figures: of all shards of a stream, the idempotency hits of all that was received."""
         most = self._alerts
         edges = [(edge, self._gained(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S]
         all_of_it = self._gained(f"{SECONDS}_bucket", stream=stream, le="+Inf")
@@ -128,21 +128,31 @@ class Pulse:
         return None if gained is None or seconds <= 0 else gained / seconds
 
     def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
-        """Of all series of a name with these labels, outcomes ``without`` left out; None where no page has it."""
+        """Of all series of a name with these labels, of a stream those of all its shards. Outcomes ``without`` are left
+        out. None where no page has it.
+        """
         every = [series for series in self._now if series[0] == name]
-        some = [
-            series
-            for series in every
-            if labels.items() <= dict(series[1]).items() and dict(series[1]).get("outcome") not in without
-        ]
+        some = [series for series in every if _has_labels(series, labels, without)]
         return self._window.gained(some, every, WINDOW_S) if every else None
 
     def _gauge(self, name: str, stream: str) -> float | None:
-        of_it = (value for series, value in self._now.items() if series[0] == name and ("stream", stream) in series[1])
-        return max((value for value in of_it if value == value), default=None)
+        """The sum over the stream's shards; of several processes with one shard the highest counts."""
+        found: dict[str, float] = {}
+        for series, value in self._now.items():
+            if series[0] == name and value == value and _has_labels(series, {"stream": stream}):
+                one = dict(series[1])["stream"]
+                found[one] = max(value, found.get(one, value))
+        return sum(found.values()) if found else None
 
     def _has(self, name: str) -> bool:
         return any(series[0] == name for series in self._now)
+
+
+def _has_labels(series: Series, labels: Mapping[str, str], without: frozenset[str] = frozenset()) -> bool:
+    has = dict(series[1])
+    if "stream" in labels and has.get("stream") and is_shard_of(has["stream"], labels["stream"]):
+        has["stream"] = labels["stream"]
+    return labels.items() <= has.items() and has.get("outcome") not in without
 
 
 def _samples(process: str, page: str) -> dict[Series, float]:

@@ -120,6 +120,11 @@ def base_of(stream: str) -> str:
     return stream.partition(SHARD_MARK)[0].removesuffix(_TEST_STREAM)
 
 
+def is_shard_of(stream: str, whole: str) -> bool:
+    """Whether a stream is one of the shards that another one's are: of the same name, in the same mode."""
+    return base_of(stream) == base_of(whole) and mode_of(stream) == mode_of(whole)
+
+
 def in_mode(topic: str, mode: Mode) -> str:
     """A topic's name in a mode: ``orders``, or ``orders.test``."""
     return topic if mode == "live" else f"{topic}{_TEST_TOPIC}"

@@ -22,6 +22,7 @@ from processor.reporting.exposition import by_stream
 from processor.reporting.metrics import ProcessorMetrics
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+STREAMS = ("ledger", "ledger.1", "ledger-test", "notify")
 
 
 @contextlib.contextmanager
@@ -39,7 +40,7 @@ class LiveProcesses:
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
         self.receiver = IngestMetrics()
-        self.streams = {name: ProcessorMetrics(self.clock) for name in ("ledger", "notify")}
+        self.streams = {name: ProcessorMetrics(self.clock) for name in STREAMS}
         self.pulse: Pulse
 
     def looks(self, *after_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
 from core.status_file import STATUS_AGE_MAX
 from dlq.audit_log import AuditLog
-from dlq.index import Count, DeadLetterIndex, Group, Stats
+from dlq.index import Count, DeadLetterIndex, Group, ShardedIndex, Stats
 from dlq.report import Week, WeeklyReport, steps, weekly
 from ledger.provider_bugs import bugs_of
 
@@ -59,16 +59,17 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the page shows of one stream's dead letters."""
+    """What the page shows of one stream's dead letters, of all its shards."""
 
     figures: Sequence[Figure]
     groups: Sequence[Group]
     plots: Sequence[Plotted]
+    shards: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The four figures of one stream, and the pipeline of its traffic."""
+    """The four figures of one stream, of all its shards, and the pipeline of its traffic."""
 
     figures: Sequence[Figure]
     picture: Markup
@@ -79,13 +80,16 @@ def live_of(place: DlqPlace, stream: WorkStream) -> Live:
     return Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
 
 
-def overview(board: DeadLetterIndex) -> Overview:
-    """As of now.
+def overview(boards: Mapping[str, DeadLetterIndex]) -> Overview:
+    """As of now. ``boards``: by stream, one a shard.
 
     :raises DeadLetterIndexUnreadable: see there
     """
+    for one in boards.values():
+        one.follow()
+    board = ShardedIndex(boards)
     stats = board.stats()
-    return Overview(figures_of(stats), board.groups(limit=GROUPS_SHOWN), plots(stats))
+    return Overview(figures_of(stats), board.groups(limit=GROUPS_SHOWN), plots(stats), list(boards))
 
 
 def plots(stats: Stats) -> list[Plotted]:
@@ -149,7 +153,8 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         if not user.may(Role.VIEWER):
             return render(request, "home.html")
         stream = place.stream(request)
-        shown = await place.ask(stream, overview, stream.board)
+        boards = {name: one.board for name, one in place.shards(stream).items()}
+        shown = await place.asking.ask(overview, boards)
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
         live = live_of(place, stream)

@@ -20,7 +20,7 @@ from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
-from core.routing import mode_of
+from core.routing import is_shard_of, mode_of
 from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 
@@ -171,6 +171,10 @@ class DlqPlace:
         """The stream that a request looks at: ``?stream=notify``, else the first."""
         wanted = request.query_params.get(STREAM)
         return self.streams.get(wanted or "", self._first)
+
+    def shards(self, stream: WorkStream) -> Mapping[str, WorkStream]:
+        """All shards of a stream, it too."""
+        return {name: one for name, one in self.streams.items() if is_shard_of(name, stream.name)}
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """An address that goes on looking at the same stream."""

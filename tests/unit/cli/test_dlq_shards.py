@@ -94,7 +94,8 @@ def test_the_list_is_of_all_shards_in_one_order(items: DeadItems) -> None:
 @pytest.mark.parametrize("sort", ["oldest", "newest", "largest"])
 @pytest.mark.parametrize("limit", ["1", "3", "14"])
 def test_pages_follow_one_another_without_a_gap(items: DeadItems, sort: str, limit: str) -> None:
-    found, cursor = [], None
+    found: list[str] = []
+    cursor = None
     for _ in range(15):
         page = reported(items, "list", "--sort", sort, "--limit", limit, *(["--after", cursor] if cursor else []))
         found, cursor = found + names(page), page["next"]

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.clock import SystemClock
 from core.decision import Decision
+from core.routing import Shard
 from journal.index import Index
 from tests.unit.journal.rows import row
 
@@ -89,3 +90,20 @@ def test_a_stream_without_an_index_is_said_in_one_sentence(data: Path) -> None:
     said = status(data, "--entity", ENTITY, "--stream", "notify")
     assert said.exit_code == 1
     assert "no index can be read" in said.output
+
+
+def test_an_entity_is_looked_up_in_its_shard(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
+    monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
+    keys = [f"stripe:acct_1:shared_{number}" for number in range(10)]
+    of_second = next(key for key in keys if Shard(1, 2).decides(key))
+    of_first = next(key for key in keys if Shard(0, 2).decides(key))
+    index = Index.open(data / "index" / "ledger.1", 1)
+    index.apply([row(1, entity_key=of_second, decision=Decision.PARKED, reason="behind", blocking=True)], {})
+    index.close()
+    for key, stream, total in ((of_second, "ledger.1", 1), (of_first, "ledger", 0)):
+        found = json.loads(status(data, "--entity", key, "--json").output)
+        assert (found["stream"], found["total"]) == (stream, total)
+    named = json.loads(status(data, "--entity", of_first, "--stream", "ledger.1", "--json").output)
+    assert (named["stream"], named["total"]) == ("ledger.1", 0)
+    assert "there is no stream ledger.2" in status(data, "--entity", of_first, "--stream", "ledger.2").output

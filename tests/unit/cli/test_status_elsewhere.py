@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,3 +89,16 @@ def test_containers_that_share_the_data_folder_are_seen_by_their_files(tmp_path:
 
 def test_where_nothing_is_named_and_nothing_runs_it_may_be_started(tmp_path: Path) -> None:
     assert status(tmp_path).output == "not running: `payhook up --detach` starts it\n"
+
+
+def test_figures_are_of_all_shards(tmp_path: Path, processor: StatusFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
+    monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
+    processor.write(RUNNING)
+    second = StatusFile(Layout(tmp_path / "third").ledger(shard=1).status, SystemClock())
+    second.write({**RUNNING, "stream": "ledger.1", "seq": 30, "dead": 4, "ready": False})
+    shown = status(tmp_path).output
+    assert re.search(r"decisions +42\n", shown)
+    assert re.search(r"dead events +7\n", shown)
+    assert re.search(r"processor +not ready\n", shown)
+    assert re.search(r"stream ledger.1 +not ready", shown)

@@ -30,6 +30,7 @@ class Listener:
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
         self.test_status_file: Path | None = None
         self.others: dict[str, dict[str, object]] = {}
+        self.streams: dict[str, Path] = {}
 
     def get(self, path: str) -> httpx2.Response:
         return asyncio.run(self._get(path))
@@ -38,7 +39,7 @@ class Listener:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
         statuses = [f"http://s/{host}/status" for host in self.others]
         watched = Watched(
-            "http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file, statuses=statuses
+            "http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file, self.streams, statuses
         )
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
@@ -117,6 +118,35 @@ def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(listener
     del listener.others["b"]
     if here != "running":
         assert listener.get("/status").json()["processor"]["state"] == "standby"
+
+
+@pytest.fixture
+def sharded(listener: Listener) -> Listener:
+    """The events are divided between two shards; each reads its own partitions, and all commands."""
+    listener.streams = {
+        name: listener.status_file.with_name(f"{name}.json") for name in ("ledger", "ledger.1", "notify")
+    }
+    listener.status_file = listener.streams["ledger"]
+    for name, marks in (
+        ("ledger", {"events": {"0": 7}, "control": {"0": 5}}),
+        ("ledger.1", {"events": {"1": 9}, "control": {"0": 3}}),
+    ):
+        listener.streams[name].write_text(json.dumps({**STATUS, "stream": name, "marks": marks}))
+    return listener
+
+
+def test_what_is_not_decided_is_counted_over_all_shards(sharded: Listener) -> None:
+    said = sharded.get("/status").json()
+    assert said["lag"] == {"events": 20 - 7 - 9, "control": 20 - 3}
+    assert said["processor"]["stream"] == "ledger"
+    assert list(said["streams"]) == ["ledger", "ledger.1", "notify"]
+
+
+def test_it_is_ready_when_every_shard_is(sharded: Listener) -> None:
+    assert sharded.get("/readyz").status_code == 200
+    sharded.streams["ledger.1"].write_text(json.dumps({**STATUS, "ready": False}))
+    assert sharded.get("/readyz").status_code == 503
+    assert sharded.get("/status").json()["processor"]["ready"], "the first shard's own words"
 
 
 def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

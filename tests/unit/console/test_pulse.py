@@ -86,3 +86,26 @@ def test_a_quantile_is_as_prometheus_has_it(
     share: float, counts: list[tuple[float, float | None]], every: float, found: float | None
 ) -> None:
     assert quantile(share, counts, every) == pytest.approx(found)
+
+
+def test_the_figures_are_of_all_shards_together(house: LiveProcesses) -> None:
+    house.receive("claimed", 1)
+    house.decide("ledger", Decision.APPLIED, 1)
+    house.looks(0)
+    house.receive("claimed", 100)
+    for stream, applied, retried, dead in (("ledger", 60, 0, 7), ("ledger.1", 20, 20, 5)):
+        house.decide(stream, Decision.APPLIED, applied)
+        house.decide(stream, Decision.RETRY, retried)
+        said = {"dead": dead, "open": 9, "unpublished": 0, "unpublished_s": 0, "index_memory_bytes": 1}
+        house.streams[stream].dead(said)
+    house.decide("ledger-test", Decision.RETRY, 50)
+    house.streams["ledger.1"].block("StorageDown: the disk is full")
+    house.looks(30)
+    assert house.figures()["retry rate"] == ("20.0%", "warn")
+    assert house.figures()["dead letters"] == ("12", "")
+    assert [one.value for one in house.pulse.figures("ledger.1")] == [
+        one.value for one in house.pulse.figures("ledger")
+    ]
+    texts = house.texts()
+    assert {"12 wait", "blocked"} <= set(texts)
+    assert [one for one in texts if one.endswith("/s")][3] == "2.67/s", "80 applied in 30 s"
