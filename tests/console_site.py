@@ -74,7 +74,7 @@ class Site:
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.acts, clock)
         watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
-        routers = pages(data, clock, self.acts, self.dead, sessions, kafka, pulse)
+        routers = pages(data, clock, self.acts, [self.dead], sessions, kafka, pulse)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:

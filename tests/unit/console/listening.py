@@ -52,8 +52,9 @@ class Listener:
         https: bool = False,
         producer: Producer | None = None,
         sleep: Callable[[float], object] = lambda _: None,
+        shards: int = 1,
     ) -> None:
-        """``sleep``: what passes while somebody waits for the decision of what they ordered."""
+        """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
         self.acts = AuditLog(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
@@ -63,7 +64,10 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        dead = dead_letters(folder, clock, self.acts, producer=producer, sleep=sleep)
+        dead = [
+            dead_letters(folder, clock, self.acts, producer=producer, sleep=sleep, shard=shard)
+            for shard in range(shards)
+        ]
         routers = pages(folder, clock, self.acts, dead, self.sessions, producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,11 @@ def dead_letters(
     alone: AloneLimits | None = None,
     producer: Producer | None = None,
     sleep: Callable[[float], object] = lambda _: None,
+    shard: int = 0,
 ) -> DeadLetters:
     """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
     decided."""
-    layout = Layout(data).ledger()
+    layout = Layout(data).ledger(shard=shard)
     board = DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock)
     users, recorder = Users(Layout(data).users), Recorder(acts, clock, "page")
     selections = Selections(
@@ -65,7 +66,7 @@ def pages(
     data: Path,
     clock: Clock,
     acts: AuditLog,
-    dead: DeadLetters | None = None,
+    dead: Sequence[DeadLetters] = (),
     sessions: Sessions | None = None,
     producer: Producer | None = None,
     pulse: Pulse | None = None,
@@ -75,10 +76,11 @@ def pages(
     layout = Layout(data)
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
     users = UserService(Users(layout.users), sessions, acts, clock, "page")
-    stream = WorkStream(dead or dead_letters(data, clock, acts), Layout(data).ledger())
+    shards = dead or [dead_letters(data, clock, acts)]
+    streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
     finance = Place(Layout(data), ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo())}
-    return routers(finance, DlqPlace({stream.name: stream}, Asking(), clock, pulse), acts, users, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings)
 
 
 class SentTo:

@@ -1,0 +1,74 @@
+"""The operators' pages where the events are divided between two shards."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from console.health import Watched, create_app
+from dlq.commands import decode
+from tests.dead_items import DeadItems
+from tests.unit.console.listening import Browser, Listener, csrf_of
+from tests.unit.console.places import SentTo
+
+
+class Divided:
+    """Two shards' dead letters, a browser of somebody who signed in, and what was sent."""
+
+    def __init__(self, data: Path) -> None:
+        self.first = DeadItems(data)
+        self.first.deaths(9)
+        self.first.commit(with_bodies=True)
+        self.second = self.first.divided()
+        self.sent = SentTo()
+        watched = Watched("http://127.0.0.1:9/readyz", self.first.layout.status, {}, lambda _: None)
+        app = create_app(watched, httpx2.AsyncClient(trust_env=False), self.first.clock)
+        self.browser = Browser(Listener(app, data, self.first.clock, producer=self.sent, shards=2))
+        assert self.browser.sign_in("ada").status_code == 303
+
+    def get(self, path: str) -> str:
+        answer = self.browser.get(path)
+        assert answer.status_code == 200, answer.text
+        return str(answer.text)
+
+
+@pytest.fixture
+def divided(tmp_path: Path) -> Divided:
+    (tmp_path / "console").mkdir()
+    return Divided(tmp_path)
+
+
+def items(page: str) -> set[int]:
+    return {int(number) for number in re.findall(r'href="/dlq/items/(\d+)', page)}
+
+
+def test_the_overview_is_of_both_and_each_has_a_list_of_its_own(divided: Divided) -> None:
+    for path in ("/", "/?stream=ledger.1"):
+        page = divided.get(path)
+        assert re.search(r"<h3>Dead</h3><p><a[^>]*>9</a>", page)
+        assert "of all shards together: ledger, ledger.1" in page
+    lists = [items(divided.get(f"/dlq?view=items{stream}")) for stream in ("", "&stream=ledger.1")]
+    assert all(lists)
+    assert not lists[0] & lists[1]
+    assert lists[0] | lists[1] == set(range(1, 10))
+
+
+def test_an_item_is_shown_in_its_shard_alone(divided: Divided) -> None:
+    number = min(items(divided.get("/dlq?view=items&stream=ledger.1")))
+    assert f"/dlq/items/{number}/payload?stream=ledger.1" in divided.get(f"/dlq/items/{number}?stream=ledger.1")
+    assert divided.browser.get(f"/dlq/items/{number}").status_code == 404
+
+
+def test_what_is_ordered_names_the_shard_s_stream(divided: Divided) -> None:
+    token = csrf_of(divided.browser.get("/"))
+    fields = {"stream": "ledger.1", "what": "all"}
+    made = divided.browser.post("/dlq/selections?stream=ledger.1", fields, token)
+    assert made.headers["location"] == "/dlq/selections/1?stream=ledger.1"
+    divided.browser.post("/dlq/selections/1/replay?stream=ledger.1", {"reason": "mended"}, token)
+    [command] = [decode(value) for value in divided.sent.values]
+    assert command.stream == "ledger.1"
+    assert json.loads(divided.sent.values[0])["stream"] == "ledger.1"
