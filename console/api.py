@@ -19,6 +19,8 @@ from console.dead_letters import Streams
 from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemView
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
+from core.layout import LEDGER
+from core.routing import mode_of, stream_of
 from dlq.commands import ITEM_ACTIONS, CommandNotSent
 from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
@@ -29,14 +31,15 @@ COMMAND_ID = r"^[0-9a-f]{32}$"
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
 
-Desks = Mapping[Mode, OrderService]
+Desks = Mapping[str, OrderService]
+"""By stream: of each ledger that is here all shards."""
 
 
 def mount_api(app: FastAPI, desks: Desks, bookings: Bookings, answers: AnswerStore, streams: Streams) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks`` and ``bookings``: one for each mode that has a ledger here; ``streams``: whose dead items are shown,
-    selected and run. `console.guard.Guard` stands before it.
+    ``desks``: one for each shard of a ledger that is here; ``bookings``: one for each mode that has a ledger;
+    ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
     api = create_api(desks, bookings, streams)
     api.add_middleware(
@@ -75,7 +78,10 @@ def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
     @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """What the processor decided of a command; 404 until it has."""
-        row = await asyncio.to_thread(_desk(desks, mode).decision, command_id)
+        _desk(desks, mode)
+        of_mode = [desk for stream, desk in desks.items() if mode_of(stream) == mode]
+        rows = await asyncio.to_thread(lambda: [desk.decision(command_id) for desk in of_mode])
+        row = next((row for row in rows if row is not None), None)
         if row is None:
             detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
             raise Problem(404, "command-unknown", "No such command", detail)
@@ -103,7 +109,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
         run: Run = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            given = await asyncio.to_thread(_desk(desks, asked.mode).give, order)
+            given = await asyncio.to_thread(_desk(desks, asked.mode, asked.stream).give, order)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:
@@ -121,11 +127,15 @@ def _caller(scope: Scope) -> str:
     return user.name
 
 
-def _desk(desks: Desks, mode: Mode) -> OrderService:
-    try:
-        return desks[mode]
-    except KeyError:
-        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here") from None
+def _desk(desks: Desks, mode: Mode, stream: str | None = None) -> OrderService:
+    """The one of a shard's stream; where none is named, of the first shard of the mode's ledger."""
+    found = desks.get(stream or stream_of(LEDGER, mode))
+    if found is None and stream is None:
+        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
+    if found is None or (stream is not None and mode_of(stream) != mode):
+        known = ", ".join(name for name in desks if mode_of(name) == mode)
+        raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {known}")
+    return found
 
 
 def _not_as_seen(refused: OrderRefused) -> Problem:

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from console.dead_letters import StreamWanted
 from core.event import Mode
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command_fields import HASH_PATTERN
@@ -52,6 +53,7 @@ class OrderAsked(BaseModel):
     items: list[ItemAsked] = Field(min_length=1, max_length=TARGETS_MAX, description="each item once")
     reason: Text = Field(description="kept with every decision")
     mode: Mode = Field("live", description="whose ledger: live or test traffic")
+    stream: StreamWanted | None = Field(None, description="the items' shard: ledger.1; null: the first one")
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

@@ -168,11 +168,11 @@ def _orders(settings: Settings, producer: Any, recorder: Recorder) -> Mapping[Mo
 
 
 def _desks(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Desks:
-    desks: dict[Mode, OrderService] = {}
-    for mode, sender in orders.items():
-        ledger = settings.layout.ledger(mode)
-        desks[mode] = OrderService(ledger.stream, DeltaView(ledger.journal, topics_of(mode).control), sender, clock)
-    return desks
+    return {
+        ledger.stream: OrderService(ledger.stream, DeltaView(ledger.journal, topics_of(mode).control), sender, clock)
+        for mode, sender in orders.items()
+        for ledger in settings.layout.ledgers(mode)
+    }
 
 
 def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, clock: Clock) -> Bookings:

@@ -72,7 +72,7 @@ class Night:
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
         dead = dead_letters(data, clock, acts, limits, kafka, lambda _: letters.batch())
-        mount_api(app, {"live": desk}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
+        mount_api(app, {"ledger": desk}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: token}

@@ -78,7 +78,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     clock = SystemClock()
     orders = Orders(lambda: kafka, CONTROL, Recorder(AuditLog(journal.parent / "acts"), clock, "api"))
     mount_api(
-        app, {"live": OrderService("ledger", DeltaView(journal, CONTROL), orders, clock)}, {}, answers, Streams({})
+        app, {"ledger": OrderService("ledger", DeltaView(journal, CONTROL), orders, clock)}, {}, answers, Streams({})
     )
     transport = httpx2.ASGITransport(as_ada(app))
     async with httpx2.AsyncClient(transport=transport, base_url="http://ops") as client:

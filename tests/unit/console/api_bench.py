@@ -100,7 +100,7 @@ class ApiBench:
         desk = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.acts, self.engine.clock, "api", self.kafka)}
-        mount_api(self.app, {"live": desk}, bookings, self.answers, known)
+        mount_api(self.app, {"ledger": desk}, bookings, self.answers, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:
