@@ -18,8 +18,9 @@ from rich.table import Column, Table
 from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
 from core.layout import LEDGER
-from core.routing import stream_of
+from core.routing import base_of, shard_of, stream_of
 from journal.lake import has_table
+from journal.shards import check_shard
 from ledger.verify import Finding, Watch
 from stack.jars import spark_jars
 from stack.settings import streams_of
@@ -47,7 +48,11 @@ def _since(context: click.Context, option: click.Parameter, text: str | None) ->
     help="Look only at rows from this one on, or decided from this moment on (UTC); says what it can't know then.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
-@click.option("--stream", metavar="NAME", help="Only this work stream (default: all that have a journal).")
+@click.option(
+    "--stream",
+    metavar="NAME",
+    help="Only this work stream, or one shard of it, as ledger.1 (default: all that have a journal).",
+)
 @with_place_of_mode
 def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool, stream: str | None) -> None:
     """Prove from Kafka and the journals that nothing was lost and nothing took effect twice.
@@ -91,20 +96,29 @@ def _remember(path: Path, report: Report, *, deep: bool) -> None:
 
 
 def _streams(place: Place, stream: str | None) -> list[str]:
-    """The streams to verify, the ledger first; the ledger also where it has no journal, so that this is said."""
+    """The streams to verify, one name a shard, the ledger first; the ledger also where it has no journal, so that this
+    is said.
+    """
     known = streams_of(place.settings)
-    if stream is not None and stream not in known:
-        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(known)}", param_hint="--stream")
+    shards = {name: known[name].names(place.mode, place.settings.processor.shards) for name in known}
     if stream is not None:
-        return [stream]
-    journals = {name: place.layout.stream(stream_of(name, place.mode)).journal for name in known}
-    return [LEDGER, *(name for name, journal in journals.items() if name != LEDGER and has_table(str(journal)))]
+        later = {stream_of(base, "live", shard_of(one)): [one] for base, names in shards.items() for one in names[1:]}
+        choices = {**shards, **later}
+        if stream not in choices:
+            problem = f"there is no stream {stream}; there is {', '.join(choices)}"
+            raise click.BadParameter(problem, param_hint="--stream")
+        return choices[stream]
+    others = [name for base, names in shards.items() if base != LEDGER for name in names]
+    return [*shards[LEDGER], *(name for name in others if has_table(str(place.layout.stream(name).journal)))]
 
 
 def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
     from cli.verify_command import watching
     from ledger.verify import run
 
+    config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
+    shard = config.shards(place.settings.processor.shards)[number]
+    check_shard(stream, shard, place.layout.stream(stream).journal)
     with watching(console, silent=silent) as watch:
         return run(
             place.settings.data_dir,
@@ -112,8 +126,8 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
             Path(place.settings.processor.anchor_key_file),
             spark_jars(place.layout.lake),
             place.settings.ledger.verify,
-            stream=stream_of(stream, place.mode),
-            dead_letters=streams_of(place.settings)[stream].dlq_topic(place.mode),
+            stream=stream,
+            dead_letters=config.dlq_topic(place.mode, number),
             options=options,
             watch=watch,
             lake=place.layout.lake,

@@ -29,7 +29,8 @@ class AnchorsHold(Invariant):
     sentence = "Every anchor, signed and kept outside the lake, names a commit of this journal with the chain up to it."
 
     def check(self, evidence: Evidence) -> Finding:
-        newest = [0, 0]
+        # Earlier anchors stand under the name of the stream that this journal began as a copy of.
+        newest = [evidence.own_after, 0]
         offenders = list(islice(self._offenders(evidence, newest), evidence.sample_max))
         anchored, count = newest
         figures = {"anchors": count, "anchored_seq": anchored, "behind": max(0, evidence.seq - anchored)}

@@ -13,20 +13,20 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Mode
+from core.layout import LEDGER, StreamLayout
 from core.location import Location
-from core.routing import base_of, dlq_topic, mode_of, stream_of
+from core.routing import Shard, base_of, dlq_topic, mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
 from journal.index import Entries, KnownEvent
 from journal.open_item import OpenItem
-from journal.state import JournalState
+from journal.shards import own_after, shard_in
+from journal.state import JournalState, Marks
 from ledger.verify.fast_path import Doubt, FastPath, Progress, Tables, take_fast_path
 from ledger.verify.fast_path.commits import CommitDigest
 from ledger.verify.fast_path.hashes import SALT_BYTES
 from ledger.verify.kafka import Ends, Kafka
 from ledger.verify.views import Base, collect, commit_digests
-
-LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,22 @@ class KeyIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where one stream's journal and what is derived from it are."""
+    """One stream's journal, and what is derived from it.
 
-    stream: str
-    journal: Location
-    bodies: Location
-    postings: Location
-    index: Path
-    receipts: Location
+    ``dead_letters``: the topic of its dead letters, where it isn't named after the stream.
+    """
+
+    places: StreamLayout
     dead_letters: str = ""
-    """The topic of its dead letters, where it isn't named after the stream."""
-    redactions: Location | None = None
-    """The record of who had which bodies removed; None: beside the bodies."""
-    acts: Location | None = None
-    """The audit log; of all streams."""
+
+    @classmethod
+    def under(cls, data_dir: Path, stream: str = LEDGER, lake: Location | None = None, dead_letters: str = "") -> Lake:
+        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
+        return cls(StreamLayout(data_dir, lake or data_dir / "lake", stream), dead_letters)
+
+    @property
+    def stream(self) -> str:
+        return self.places.stream
 
     @property
     def mode(self) -> Mode:
@@ -91,21 +93,41 @@ class Lake:
         """Whether its events are money; other streams have no bookings."""
         return base_of(self.stream) == LEDGER
 
-    @classmethod
-    def under(cls, data_dir: Path, stream: str = "ledger", lake: Location | None = None) -> Lake:
-        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
-        lake, mode, base = lake or data_dir / "lake", mode_of(stream), base_of(stream)
-        kept = ("bodies" if base == LEDGER else f"bodies-{base}", "postings", "receipts")
-        bodies, postings, receipts = (lake / stream_of(table, mode) for table in kept)
-        return cls(
-            stream,
-            lake / "journal" / stream,
-            bodies,
-            postings,
-            data_dir / "index" / stream,
-            receipts,
-            acts=lake / "acts",
-        )
+    @property
+    def journal(self) -> Location:
+        return self.places.journal
+
+    @property
+    def bodies(self) -> Location:
+        return self.places.bodies
+
+    @property
+    def postings(self) -> Location:
+        return self.places.postings
+
+    @property
+    def index(self) -> Path:
+        return self.places.index
+
+    @property
+    def receipts(self) -> Location:
+        """Of all shards."""
+        return self.places.shared("receipts")
+
+    @property
+    def redactions(self) -> Location:
+        """The record of who had which bodies removed, of all streams and shards of the mode."""
+        return self.places.shared("redactions")
+
+    @property
+    def acts(self) -> Location:
+        """The audit log; of all streams."""
+        return self.places.lake / "acts"
+
+
+def reads(lake: Lake, shard: Shard, topic: str, partition: int) -> bool:
+    """Whether a stream's shard reads a partition of a topic."""
+    return topic != topics_of(lake.mode).events or shard.reads(partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +153,8 @@ class Evidence:
 
     The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
     in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``
-    for the index. All begin with the row after ``base``; ``whole`` is the journal from its first row.
+    for the index. All begin with the row after ``base``; ``whole`` is the journal from its first row. ``every_row`` and
+    ``every_line`` are the rows and the postings of all shards, each once (`journal.shards`).
     """
 
     session: SparkSession
@@ -140,6 +163,8 @@ class Evidence:
     kafka: Kafka
     anchor_keys: AnchorKeys
     ends: Ends
+    """Of the partitions that it reads."""
+
     anchor_ends: dict[int, tuple[int, int]]
     has_receipts: bool
     index: KeyIndex | None
@@ -147,6 +172,15 @@ class Evidence:
     limits: Limits
     tables: Tables
     base: Base
+    has_every_line: bool = False
+    """Whether each shard has a table of postings."""
+
+    every_mark: Marks = field(default_factory=dict)
+    """The marks of all shards together."""
+
+    every_end: Ends = field(default_factory=dict)
+    """Of all partitions, whichever shard reads them."""
+
     sources: Mapping[str, DataFrame] = field(default_factory=dict)
     """The journals that the stream reads, by their stream's name, as `journal_view`."""
 
@@ -165,6 +199,16 @@ class Evidence:
         return self.state.next_seq - 1
 
     @property
+    def shard(self) -> Shard:
+        """Which part of the events the journal decides."""
+        return shard_in(self.state.notes)
+
+    @property
+    def own_after(self) -> int:
+        """Rows up to here are those of the journal that this one began as a copy of."""
+        return own_after(self.state.notes)
+
+    @property
     def postings_mark(self) -> int | None:
         """None: there is no table of postings."""
         return None if self.tables.postings is None else self.tables.postings_mark
@@ -176,6 +220,10 @@ class Evidence:
     @property
     def sample_max(self) -> int:
         return self.limits.sample_max
+
+    def is_mine(self, topic: str, partition: int) -> bool:
+        """Whether the stream reads a partition: of the events only those of its shard."""
+        return reads(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The result of a query, for results that are small by construction: one job."""

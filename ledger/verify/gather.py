@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -12,16 +13,18 @@ from pyspark.sql import functions as fn
 
 from core.clock import Clock
 from core.errors import PayhookError
-from core.routing import is_sparse, source_of, topics_of
+from core.routing import Shard, is_sparse, source_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.shards import own_after, shard_in
+from journal.state import JournalState, Marks
 from ledger.postings import mark_of
 from ledger.spark import read_table
-from ledger.verify.evidence import Evidence, Lake, Limits
+from ledger.verify.evidence import Evidence, Lake, Limits, reads
 from ledger.verify.fast_path import Tables
 from ledger.verify.kafka import Ends, Kafka, anchor_records
-from ledger.verify.views import base_before, journal_view
+from ledger.verify.views import base_before, journal_view, mine
 from providers.settings import ProvidersSettings
 
 
@@ -61,18 +64,25 @@ def gather(
     anchors = topics_of(lake.mode).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
+    shard, copied = shard_in(state.notes), own_after(state.notes)
+    others = _others(lake, shard)
     sources, ends = _sources(session, lake, [topic for topic in state.marks if is_sparse(topic)])
-    ends |= kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
-    whole = journal_view(read_table(session, lake.journal, state.version))
+    every_end = kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
+    ends |= {
+        topic: {number: held for number, held in partitions.items() if reads(lake, shard, topic, number)}
+        for topic, partitions in every_end.items()
+    }
+    whole = journal_view(read_table(session, lake.journal, state.version), shard)
     whole.createOrReplaceTempView("whole")
+    has_every_line = _register_every(session, lake, whole, state, postings, others, shard, options.since)
     base = base_before(whole, options.since, anchor_records(kafka, session, lake.stream, anchor_ends), anchor_keys)
     looked_at = fn.col("seq") > base.seq
     journal = whole if base.seq == 0 else whole.where(looked_at)
     journal.createOrReplaceTempView("journal")
     if postings is not None:
-        journal.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
+        own = journal.where(fn.col("seq") > copied)
+        own.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
         lines = read_table(session, lake.postings, postings.version())
-        lines.createOrReplaceTempView("every_line")
         (lines if base.seq == 0 else lines.where(looked_at)).createOrReplaceTempView("postings")
     if index is not None:
         journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
@@ -89,6 +99,9 @@ def gather(
         now=clock.now(),
         limits=limits,
         base=base,
+        has_every_line=has_every_line,
+        every_mark=_every_mark([state, *(one.state for one in others)]),
+        every_end=every_end,
         sources=sources,
         tables=Tables(
             journal=str(lake.journal),
@@ -99,8 +112,70 @@ def gather(
             postings_mark=mark_of(postings) if postings is not None else 0,
             index_seq=index.seq if index is not None else 0,
             mode=str(lake.mode),
+            shard=shard,
+            own_after=copied,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherShard:
+    """The journal of another shard, and its table of postings, each as of one version; ``postings``: None without."""
+
+    lake: Lake
+    state: JournalState
+    postings: DeltaTable | None
+
+
+def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
+    """The shards beside one; without those that have no journal yet."""
+    lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
+    return [_other(one) for one in lakes if DeltaTable.is_deltatable(str(one.journal))]
+
+
+def _other(lake: Lake) -> OtherShard:
+    has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
+    postings = DeltaTable(str(lake.postings)) if has_postings else None
+    return OtherShard(lake, JournalReader(str(lake.journal)).state(), postings)
+
+
+def _every_mark(states: Sequence[JournalState]) -> Marks:
+    marks: Marks = {}
+    for state in states:
+        for topic, partitions in state.marks.items():
+            marks[topic] = {**marks.get(topic, {}), **partitions}
+    return marks
+
+
+def _register_every(
+    session: SparkSession,
+    lake: Lake,
+    whole: DataFrame,
+    state: JournalState,
+    postings: DeltaTable | None,
+    others: Sequence[OtherShard],
+    shard: Shard,
+    since: int | datetime | None,
+) -> bool:
+    """The views ``every_row`` and, where each shard has postings, ``every_line``; returns whether that is there.
+
+    ``stream`` is whose journal a row is in, ``recent`` whether it is to be looked at; ``mine`` is by the first one's
+    shard.
+    """
+    rows = whole.where(fn.col("seq") > own_after(state.notes)).withColumn("stream", fn.lit(lake.stream))
+    for one in others:
+        theirs = journal_view(read_table(session, one.lake.journal, one.state.version), shard)
+        own = theirs.where(fn.col("seq") > own_after(one.state.notes)).withColumn("stream", fn.lit(one.lake.stream))
+        rows = rows.unionByName(own, allowMissingColumns=True)
+    recent = fn.lit(True) if since is None else fn.col("seq" if isinstance(since, int) else "decided_at") >= since
+    rows.withColumn("recent", recent).createOrReplaceTempView("every_row")
+    tables = [(lake, postings), *((one.lake, one.postings) for one in others)]
+    parts = [read_table(session, one.postings, table.version()) for one, table in tables if table is not None]
+    if len(parts) < len(tables):
+        return False
+    lines = reduce(DataFrame.unionByName, parts)
+    lines.withColumn("mine", mine(shard)).createOrReplaceTempView("every_line")
+    return True
 
 
 def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:

@@ -32,7 +32,10 @@ class KnowsEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """``counts`` of what the journal holds, by kind (event, fact, open, dead), and a sample of what the index lacks."""
+    """``counts`` of what the journal holds, by kind (event, fact, open, dead), and a sample of what the index lacks.
+
+    ``open_elsewhere``, ``dead_elsewhere``: items that another shard goes on with.
+    """
 
     counts: dict[str, int]
     offenders: list[dict[str, Any]]
@@ -53,7 +56,7 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         UNION ALL
         SELECT IF(decision = 'dead', 'dead', 'open'), CAST(item_seq AS string), decision, last_seq FROM (
             SELECT item_seq, max(seq) AS last_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits
-            FROM indexed WHERE (NOT first OR waits) AND decision <> 'reversed'
+            FROM indexed WHERE mine AND (NOT first OR waits) AND decision <> 'reversed'
             GROUP BY item_seq)
         WHERE waits
         UNION ALL
@@ -78,6 +81,16 @@ def look_up(session: SparkSession, root: Path, sample_max: int, rows: int) -> Lo
         "SELECT count(DISTINCT fact_key) FROM indexed WHERE fact_key IS NOT NULL AND decision = 'applied'"
     ).collect()
     counts["fact"] = int(facts[0])
+    [elsewhere] = session.sql(
+        """
+        SELECT count(*), count_if(decision = 'dead') FROM (
+            SELECT max_by(decision, seq) AS decision, max_by(waits, seq) AS waits
+            FROM indexed WHERE NOT mine AND (NOT first OR waits) AND decision <> 'reversed'
+            GROUP BY item_seq)
+        WHERE waits
+        """
+    ).collect()
+    counts |= {"open_elsewhere": int(elsewhere[0]), "dead_elsewhere": int(elsewhere[1])}
     offenders = [
         {"problem": answer["problem"], answer["kind"]: answer["key"]} for answer in answers if answer["problem"]
     ]

@@ -35,6 +35,7 @@ from ledger.verify.gather import Options, gather, last_seq
 from ledger.verify.journal_checks import (
     ChainWhole,
     ItemsCloseOnce,
+    OneEffectInAllShards,
     OneEffectPerEventKey,
     OneEffectPerFactKey,
     OneMode,
@@ -55,6 +56,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     OrderKept(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
+    OneEffectInAllShards(),
     OneMode(),
     ItemsCloseOnce(),
     Balanced(),
@@ -90,6 +92,9 @@ OF_THE_LEDGER = frozenset(
     }
 )
 """Other streams have no bookings and no receipts; the record of what people did is one for all streams."""
+
+OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, ActsChainWhole.name, OneEffectInAllShards.name})
+"""What is one for all shards of a stream is checked once."""
 
 ERROR_CHARS_MAX = 500
 
@@ -139,7 +144,7 @@ def run(
     settings = settings or VerifySettings()
     clock = clock or SystemClock()
     started = clock.monotonic()
-    places = replace(Lake.under(data_dir, stream, lake), dead_letters=dead_letters)
+    places = Lake.under(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
@@ -173,7 +178,7 @@ def verify(
         evidence.progress = watch.looked_through
         deep = _deep_ones(lake, options)
         instead = {one.name for one in deep}
-        left_out = instead if lake.is_ledger else instead | OF_THE_LEDGER
+        left_out = instead | _left_out(evidence)
         asked = [*(one for one in invariants if one.name not in left_out), *deep]
         watch.begins(len(asked))
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -196,6 +201,14 @@ def verify(
     )
 
 
+def _left_out(evidence: Evidence) -> frozenset[str]:
+    """Invariants that this stream isn't asked about."""
+    shard = evidence.shard
+    of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
+    alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()
+    return of_others | alone | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
+
+
 def _index(lake: Lake) -> tuple[Index | None, str]:
     """The key index beside its writer; where it can't be opened, why."""
     if not any(lake.index.glob("epoch-*")):
@@ -209,9 +222,8 @@ def _index(lake: Lake) -> tuple[Index | None, str]:
 def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
-    redactions = lake.redactions or lake.bodies.parent / "redactions"
     of_all: list[Invariant] = [
-        BodiesWhole(lake.bodies, redactions, options.bodies_days),
+        BodiesWhole(lake.bodies, lake.redactions, options.bodies_days),
         RecordsAreThoseDecided(every=True),
     ]
     if not lake.is_ledger:

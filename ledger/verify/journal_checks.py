@@ -108,6 +108,29 @@ class OneEffectPerFactKey(Invariant):
         return self.finding(evidence, offenders, unknown=unknown)
 
 
+class OneEffectInAllShards(Invariant):
+    """Each journal by itself shows that nothing took effect twice in it. A key that one holds from before it was
+    divided is in the rows of those that began as its copies, so the rows after these are held against each other.
+    """
+
+    name = "one_effect_in_all_shards"
+    sentence = "No event and no movement of money took effect in the journals of two shards."
+
+    def check(self, evidence: Evidence) -> Finding:
+        queries = (_IN_TWO_SHARDS.format(key=key) for key in ("event_key", "fact_key"))
+        offenders = [one for query in queries for one in evidence.sample(query)]
+        unknown = None if evidence.is_whole else "what took effect in both of them earlier"
+        return self.finding(evidence, offenders, {"shards": evidence.shard.count}, unknown)
+
+
+_IN_TWO_SHARDS = """
+    SELECT 'it took effect in the journals of several shards' AS problem, {key},
+           sort_array(collect_set(struct(stream, seq))) AS in
+    FROM every_row WHERE decision = 'applied' AND {key} IS NOT NULL
+    GROUP BY {key} HAVING count(DISTINCT stream) > 1 AND bool_or(recent)
+"""
+
+
 def _other_than(evidence: Evidence) -> str:
     """Where only the newest rows are looked at, what holds a key may have come before them."""
     return "<>" if evidence.is_whole else ">"

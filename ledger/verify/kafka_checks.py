@@ -178,7 +178,8 @@ def _waiting(evidence: Evidence) -> dict[str, Any]:
         FROM (
             SELECT item_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
                    min_by(IF(decision = 'replayed', decided_at, coalesce(received_at, decided_at)), seq) AS since
-            FROM journal WHERE (NOT first OR waits) AND decision <> 'reversed' AND item_seq >= {evidence.since}
+            FROM journal
+            WHERE mine AND (NOT first OR waits) AND decision <> 'reversed' AND item_seq >= {evidence.since}
             GROUP BY item_seq)
         WHERE waits
         """  # noqa: S608 - a number
@@ -195,6 +196,8 @@ SLACK = timedelta(seconds=60)
 
 
 class ReceiptsHaveDecisions(Invariant):
+    """A receipt names no entity: its decision may be in the journal of any shard."""
+
     name = "receipts_have_decisions"
     sentence = "Every event that was answered with a 2xx has its decision in the journal, or is still on its way there."
 
@@ -206,7 +209,7 @@ class ReceiptsHaveDecisions(Invariant):
         offenders = evidence.sample(
             f"""
             SELECT 'answered with a 2xx and never decided' AS problem, at, event_key, outcome, status
-            FROM receipts LEFT ANTI JOIN whole ON whole.event_key = receipts.event_key
+            FROM receipts LEFT ANTI JOIN every_row ON every_row.event_key = receipts.event_key
             WHERE status BETWEEN 200 AND 299 AND event_key IS NOT NULL AND at < timestamp'{settled.isoformat()}'
             """  # noqa: S608 - a moment of our own making
         )
@@ -217,9 +220,10 @@ class ReceiptsHaveDecisions(Invariant):
 def _settled(evidence: Evidence) -> datetime:
     """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
     topic = topics_of(evidence.lake.mode).events
+    marks = evidence.every_mark.get(topic, {})
     waiting = (
-        evidence.kafka.timestamp(topic, partition, evidence.state.marks.get(topic, {}).get(partition, low))
-        for partition, (low, high) in evidence.ends.get(topic, {}).items()
-        if high > evidence.state.marks.get(topic, {}).get(partition, low)
+        evidence.kafka.timestamp(topic, partition, marks.get(partition, low))
+        for partition, (low, high) in evidence.every_end.get(topic, {}).items()
+        if high > marks.get(partition, low)
     )
     return min([evidence.now, *(at for at in waiting if at is not None)]) - SLACK

@@ -14,16 +14,16 @@ from ledger.verify.report import Finding, Invariant
 from ledger.verify.views import collect
 
 _COLUMNS = "seq, event_key, fact_key, entity_key"
-FROM_POSTINGS = f"SELECT {_COLUMNS}, account, side, amount_minor, currency, decided_at FROM every_line"  # noqa: S608
+FROM_POSTINGS = f"SELECT {_COLUMNS}, account, side, amount_minor, currency, decided_at, mine FROM every_line"  # noqa: S608
 
 FROM_JOURNAL = f"""
-    SELECT {_COLUMNS}, posting.account, posting.side, posting.amount_minor, posting.currency, decided_at
-    FROM whole LATERAL VIEW explode(lines) AS posting
+    SELECT {_COLUMNS}, posting.account, posting.side, posting.amount_minor, posting.currency, decided_at, mine
+    FROM every_row LATERAL VIEW explode(lines) AS posting
     WHERE books AND postings IS NOT NULL
 """  # noqa: S608 - words of our own
 
 _NAMED = """
-    SELECT seq, event_key, fact_key, account, side, amount_minor, currency, decided_at,
+    SELECT seq, event_key, fact_key, account, side, amount_minor, currency, decided_at, mine,
            IF(payment IS NULL OR size(split(entity_key, ':')) > 2, entity_key, entity_key || ':' || payment)
                AS entity_key
     FROM ({lines}) LEFT JOIN (
@@ -38,7 +38,7 @@ _NAMED = """
 which one body is gone or can't be read stays whole: a refund would lack its capture by that alone."""
 
 _MOVED = """
-    SELECT seq, entity_key, fact_key, account, currency, decided_at,
+    SELECT seq, entity_key, fact_key, account, currency, decided_at, mine,
            split_part(account, ':', 2) AS merchant, split_part(account, ':', 3) AS role,
            coalesce(fact_key LIKE '%:payout_failed', false) AS payout_failed,
            split_part(fact_key, ':', 1) || ':' || split_part(fact_key, ':', 2) AS named,
@@ -46,6 +46,8 @@ _MOVED = """
     FROM ({lines})
     WHERE account LIKE 'merchant:%' AND entity_key IS NOT NULL
 """
+"""The lines of all shards: a payment may have been another journal's before its shard began. Only its shard judges it
+(``mine``)."""
 
 _GIVEN_BACK = """
     WITH moved AS ({moved}),
@@ -54,7 +56,7 @@ _GIVEN_BACK = """
                sum(IF(role = 'refunds', minor, 0)) AS refunded, sum(IF(role = 'refunds', 0, minor)) AS disputed,
                min(decided_at) AS since, min(IF(role = 'refunds', NULL, decided_at)) AS disputed_since,
                min(seq) AS seq, split_part(entity_key, ':', 1) || ':' || split_part(entity_key, ':', 3) AS payment
-        FROM moved WHERE role IN ('refunds', 'disputes', 'dispute_losses') GROUP BY entity_key, currency
+        FROM moved WHERE mine AND role IN ('refunds', 'disputes', 'dispute_losses') GROUP BY entity_key, currency
         HAVING refunded + disputed > 0),
     captures AS (
         SELECT entity_key, currency, -sum(minor) AS captured
@@ -83,7 +85,7 @@ _UNDONE = """
                IF(role = 'payable', -minor, minor) AS forward,
                CASE role WHEN 'payable' THEN 'capture' WHEN 'refunds' THEN 'refund' WHEN 'disputes' THEN 'dispute'
                          ELSE 'payout' END AS movement
-        FROM moved WHERE role IN ('payable', 'refunds', 'disputes', 'payouts')),
+        FROM moved WHERE mine AND role IN ('payable', 'refunds', 'disputes', 'payouts')),
     steps AS (
         SELECT *, CASE WHEN role <> 'payouts' THEN greatest(forward, 0L)
                        WHEN payout_failed THEN 0L ELSE minor END AS does,
@@ -103,7 +105,7 @@ _MERCHANTS = """
     WITH moved AS ({moved}),
     standing AS (
         SELECT entity_key, merchant, min(seq) AS seq
-        FROM moved WHERE size(split(entity_key, ':')) > 2
+        FROM moved WHERE mine AND size(split(entity_key, ':')) > 2
         GROUP BY entity_key, merchant, account, fact_key, currency HAVING sum(minor) <> 0)
     SELECT 'the bookings of one payment name several merchants' AS problem,
            entity_key, sort_array(collect_set(merchant)) AS merchants, max(seq) AS seq
@@ -135,7 +137,7 @@ class _OfPayments(Invariant):
         return self.bodies is not None and evidence.is_whole and may_be
 
     def _sql(self, evidence: Evidence, sql: str) -> str:
-        lines = FROM_JOURNAL if evidence.postings_mark is None else FROM_POSTINGS
+        lines = FROM_POSTINGS if evidence.has_every_line else FROM_JOURNAL
         if self.bodies is not None and self._names_by_body(evidence):
             self.bodies.register(evidence)
             lines = _NAMED.format(lines=lines)

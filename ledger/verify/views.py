@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
+from core.routing import WHOLE, Shard
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
@@ -23,11 +24,12 @@ def collect(frame: DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def journal_view(rows: DataFrame) -> DataFrame:
+def journal_view(rows: DataFrame, shard: Shard = WHOLE) -> DataFrame:
     """The journal's rows with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
+    ``mine``: the item is the shard's (`journal.shards.decides`); one that isn't is open in another shard's journal.
     ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
     Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
     """
@@ -41,6 +43,7 @@ def journal_view(rows: DataFrame) -> DataFrame:
     is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
     return rows.withColumns(
         {
+            "mine": mine(shard, "partition"),
             "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
             "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
             "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
@@ -49,6 +52,15 @@ def journal_view(rows: DataFrame) -> DataFrame:
             "lines": fn.from_json("postings", POSTINGS_TYPE),
         }
     )
+
+
+def mine(shard: Shard, *instead: str) -> Column:
+    """`journal.shards.decides`, natively. ``instead``: the column with the partition; of postings there is none."""
+    if shard.count == 1:
+        return fn.lit(True)
+    by_entity = fn.crc32(fn.col("entity_key").cast("binary"))
+    number = fn.coalesce(by_entity, *(fn.col(one).cast("bigint") for one in instead))
+    return number % shard.count == shard.number
 
 
 def commit_digests(journal: DataFrame) -> DataFrame:

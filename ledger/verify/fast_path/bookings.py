@@ -114,16 +114,17 @@ PAYOUT_FAILED_SUFFIX = ":payout_failed"
 """Ends the fact key of a payout that failed. Its accounts alone may be those of a payout below zero."""
 
 
-def moved(lines: Lines, rows: pa.RecordBatch) -> np.ndarray:
+def moved(lines: Lines, rows: pa.RecordBatch, own: np.ndarray) -> np.ndarray:
     """One `MOVED` for each line of a merchant's account, of rows that name their entity.
 
     :param rows: the booking rows that the lines are of
+    :param own: of each whether its entity is the shard's
     """
     accounts = lines.account.dictionary_encode()
     owners = [name.split(":") for name in accounts.dictionary.to_pylist()]
     known = [len(name) == 3 and name[0] == MERCHANT[:-1] and name[2] in _ROLES for name in owners]
     of_line = accounts.indices.to_numpy()
-    there = rows["entity_key"].is_valid().to_numpy(zero_copy_only=False)
+    there = rows["entity_key"].is_valid().to_numpy(zero_copy_only=False) & own
     at = np.flatnonzero(np.array(known, "?")[of_line] & there[lines.row]) if len(of_line) else np.empty(0, "i8")
     found = np.empty(len(at), MOVED)
     if not len(at):

@@ -17,7 +17,7 @@ from ledger.postings import BOOKING_DECISIONS
 
 FIRST, HOLDS, WAITS, CLOSES, BOOKS = 1, 2, 4, 8, 16
 APPLIED, DUPLICATE, DUPLICATE_FACT, REVERSED, DEAD, REPLAYED, PURGED, IGNORED = 32, 64, 128, 256, 512, 1024, 2048, 4096
-LOST, PORTION = 8192, 16384
+LOST, PORTION, ELSEWHERE = 8192, 16384, 32768
 
 _NAMED = {
     Decision.APPLIED: APPLIED,
@@ -77,7 +77,8 @@ def _conflict(rows: pa.RecordBatch) -> np.ndarray:
 
 ITEM = np.dtype([("item", "<i8"), ("seq", "<i8"), ("since", "<i8"), ("is", "<u2")])
 """One row of an item: ``since`` is when it was received, or decided where that isn't known or the row takes it up
-again, in microseconds; ``is`` are the flags of `ledger.verify.fast_path.items`."""
+again, in microseconds; ``is`` are the flags of `ledger.verify.fast_path.items`. ``ELSEWHERE``: the item is another
+shard's (`journal.shards.decides`)."""
 
 OPEN = np.dtype([("item", "<i8"), ("last", "<i8"), ("since", "<i8"), ("dead", "?")])
 """An item that is open: the seq of its last row, since when, and whether it is dead."""
@@ -113,7 +114,8 @@ class OpenItems:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """``open`` items, and whether one of all has a row before its first one or after its last one.
+    """``open`` items, and whether one of all has a row before its first one or after its last one. Open items that are
+    another shard's are ``elsewhere``.
 
     ``reopened`` are items that were taken up again after a row that ignored them. That row may be the item's first and
     then isn't here: whether it is there is asked by itself (`ReprocessedWereIgnored`).
@@ -122,6 +124,7 @@ class Items:
     open: np.ndarray
     doubtful: bool
     reopened: np.ndarray
+    elsewhere: np.ndarray
 
 
 def items(parts: Sequence[np.ndarray]) -> Items:
@@ -129,7 +132,7 @@ def items(parts: Sequence[np.ndarray]) -> Items:
     found = np.concatenate(parts) if parts else np.empty(0, ITEM)
     found = found[np.lexsort((found["seq"], found["item"]))]
     if len(found) == 0:
-        return Items(np.empty(0, OPEN), False, np.empty(0, "<i8"))
+        return Items(np.empty(0, OPEN), False, np.empty(0, "<i8"), np.empty(0, OPEN))
     begins = np.flatnonzero(np.concatenate([[True], found["item"][1:] != found["item"][:-1]]))
     ends = np.append(begins[1:], len(found)) - 1
     head, last = found[begins], found[ends]
@@ -141,7 +144,9 @@ def items(parts: Sequence[np.ndarray]) -> Items:
     wrong = np.where(settled_first, firsts != 0, (firsts != 1) | (head["seq"] != head["item"])) | (closings > 1)
     wrong |= (closings == 1) & ~closes[ends]
     reopened = np.unique(np.concatenate([head["item"][settled_first], found["item"][again]]))
-    return Items(_open(head, last), bool(wrong.any()), reopened)
+    is_elsewhere = (last["is"] & ELSEWHERE) > 0
+    own, others = (_open(head[which], last[which]) for which in (~is_elsewhere, is_elsewhere))
+    return Items(own, bool(wrong.any()), reopened, others)
 
 
 def _again(found: np.ndarray, begins: np.ndarray) -> np.ndarray:

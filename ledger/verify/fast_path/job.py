@@ -56,6 +56,7 @@ def _found(kinds: dict[Kind, list[np.ndarray]], question: Question) -> BucketRes
         found.doubts.add(Doubt.ITEMS)
     indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.tables)
     found.open, found.open_indexed = all_of_them.open, indexed.open
+    found.elsewhere_indexed = indexed.elsewhere
     found.reopened, found.reopened_indexed = all_of_them.reopened, indexed.reopened
     return found
 
@@ -94,6 +95,7 @@ class FastPath:
     facts: KeyDigest = field(default_factory=KeyDigest)
     open: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
     open_indexed: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
+    elsewhere_indexed: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
     reversed_items: tuple[int, ...] = ()
     reversed_indexed: tuple[int, ...] = ()
     reopened_items: tuple[int, ...] = ()
@@ -213,6 +215,7 @@ def _put_together(
         facts=together(one.facts for one in facts),
         open=OpenItems(np.concatenate([none, *(one.open for one in buckets)])),
         open_indexed=OpenItems(np.concatenate([none, *(one.open_indexed for one in buckets)])),
+        elsewhere_indexed=OpenItems(np.concatenate([none, *(one.elsewhere_indexed for one in buckets)])),
         reversed_items=tuple(item for one in facts for item, _ in one.reversals),
         reversed_indexed=tuple(
             item for one in facts for item, seq in one.reversals if seq <= question.tables.index_seq

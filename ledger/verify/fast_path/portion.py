@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -208,11 +209,25 @@ def _add_items(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
     found.facts.reversals += zip(item[taken_back].tolist(), seq[taken_back].tolist(), strict=True)
     at = np.flatnonzero(unsettled & ~reversal & (item >= found.question.since))
     entries = np.empty(len(at), ITEM)
-    entries["item"], entries["seq"], entries["is"] = item[at], seq[at], flags[at]
+    entries["item"], entries["seq"] = item[at], seq[at]
+    entities, partition = _taken(rows["entity_key"], at), rows["partition"].to_numpy()
+    mine = _mine(found.question, entities, partition[at])
+    entries["is"] = flags[at] | np.where(mine, 0, items.ELSEWHERE).astype("u2")
     decided_at = rows["decided_at"].cast(pa.int64()).to_numpy()
     received = pc.coalesce(rows["received_at"], rows["decided_at"]).cast(pa.int64()).to_numpy()
     entries["since"] = np.where((flags & items.REPLAYED) > 0, decided_at, received)[at]
     found.kept[Kind.ITEM].append(entries)
+
+
+def _mine(question: Question, entities: pa.Array, partition: np.ndarray) -> np.ndarray:
+    """Of some rows whether their items are the shard's, as `journal.shards.decides`."""
+    shard = question.tables.shard
+    if shard.count == 1:
+        return np.ones(len(entities), "?")
+    keys = entities.to_pylist()
+    by = [other if key is None else zlib.crc32(key.encode()) for key, other in zip(keys, partition, strict=True)]
+    found: np.ndarray = np.array(by, "i8") % shard.count == shard.number
+    return found
 
 
 def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None:
@@ -224,9 +239,9 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
     if found.lines is not None:
         with _doubting_lines(found):
             table = found.lines.up_to(last)
-    as_booked = (
-        lines_as_booked(booked, table) if table is not None and last <= found.question.tables.postings_mark else None
-    )
+    tables = found.question.tables
+    is_booked = tables.own_after < int(rows["seq"][0].as_py()) and last <= tables.postings_mark
+    as_booked = lines_as_booked(booked, table) if table is not None and is_booked else None
     lines = as_booked or lines_of(booked["postings"])
     if lines is None or (has_postings & ~books).any() or not are_balanced(lines):
         found.facts.doubts.add(Doubt.BALANCE)
@@ -240,8 +255,8 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
         found.facts.lines += table.num_rows
         return
     expected = expected_lines(booked, lines)
-    if last > found.question.tables.postings_mark:
-        expected = expected.filter(pc.field("seq") <= found.question.tables.postings_mark)
+    if not is_booked:
+        expected = expected.filter((pc.field("seq") > tables.own_after) & (pc.field("seq") <= tables.postings_mark))
     if table.cast(POSTINGS_SCHEMA).equals(expected):
         found.facts.lines += table.num_rows
     else:
@@ -249,9 +264,10 @@ def _add_bookings(found: _Look, rows: pa.RecordBatch, flags: np.ndarray) -> None
 
 
 def _add_payments(found: _Look, booked: pa.RecordBatch, lines: Lines) -> None:
-    payments = moved(lines, booked)
+    own = _mine(found.question, booked["entity_key"], np.zeros(booked.num_rows, "i8"))
+    payments = moved(lines, booked, own)
     found.facts.taken_back += taken_back(payments)
-    entities = booked["entity_key"].drop_null()
+    entities = booked["entity_key"].filter(pa.array(own)).drop_null()
     found.facts.nameless += int(np.count_nonzero(~names_a_payment(entities)))
     found.kept[Kind.PAYMENT].append(payments)
 

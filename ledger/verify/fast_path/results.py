@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from core.routing import WHOLE, Shard
 from ledger.verify.fast_path.commits import COMMIT
 from ledger.verify.fast_path.hashes import KeyDigest
 from ledger.verify.fast_path.items import OPEN
@@ -25,6 +26,9 @@ class Tables:
     postings_mark: int
     index_seq: int
     mode: str
+    shard: Shard = WHOLE
+    own_after: int = 0
+    """The postings have no lines of rows up to here (`journal.shards`)."""
 
 
 class Doubt(StrEnum):
@@ -81,5 +85,8 @@ class BucketResult:
     doubts: set[Doubt] = field(default_factory=set)
     open: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
     open_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
+    elsewhere_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
+    """Open items that are another shard's; they aren't among the others."""
+
     reopened: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))
     reopened_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import Clock, SystemClock
 from core.decision import Decision
+from core.layout import StreamLayout
 from core.location import Location
 from core.money import Money
 from core.work import Posting, postings_to_json
@@ -119,9 +120,9 @@ class Lake:
 def verified(lake: Lake) -> bool:
     """Whether `payhook verify` finds nothing wrong; fails the test where it does. There is no index to look at."""
     assert lake.tables.postings is not None
-    none = Path("none")
-    places = Verified("ledger", lake.tables.journal, lake.tables.bodies, lake.tables.postings, none, none)
-    decided = [row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows]
+    journal = lake.tables.journal
+    places = Verified(StreamLayout(Path("none"), journal.parent.parent, "ledger"))
+    decided = [row for rows in JournalReader(str(journal)).rows_after(0) for row in rows]
     bodies: dict[str | None, bytes] = {sha(f"body {number}"): f"body {number}".encode() for number in range(lake.seq)}
     held = {TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}}
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
