@@ -67,7 +67,8 @@ def load(*files: Path, env: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def interpolated(text: str, env: Mapping[str, str]) -> str:
-    """``${NAME:-default}`` and ``$$``."""
+    """``${NAME:-default}``, ``${NAME:+instead}`` and ``$$``."""
+    text = re.sub(r"\$\{(\w+):\+([^}]*)\}", lambda found: found[2] if env.get(found[1]) else "", text)
     text = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: env.get(found[1]) or found[2], text)
     return text.replace("$$", "$")
 

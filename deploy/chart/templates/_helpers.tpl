@@ -47,13 +47,22 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* The workload of a shard: dict "mode" "live" "shard" 1. */}}
+{{- define "payhook.processor" -}}
+processor-{{ .mode }}{{ if .shard }}-shard{{ .shard }}{{ end }}
+{{- end }}
+
 {{/* Settings that every service is given; the rest is in payhook.toml. */}}
 {{- define "payhook.env" -}}
+{{- if mod .Values.topics.partitions .Values.processor.shards }}
+{{- fail "topics.partitions must be a multiple of processor.shards" }}
+{{- end -}}
 - {name: PAYHOOK_CONFIG, value: /etc/payhook/payhook.toml}
 - {name: PAYHOOK_KAFKA__BOOTSTRAP_SERVERS, value: {{ .Values.kafka.bootstrapServers | quote }}}
 - {name: PAYHOOK_KAFKA__DURABILITY, value: {{ .Values.kafka.durability | quote }}}
 - {name: PAYHOOK_KAFKA__RECORD_KEYS_FILE, value: /run/secrets/records/records}
 - {name: PAYHOOK_KAFKA__EVENTS_PARTITIONS, value: {{ .Values.topics.partitions | quote }}}
+- {name: PAYHOOK_PROCESSOR__SHARDS, value: {{ .Values.processor.shards | quote }}}
 - {name: PAYHOOK_INGEST__TEST_TRAFFIC, value: {{ has "test" .Values.processor.modes | quote }}}
 {{- end }}
 
@@ -87,10 +96,14 @@ securityContext:
 {{- $name := include "payhook.name" . -}}
 {{- $urls := dict "ingest" (printf "http://%s-receivers:9101/metrics" $name) "alerts" "http://127.0.0.1:9103/metrics" -}}
 {{- range $mode := .Values.processor.modes -}}
+{{- range $shard := until (int $.Values.processor.shards) -}}
 {{- $process := ternary "processor" (printf "processor-%s" $mode) (eq $mode "live") -}}
+{{- $process = ternary $process (printf "%s.%d" $process $shard) (eq $shard 0) -}}
 {{- range $number := until (int $.Values.processor.replicas) -}}
-{{- $pod := printf "%s-processor-%s-%d.%s-processors" $name $mode $number $name -}}
+{{- $workload := include "payhook.processor" (dict "mode" $mode "shard" $shard) -}}
+{{- $pod := printf "%s-%s-%d.%s-processors" $name $workload $number $name -}}
 {{- $_ := set $urls (ternary $process (printf "%s-%d" $process $number) (eq $number 0)) (printf "http://%s:9102/metrics" $pod) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 - {name: PAYHOOK_CONSOLE__INGEST_URL, value: "http://{{ $name }}-receiver:8080"}

@@ -21,7 +21,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from stack.children import PROCESSOR_STOP_S, metrics_urls
+from core.event import Mode
+from stack.children import PROCESSOR_STOP_S, metrics_port, metrics_urls, processes
 from stack.rounds import END_S
 from stack.services.receiver import GRACE_S
 from stack.settings import load_settings
@@ -89,6 +90,11 @@ def containers(values: str) -> Iterator[tuple[str, Any, Any]]:
             name = SERVICE_OF.get(container["name"], container["name"])
             is_test = name == "processor" and "test" in container["args"]
             yield "processor-test" if is_test else name, container, pod
+
+
+def shard_of(container: Any) -> int:
+    """Which one a processor's container runs."""
+    return int(container["args"][container["args"].index("--shard") + 1])
 
 
 def selects(selector: dict[str, str], pod: Any) -> bool:
@@ -167,10 +173,9 @@ def test_the_services_take_the_settings_that_they_are_given(
         if name == "ingest":
             assert ports == {"webhooks": settings.ingest.port, "metrics": settings.ingest.metrics_port}
             assert not settings.storage.url, "it doesn't touch the lake"
-        if name == "processor":
-            assert ports == {"metrics": settings.processor.metrics_port}
-        if name == "processor-test":
-            assert ports == {"metrics": settings.processor.test_metrics_port}
+        if name in ("processor", "processor-test"):
+            mode: Mode = "live" if name == "processor" else "test"
+            assert ports == {"metrics": metrics_port(settings, mode, shard_of(container))}
         if name in ("console", "alerts"):
             _check_addresses(values, metrics_urls(settings), settings.console.ingest_url)
         if name in ("processor", "console", "maintenance", "alerts"):
@@ -250,7 +255,7 @@ def test_only_those_talk_to_one_another_that_have_to(values: str) -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize(("values", "replicas"), [("least", 1), ("whole", 2)])
+@pytest.mark.parametrize(("values", "replicas"), [("least", 1), ("whole", 2), ("shards", 2)])
 def test_each_processor_that_stands_by_is_asked_how_it_is_as_well(values: str, replicas: int) -> None:
     sets = [one for one in of_kind(values, "StatefulSet") if "processor" in one["metadata"]["name"]]
     assert {one["spec"]["replicas"] for one in sets} == {replicas}
@@ -261,6 +266,50 @@ def test_each_processor_that_stands_by_is_asked_how_it_is_as_well(values: str, r
     asked = {name: url for name, url in json.loads(urls).items() if name.startswith("processor")}
     assert set(asked.values()) == {f"http://{pod}:9102/metrics" for pod in pods_}
     assert len(asked) == len(pods_)
+
+
+@needs_helm
+def test_each_shard_is_a_workload_of_its_own() -> None:
+    found = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["args"][3:]
+        for one in of_kind("shards", "StatefulSet")
+        if "processor" in one["metadata"]["name"]
+    }
+    assert found == {
+        "shop-processor-live": ["--mode", "live", "--shard", "0"],
+        "shop-processor-live-shard1": ["--mode", "live", "--shard", "1"],
+        "shop-processor-test": ["--mode", "test", "--shard", "0"],
+        "shop-processor-test-shard1": ["--mode", "test", "--shard", "1"],
+    }
+    shards = [
+        one["value"] for _, made, _ in containers("shards") for one in made["env"] if one["name"].endswith("SHARDS")
+    ]
+    assert shards == ["2"] * len(list(containers("shards"))), "receivers and the console know of both too"
+
+
+@needs_helm
+def test_the_pages_of_all_shards_have_the_names_that_the_processes_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    (console,) = (container for name, container, _ in containers("shards") if name == "console")
+    for variable in console["env"]:
+        if variable["name"] != "PAYHOOK_CONFIG":
+            monkeypatch.setenv(variable["name"], variable["value"])
+    settings = load_settings(reaches_lake=False)
+    named = [name for mode in settings.ingest.modes for name in processes(settings, mode)]
+    assert named == ["processor", "processor.1", "processor-test", "processor-test.1"]
+    urls = metrics_urls(settings)
+    assert {name for name in urls if name.startswith("processor")} == {*named, *(f"{name}-1" for name in named)}
+
+
+@needs_helm
+def test_one_pod_of_a_shard_stays_through_each_drain() -> None:
+    """Where one stands by. A budget of a single pod would stop the drain."""
+    budgets = [one["spec"] for one in of_kind("shards", "PodDisruptionBudget") if "minAvailable" not in one["spec"]]
+    sets = [one for one in of_kind("shards", "StatefulSet") if "processor" in one["metadata"]["name"]]
+    assert [one["maxUnavailable"] for one in budgets] == [1] * len(sets)
+    for one in sets:
+        assert one["spec"]["replicas"] == 2
+        assert sum(selects(budget["selector"]["matchLabels"], one["spec"]["template"]) for budget in budgets) == 1
+    assert len(of_kind("least", "PodDisruptionBudget")) == 1
 
 
 @needs_helm
@@ -331,6 +380,8 @@ def test_the_chart_is_of_the_project_s_version() -> None:
         ("redis.urlSecret=both", "redis"),
         ("secrets.receiver=", "secrets.receiver"),
         ("processor.modes={live,live}", "processor.modes"),
+        ("processor.shards=0", "processor.shards"),
+        ("processor.shards=5", "topics.partitions must be a multiple of processor.shards"),
         ("receiver.replica=3", "replica"),
         ("receiver.ingress.enabled=true", "receiver.ingress"),
     ],

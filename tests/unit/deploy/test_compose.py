@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from core.event import Mode
+from stack.children import metrics_port
+from stack.settings import load_settings
 from tests.containers.compose import bytes_of, load, seconds
 from tests.containers.image import allowed, instructions
 
@@ -23,7 +26,9 @@ NEEDED = {
     "topics": set(),
     "ingest": {"receiver", "records"},
     "processor": {"anchors", "notify", "object-store", "records"},
+    "processor-1": {"anchors", "notify", "object-store", "records"},
     "processor-test": {"anchors", "notify", "object-store", "records"},
+    "processor-test-1": {"anchors", "notify", "object-store", "records"},
     "maintenance": {"object-store"},
     "alerts": {"alerts", "object-store"},
     "console": {"anchors", "object-store", "records"},
@@ -102,10 +107,32 @@ def test_kafkas_log_is_on_its_volume() -> None:
     assert volume.split(":")[1] == kafka["environment"]["KAFKA_LOG_DIRS"]
 
 
-def test_there_is_one_processor_in_each_mode() -> None:
+def test_there_is_one_processor_in_each_mode_and_shard() -> None:
     """A container with a name of its own can't be scaled."""
     named = {name: service["container_name"] for name, service in OURS.items() if "container_name" in service}
-    assert named == {"processor": "payhook-processor", "processor-test": "payhook-processor-test"}
+    processors = ("processor", "processor-1", "processor-test", "processor-test-1")
+    assert named == {name: f"payhook-{name}" for name in processors}
+
+
+@pytest.mark.parametrize(("mode", "name"), [("live", "processor"), ("test", "processor-test")])
+def test_a_second_shard_is_the_same_but_for_its_number(mode: Mode, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both listen where their health is asked for; what is asked for with one shard alone is the first one."""
+    services = load(CHECKOUT / "docker-compose.yml", env={"SHARDS": "2"})["services"]
+    first, second = services[name], services[f"{name}-1"]
+    assert second["profiles"] == [{"live": "shards", "test": "test-shards"}[mode]]
+    assert second["command"] == [*first["command"], "--shard", "1"]
+    differ = {key for key in second if second[key] != first.get(key)}
+    assert differ == {"profiles", "command", "container_name", "environment"}
+    for shard, service in enumerate((first, second)):
+        with monkeypatch.context() as patched:
+            for variable, value in service["environment"].items():
+                if variable != "PAYHOOK_CONFIG":
+                    patched.setenv(variable, str(value))
+            settings = load_settings(reaches_lake=False)
+        assert settings.processor.shards == 2
+        assert f":{metrics_port(settings, mode, shard)}/readyz" in service["healthcheck"]["test"][-1]
+    assert {one["environment"]["PAYHOOK_PROCESSOR__SHARDS"] for one in services.values() if "build" in one} == {"2"}
+    assert {one["environment"]["PAYHOOK_PROCESSOR__SHARDS"] for one in OURS.values()} == {"1"}
 
 
 def test_the_image_holds_what_runs_and_nothing_else() -> None:

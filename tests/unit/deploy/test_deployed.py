@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
+from stack.alerting import places
 from stack.children import metrics_urls
 from stack.settings import load_settings
 from tests.containers.compose import load
 
 CHECKOUT = Path(__file__).parents[3]
 SERVICES: dict[str, Any] = load(CHECKOUT / "docker-compose.yml", env={"RECEIVERS": "3"})["services"]
+IN_SHARDS: dict[str, Any] = load(CHECKOUT / "docker-compose.yml", env={"SHARDS": "2"})["services"]
 
 
 def configs(folder: str, name: str) -> list[Any]:
@@ -65,6 +68,19 @@ def test_every_metrics_page_is_where_the_listener_and_the_alerts_look(monkeypatc
         assert parts.hostname == name
         assert said[f"PAYHOOK_{name.upper()}__METRICS_PORT"] == str(parts.port)
         assert said[f"PAYHOOK_{name.upper()}__METRICS_HOST"] == "0.0.0.0"
+
+
+def test_a_second_shard_is_looked_at_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in IN_SHARDS["alerts"]["environment"].items():
+        if variable != "PAYHOOK_CONFIG":
+            monkeypatch.setenv(variable, str(value))
+    settings = load_settings()
+    processors = {name: url for name, url in metrics_urls(settings).items() if name.startswith("processor")}
+    assert processors == {
+        "processor": "http://processor:9102/metrics",
+        "processor.1": "http://processor-1:9102/metrics",
+    }
+    assert {*places(settings).statuses} == {"ledger", "ledger.1", "notify"}
 
 
 def test_monitoring_is_started_only_where_it_is_asked_for() -> None:
