@@ -105,5 +105,10 @@ class OfEntity(Protocol):
 
 
 def decides(shard: Shard, row: OfEntity) -> bool:
-    """Whether an item is the shard's, by any of its rows; one without an entity goes by its record's partition."""
-    return shard.decides(row.entity_key) if row.entity_key is not None else shard.reads(row.partition)
+    """Whether an item is the shard's, by any of its rows."""
+    return is_of(shard, row.entity_key, row.partition)
+
+
+def is_of(shard: Shard, entity_key: str | None, partition: int) -> bool:
+    """As `decides`, of what a row says of it: one without an entity goes by its record's partition."""
+    return shard.decides(entity_key) if entity_key is not None else shard.reads(partition)

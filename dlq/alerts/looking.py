@@ -21,11 +21,13 @@ from core.clock import Clock, from_micros
 from core.decision import Decision
 from core.location import Location
 from core.memory import memory_used
+from core.routing import WHOLE
 from core.status_file import STANDBY, fresh, moment_of, read_said
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
 from journal.reader import JournalReader
+from journal.shards import is_of, shard_in
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ ASK_TIMEOUT_S = 2.0
 READ_S_MAX = 5.0
 """Of one look at a long journal; the next look goes on from there."""
 
-_COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at")
+_COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +176,17 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
 
 
 class DeadItems:
-    """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each."""
+    """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each.
+
+    Of one that was divided among shards, only what its shard goes on with (`journal.shards.decides`).
+    """
 
     def __init__(self, journal: Location, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
         self._table_id: str | None = None
         self._seq = 0
+        self._shard = WHOLE
         self._lives: dict[int, Life[int]] = {}
         """By item, of those that died and are open; times in microseconds."""
 
@@ -192,9 +198,10 @@ class DeadItems:
         if not DeltaTable.is_deltatable(str(self._journal)):
             return Dead(0, None)
         reader = JournalReader(str(self._journal))
-        if reader.table_id != self._table_id or reader.last_seq < self._seq:
-            # Another journal in its place, or one that was restored.
-            self._table_id, self._seq, self._lives = reader.table_id, 0, {}
+        shard = shard_in(reader.state().notes)
+        if (reader.table_id, shard) != (self._table_id, self._shard) or reader.last_seq < self._seq:
+            # Another journal in its place, or one that was restored or divided.
+            self._table_id, self._shard, self._seq, self._lives = reader.table_id, shard, 0, {}
         until = self._clock.monotonic() + READ_S_MAX
         for rows in reader.tables_after(self._seq, _COLUMNS):
             self._take(rows)
@@ -208,9 +215,10 @@ class DeadItems:
         died = pc.equal(rows["decision"], Decision.DEAD.value)
         some = rows.filter(pc.or_(died, pc.invert(rows["first"])))
         columns = (some["item_seq"], some["decision"], some["decided_at"].cast(pa.int64()))
-        for item, decision, at in zip(*(column.to_pylist() for column in columns), strict=True):
+        places = (some["entity_key"], some["partition"])
+        for item, decision, at, *place in zip(*(column.to_pylist() for column in (*columns, *places)), strict=True):
             known = self._lives.get(item)
-            if known is None and decision != Decision.DEAD.value:
+            if known is None and (decision != Decision.DEAD.value or not is_of(self._shard, *place)):
                 continue
             life = self._lives[item] = life_after(known, Decision(decision), at)
             if not life.is_open:

@@ -14,7 +14,6 @@ from dlq.alerts.rules import Reading
 from dlq.alerts.watch import Watch
 
 OF_RULE: Final[Mapping[str, str]] = {
-    "dlq_depth": "payhook_dlq_open",
     "dlq_age": "payhook_dlq_oldest_seconds",
     "backup": "payhook_backup_age_ratio",
     "card_data": "payhook_card_data_bodies",
@@ -42,6 +41,11 @@ class AlertMetrics:
         self._gauges["payhook_alerts_looked_timestamp_seconds"].set((self._clock.now() - EPOCH).total_seconds())
         for reading in watch.last:
             self._read(reading)
+        for stream, dead in watch.seen.dead.items():
+            if dead is None:
+                self._gauges["payhook_dlq_open"].remove(stream)
+            else:
+                self._gauges["payhook_dlq_open"].labels(stream).set(dead.depth)
         self._fire({(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is State.FIRING})
         for name, queue in watch.outbox.queues.items():
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))

@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.routing import base_of, mode_of, stream_of
 from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -103,9 +104,11 @@ class Readings:
         return [*events, *_of_the_house(seen), *self._signatures(seen)]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
+        depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
+        for stream, depth in _of_all_shards(depths).items():
+            yield Reading("dlq_depth", stream, depth)
         for stream, dead in seen.dead.items():
             age_s = None if dead is None else _age_s(dead, now)
-            yield Reading("dlq_depth", stream, None if dead is None else float(dead.depth))
             yield Reading("dlq_age", stream, age_s)
             yield Reading("dlq_escalation", stream, age_s)
 
@@ -119,10 +122,12 @@ class Readings:
             yield Reading("refused", stream, refused)
 
     def _streams(self, seen: Seen) -> Iterator[Reading]:
+        lags = {stream: self._growing_lag(stream, _lag(status)) for stream, status in seen.statuses.items()}
+        for stream, lag in _of_all_shards(lags).items():
+            yield Reading("lag", stream, lag)
         for stream, status in seen.statuses.items():
             waited = None if status is None else status.get("unpublished_s", 0.0)
             yield Reading("dlq_publish", stream, None if waited is None else float(waited))
-            yield Reading("lag", stream, self._growing_lag(stream, _lag(status)))
             yield Reading("retry_rate", stream, self._retry_share(seen, stream))
             yield Reading("slo_burn", stream, self._missed_share(seen, stream))
 
@@ -257,6 +262,19 @@ def _gained(values: list[float | None]) -> float:
     known = [0.0 if value is None and not any(values[:at]) else value for at, value in enumerate(values)]
     steps = itertools.pairwise(value for value in known if value is not None)
     return sum(later - earlier if later >= earlier else later for earlier, later in steps)
+
+
+def _of_all_shards(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The sums over each stream's shards, by the stream's name; None where that of one isn't known.
+
+    What people have to do, and what is waiting, doesn't depend on how many shards there are.
+    """
+    found: dict[str, float | None] = {}
+    for shard, value in values.items():
+        stream = stream_of(base_of(shard), mode_of(shard))
+        before = found.get(stream, 0.0)
+        found[stream] = None if before is None or value is None else before + value
+    return found
 
 
 def _age_s(dead: Dead, now: datetime) -> float:

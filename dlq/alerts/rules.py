@@ -121,6 +121,12 @@ class Rule:
         return self.text.format(of=subject, value=self.unit.shown(value))
 
 
+def of_all_shards(expr: str) -> str:
+    """An expression by stream, of which each shard has a name of its own (``ledger.1``), summed over the shards."""
+    by_whole = f'sum by (whole) (label_replace({expr}, "whole", "$1", "stream", "([^.]+).*"))'
+    return f'sum by (stream) (label_replace({by_whole}, "stream", "$1", "whole", "(.+)"))'
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a rule's value is now. ``subject`` is a stream's name, or empty; None: it can't be known now."""
@@ -140,7 +146,11 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=settings.depth_max,
             clear_share=CLEAR_SHARE,
             text="{value} dead events of {of} wait for a person",
-            prometheus=InPrometheus(alert="PayhookDlqDepth", value="stream:payhook_dlq_depth:max"),
+            prometheus=InPrometheus(
+                alert="PayhookDlqDepth",
+                value=of_all_shards("stream:payhook_dlq_depth:max"),
+                comment="Of all shards together: who looks at dead events has as many to look at.",
+            ),
         ),
         # An age falls by a leap when the old one is gone: it needs no distance between firing and being over.
         Rule(
@@ -195,8 +205,11 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             for_s=WINDOW_S,
             prometheus=InPrometheus(
                 alert="PayhookLagGrowing",
-                value="max by (stream) (payhook_lag_events)",
-                also="on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0",
+                value=of_all_shards(
+                    "max by (stream) (payhook_lag_events)"
+                    " and on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0"
+                ),
+                comment="Of all shards together, but for those whose backlog shrinks.",
             ),
         ),
         Rule(

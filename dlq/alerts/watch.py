@@ -53,6 +53,7 @@ class Watch:
         known = read_state(file)
         self.engine = Engine(rules(settings), repeat_s=settings.repeat_s, alerts=known.alerts)
         self.outbox = Outbox({name: settings.receivers[name].only_critical for name in receivers}, known.waiting)
+        self.seen = Seen()
         self.last: list[Reading] = []
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
 
@@ -61,7 +62,8 @@ class Watch:
         may come twice, under the same id.
         """
         now = self._clock.now()
-        self.last = self._readings.of(self._look(), now, self._clock.monotonic())
+        self.seen = self._look()
+        self.last = self._readings.of(self.seen, now, self._clock.monotonic())
         notices = self.engine.look(self.last, now)
         for notice in notices:
             log.warning("%s: %s", notice.kind, notice.text)

@@ -155,7 +155,8 @@ def unkept(world: World) -> Shards:
         writer.divide(EVENTS, Shard(number, 2), DIVIDED_AT, is_copy=number > 0)
     old = world.kafka
     held = {EVENTS: {0: (0, 105), 1: (0, 5)}, CONTROL: {0: (0, 1)}}
-    return Shards(lakes, ShardsKafka(held, old.letters, decided=old.decided, bodies=old.bodies))
+    letters = [*old.letters, build_record(world.row(12), body_of(world.row(12)), "payhook-ledger")]
+    return Shards(lakes, ShardsKafka(held, letters, decided=old.decided, bodies=old.bodies))
 
 
 @pytest.fixture
@@ -240,6 +241,12 @@ def test_postings_of_rows_from_the_other_journal_are_found(shards: Shards, look:
     found = only(look(shards)[1], "postings_equal_journal")
     assert {one["line"]["seq"] for one in found.offenders} == {1, 9, 11}
     assert {one["journal_minus_postings"] for one in found.offenders} == {-1}
+
+
+def test_a_copy_leaves_dead_letters_of_earlier_rows_to_the_other_journal(unkept: Shards) -> None:
+    """The newest commits don't know yet that theirs were published."""
+    first, second = (JournalReader(str(lake.journal)).state() for lake in unkept.lakes)
+    assert (first.published_upto, second.published_upto) == (11, COPIED)
 
 
 def test_dead_letters_of_rows_from_the_other_journal_are_found(shards: Shards, look: Look) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.routing import Shard
 from dlq.alerts import looking
 from dlq.alerts.looking import DeadItems
 from dlq.alerts.readings import Dead
@@ -33,14 +35,17 @@ class Journal:
     def at(self, seq: int) -> datetime:
         return AT + timedelta(hours=seq)
 
-    def new(self, decision: Decision) -> int:
+    def new(self, decision: Decision, **more: Any) -> int:
         self._offset += 1
-        return self._commit(self._seq, decision, first=True)
+        return self._commit(self._seq, decision, first=True, **more)
+
+    def divide(self, shard: Shard) -> None:
+        JournalWriter.create_or_open(str(self.path), "ledger").divide(TOPIC, shard, AT, is_copy=False)
 
     def then(self, item: int, decision: Decision) -> int:
         return self._commit(item, decision, first=False)
 
-    def _commit(self, item: int, decision: Decision, *, first: bool) -> int:
+    def _commit(self, item: int, decision: Decision, *, first: bool, **more: Any) -> int:
         seq, offset = self._seq, (self._offset if first else item) - 1
         row = JournalRow(
             seq=seq,
@@ -51,6 +56,7 @@ class Journal:
             offset=offset,
             decision=decision,
             decided_at=self.at(seq),
+            **more,
         )
         self._writer.commit([row], {TOPIC: {0: self._offset}}, 0, {})
         self._seq += 1
@@ -84,6 +90,17 @@ def test_it_follows_what_dies_is_replayed_and_is_closed(journal: Journal) -> Non
     journal.then(first, Decision.APPLIED)
     journal.then(second, Decision.PURGED)
     assert following.read() == items(journal).read() == Dead(0, None)
+
+
+def test_of_a_journal_that_was_divided_only_what_its_shard_goes_on_with_is_counted(journal: Journal) -> None:
+    """Events without an entity are of the shard that reads their partition, here the first."""
+    following = items(journal)
+    own, other = journal.new(Decision.DEAD), journal.new(Decision.DEAD, entity_key="stripe:acct_1:evt_1")
+    assert following.read() == Dead(2, journal.at(own))
+    journal.divide(Shard(0, 2))
+    assert following.read() == items(journal).read() == Dead(1, journal.at(own))
+    journal.divide(Shard(1, 2))
+    assert following.read() == items(journal).read() == Dead(1, journal.at(other))
 
 
 def test_what_died_after_tries_counts_from_its_death(journal: Journal) -> None:

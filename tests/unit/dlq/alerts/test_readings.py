@@ -63,6 +63,46 @@ def test_depth_and_age_are_the_journals() -> None:
     assert found["dlq_depth", "own"] is None and found["dlq_age", "own"] is None
 
 
+def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shards() -> None:
+    oldest = NOW - timedelta(hours=50)
+    dead = {"ledger": Dead(60, None), "ledger.1": Dead(50, oldest), "ledger-test": Dead(1, None)}
+    found = Looks().of(Seen(dead={**dead, "ledger-test.1": None}), 0)
+    assert {subject: value for (rule, subject), value in found.items() if rule == "dlq_depth"} == {
+        "ledger": 110,
+        "ledger-test": None,
+    }
+    assert found["dlq_escalation", "ledger.1"] == 50 * 3_600 and found["dlq_escalation", "ledger"] == 0
+
+
+def test_the_lag_of_a_stream_is_that_of_its_shards_whose_backlog_does_not_shrink() -> None:
+    looks, seen = Looks(window_s=60), []
+    for lag in range(10):
+        statuses = {"ledger": 9_000 - 100 * lag, "ledger.1": 4_000, "ledger.2": 3_000 + lag}
+        found = looks.of(Seen(statuses={name: WELL | {"catch_up": {"lag": lag}} for name, lag in statuses.items()}))
+        assert {subject for rule, subject in found if rule == "lag"} == {"ledger"}
+        seen.append(found["lag", "ledger"])
+    assert seen[0] == 16_000 and seen[-1] == 7_009
+    assert looks.of(Seen(statuses={"ledger": WELL, "ledger.1": None}))["lag", "ledger"] is None
+
+
+@pytest.mark.parametrize("rule", ["not_ready", "refused", "dlq_publish", "retry_rate", "slo_burn"])
+def test_what_is_wrong_with_one_shard_is_said_of_that_shard(rule: str) -> None:
+    found = Looks().of(Seen(statuses={"ledger": WELL, "ledger.1": None}))
+    assert {subject for one, subject in found if one == rule} == {"ledger", "ledger.1"}
+
+
+def test_a_shard_that_is_silent_fires_by_its_name() -> None:
+    engine, looks = Engine(rules(AlertsSettings()), repeat_s=3_600), Readings()
+    fired = []
+    for at_s in range(0, 180, 15):
+        now = NOW + timedelta(seconds=at_s)
+        seen = Seen(statuses={"ledger": WELL, "ledger.1": None})
+        fired += engine.look(looks.of(seen, now, float(at_s)), now)
+    assert [(one.kind, one.rule, one.text) for one in fired] == [
+        (Kind.FIRING, "not_ready", "ledger.1 is down, blocked or not ready")
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "ill"),
     [
