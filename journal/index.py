@@ -31,7 +31,7 @@ from journal.open_item import OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
-from journal.shards import decides
+from journal.shards import decides, shard_in
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +273,8 @@ class Index:
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
 
-        What was taken up again may have lost its body to retention at that very moment: it stays without one.
+        What was taken up again may have lost its body to retention at that very moment: it stays without one. Items
+        that another shard goes on with are forgotten (`keep`): their bodies may be gone here.
 
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
@@ -283,6 +284,7 @@ class Index:
         self._name_lineage(reader.lineage)
         for table in reader.tables_after(self._seq, SETTLED_COLUMNS):
             self._follow(table, reader)
+        self.keep(shard_in(reader.state().notes))
         self._fetch_bodies(bodies)
 
     def copy(self, folder: Path) -> Copy:

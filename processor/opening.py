@@ -230,7 +230,6 @@ class OpenableStream:
             self._status.announce(Announced(state.generation, shared.kafka.events_partitions, shard=wired.shard))
             load_newest(index, str(places.snapshots), reader)
             index.catch_up(reader, bodies)
-            index.keep(wired.shard)
             dead_letters = self._dead_letters(state.published_upto)
             undo.callback(dead_letters.close, 0)
             dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.files import write_whole
 from core.layout import LEDGER, StreamLayout
-from core.routing import MODES, stream_of, topics_of
+from core.routing import MODES, base_of, mode_of, stream_of, topics_of
 from core.status_file import read_said
 from journal.kafka_log import KafkaLog, KafkaSilent
 from journal.log import TableError
@@ -110,18 +110,20 @@ def collect_receipts(settings: Settings) -> int:
 
 
 def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
-    """Removes the body of one event of a stream for good.
+    """Removes the body of one event of a stream for good, whichever of its shards hold it.
 
     :raises MaintenanceRunning: maintenance is at it; run it again
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     """
     clock, alone = SystemClock(), streams_of(settings)[LEDGER].dlq.alone
-    (tables,) = (one for one in stream_tables(settings) if one.stream == stream)
-    assert tables.redactions is not None
-    if not DeltaTable.is_deltatable(str(tables.journal)):
+    names = streams_of(settings)[base_of(stream)].names(mode_of(stream), settings.processor.shards)
+    tables = [one for one in stream_tables(settings) if one.stream in names]
+    shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
+    if not shards:
         raise EventUnknown(order.event_key)
+    redactions = Redactions(settings.layout.stream(stream).shared("redactions"))
     with sole_maintenance(settings.layout.run, clock.now()):
-        redacted = redact(tables, Redactions(tables.redactions), order, clock, alone.redactions_max)
+        redacted = redact(shards, redactions, order, clock, alone.redactions_max)
     _forget_findings(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
     return redacted
 

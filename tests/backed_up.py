@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from core.clock import ManualClock
 from core.decision import Decision
 from core.location import location_of
+from core.routing import Shard
 from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
@@ -19,7 +21,7 @@ from journal.writer import JournalWriter, Tenure
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from stack.backup.make import BackupReport, back_up
 from stack.settings import Settings
-from tests.unit.journal.rows import STARTS, marks, row, sha
+from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -87,6 +89,18 @@ class SmallLake:
     def back_up(self, keep: int = 7) -> BackupReport:
         self.clock.advance(60)
         return back_up(self.settings, self.backups_at, keep, self.clock)
+
+    def divide(self, at: datetime = AT) -> None:
+        """The journal is divided among two shards, and settings say so."""
+        self.settings = self.settings.model_copy(
+            update={"processor": self.settings.processor.model_copy(update={"shards": 2})}
+        )
+        other = self.places.of_shard(1)
+        for name in ("journal", "bodies"):
+            shutil.copytree(getattr(self.places, name), getattr(other, name))
+        for number, places in ((1, other), (0, self.places)):
+            writer = JournalWriter.create_or_open(str(places.journal), places.stream)
+            writer.divide(TOPIC, Shard(number, 2), at, is_copy=number > 0)
 
     def state(self) -> JournalState:
         return JournalReader(str(self.places.journal)).state()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,9 +23,10 @@ from dlq.done_alone import DAY
 from dlq.hands import same_person
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
-from journal.reader import rows_where
+from journal.reader import JournalReader, rows_where
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow
+from journal.shards import decides, shard_in
 from journal.storage import file_system, open_storage
 from ledger.maintain.retention import data_files
 from ledger.maintain.tables import StreamTables
@@ -98,42 +99,54 @@ class Redacted:
     earlier: tuple[Redaction, ...] = ()
 
 
-def redact(stream: StreamTables, redactions: Redactions, order: Order, clock: Clock, alone_max: int) -> Redacted:
-    """Removes every body that rows of an event refer to; that is written down before they go.
+def redact(
+    shards: Sequence[StreamTables], redactions: Redactions, order: Order, clock: Clock, alone_max: int
+) -> Redacted:
+    """Removes every body that rows of an event refer to, from each shard's bodies; that is written down before they go.
 
-    ``alone_max``: bodies that one person may have removed within 24 hours. The caller holds `sole_maintenance`.
-    What a crash leaves undone `finish` does.
+    ``shards``: of one stream, those that have a journal. ``alone_max``: bodies that one person may have removed within
+    24 hours. The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
-    rows = rows_where(stream.journal, pc.field("event_key") == order.event_key)
-    first_seqs = {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
-    if not first_seqs:
+    found = [(stream, _first_seqs(stream, order.event_key)) for stream in shards]
+    hashes = {sha256 for _, first_seqs in found for sha256 in first_seqs}
+    if not hashes:
         raise EventUnknown(order.event_key)
-    check_closed(stream.journal, order.event_key, first_seqs)
-    earlier = _removed(stream, redactions, first_seqs)
-    gone = {one.body_sha256 for one in earlier}
-    now = clock.now()
+    for stream in shards:
+        check_closed(stream.journal, order.event_key, hashes)
+    earlier = [act for stream, first_seqs in found for act in _removed(stream, redactions, first_seqs)]
+    gone, now = {(one.stream, one.body_sha256) for one in earlier}, clock.now()
     acts = [
         Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
+        for stream, first_seqs in found
         for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
-        if sha256 not in gone
+        if (stream.stream, sha256) not in gone
     ]
-    before = _ordered_within_a_day(stream, redactions, order.actor, now)
-    if acts and len(acts) + before > alone_max:
-        raise AnotherPersonRedacts(order.actor, len(acts), before, alone_max)
+    wanted, before = len({one.body_sha256 for one in acts}), _ordered_within_a_day(shards, redactions, order.actor, now)
+    if acts and wanted + before > alone_max:
+        raise AnotherPersonRedacts(order.actor, wanted, before, alone_max)
     redactions.add(acts)
-    finish(stream, redactions, clock)
-    unfinished = {one.body_sha256 for one in redactions.unfinished(stream.stream)}
-    left = tuple(one for one in acts if one.body_sha256 in unfinished)
-    return Redacted(tuple(one for one in acts if one not in left), left, earlier)
+    for stream in shards:
+        finish(stream, redactions, clock)
+    unfinished = {(one.stream, one.body_sha256) for stream in shards for one in redactions.unfinished(stream.stream)}
+    left = tuple(one for one in acts if (one.stream, one.body_sha256) in unfinished)
+    return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier))
 
 
-def _ordered_within_a_day(stream: StreamTables, redactions: Redactions, actor: str, now: datetime) -> int:
-    """Bodies that a person ordered away."""
-    recent = (act for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY)
-    return sum(same_person(act.actor) == same_person(actor) for act in recent)
+def _first_seqs(stream: StreamTables, event_key: str) -> dict[str, int]:
+    """The bodies that rows of an event refer to, and the first row of each. A shard that began as a copy of another
+    one's journal has those of that one too.
+    """
+    rows = rows_where(stream.journal, pc.field("event_key") == event_key)
+    return {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
+
+
+def _ordered_within_a_day(shards: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
+    """Bodies that a person ordered away; one that several shards hold counts once an order."""
+    recent = [act for stream in shards for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
+    return len({(act.at, act.body_sha256) for act in recent if same_person(act.actor) == same_person(actor)})
 
 
 def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
@@ -215,8 +228,10 @@ def _batches(files: FileSystem, name: str) -> Iterator[pa.Table]:
 
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
     """
-    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of
+    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of; one that another shard
+        goes on with is that one's to say
     """
+    shard = shard_in(JournalReader(str(journal)).state().notes)
     referring = rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
     items = pa.array(sorted({one.item_seq for one in referring}), pa.int64())
     last: dict[int, JournalRow] = {}
@@ -224,5 +239,5 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
         last[row.item_seq] = row
     for item_seq, row in sorted(last.items()):
         is_command = row.first and row.decision is Decision.REPLAYED
-        if row.decision in OPEN_DECISIONS and not is_command:
+        if row.decision in OPEN_DECISIONS and not is_command and decides(shard, row):
             raise EventOpen(event_key, item_seq, row.decision.value)

@@ -17,6 +17,7 @@ from core.decision import Decision
 from core.location import Location
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
+from journal.shards import shard_in
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
@@ -165,8 +166,10 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
 def _needed(spark: SparkSession, stream: StreamTables, before: datetime) -> DataFrame:
     """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
     state = JournalReader(str(stream.journal)).state()
-    rows = journal_view(read_table(spark, stream.journal, state.version))
-    last = rows.where("NOT first OR waits").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
+    rows = journal_view(read_table(spark, stream.journal, state.version), shard_in(state.notes))
+    last = (
+        rows.where("mine AND (NOT first OR waits)").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
+    )
     of_open = rows.join(last.where("is_open"), "item_seq", "left_semi")
     young = fn.col("decided_at") >= fn.lit(before)
     unpublished = (fn.col("decision") == Decision.DEAD.value) & (fn.col("seq") > state.published_upto)

@@ -27,13 +27,14 @@ from core.errors import PayhookError
 from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
-from core.routing import MODES, stream_of
+from core.routing import MODES, base_of, stream_of
 from dlq.audit_log import ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader, dataset_of
 from journal.rocksdb_store import is_held
+from journal.shards import shard_in
 from journal.state import JournalState
 from journal.storage import sync
 from journal.writer import JournalWriter
@@ -50,6 +51,7 @@ from stack.backup.manifest import (
     REDACTIONS,
     Manifest,
     NewerRows,
+    OtherShards,
     RestoreRefused,
     SourceTable,
     chosen,
@@ -59,7 +61,7 @@ from stack.backup.manifest import (
     tables,
 )
 from stack.backup.trees import FileTree, at_once, read_all, tree_at
-from stack.settings import Settings
+from stack.settings import Settings, streams_of
 from stack.supervisor import sole_supervisor
 
 KEPT = "_kept"
@@ -105,7 +107,8 @@ def restore(
 
     None: an earlier restore was interrupted while it moved tables; that one is done now, and no other was begun.
 
-    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals go on after the backup's
+    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals go on after the backup's; `OtherShards`:
+        it was made with another ``processor.shards``
     :raises NoBackup: there is none
     :raises AlreadyUp: the stack is up
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
@@ -117,6 +120,7 @@ def restore(
         _check_unused(settings)
         backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
+        _check_shards(settings, backup, manifest)
         present = _present(settings)
         ahead = {stream: count for stream, count in _set_aside(settings, manifest, present).items() if count}
         if ahead and not replace_newer:
@@ -336,6 +340,24 @@ def _check_unused(settings: Settings) -> None:
     for one in tables(settings):
         if one.kind == JOURNAL and is_held(settings.layout.stream(one.stream).index):
             raise RestoreRefused(f"a processor of {one.stream} runs on {settings.data_dir}: stop it first")
+
+
+def _check_shards(settings: Settings, backup: Location, manifest: Manifest) -> None:
+    """
+    :raises OtherShards: a processor would refuse the journals
+    """
+    streams = streams_of(settings)
+    for path, one in sorted(manifest.journals.items()):
+        config = streams.get(base_of(one.stream))
+        configured = 1 if config is None else len(config.shards(settings.processor.shards))
+        try:
+            reader = JournalReader(str(table_location(backup / LAKE, path)), manifest.tables[path].version)
+            divided = shard_in(reader.state().notes).count
+        except UNREADABLE:
+            # It is named when the copy is looked at.
+            continue
+        if divided != configured:
+            raise OtherShards(backup.name, one.stream, divided, configured)
 
 
 def _present(settings: Settings) -> dict[str, JournalState | None]:

@@ -70,7 +70,7 @@ def held_on_disk(lake: Lake, offset: int) -> list[str]:
 
 
 def test_the_body_leaves_the_disk_at_once_and_all_others_stay(spark: SparkSession, lake: Lake) -> None:
-    redacted = redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redacted = redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     (act,) = redacted.done
     assert (redacted.left, redacted.earlier) == ((), ())
     assert (act.seq, act.body_sha256, act.actor) == (5, sha("body 4"), "ada")
@@ -86,14 +86,14 @@ def test_replaced_files_that_still_hold_it_go_too(spark: SparkSession, lake: Lak
     maintain([lake.tables], job(spark))
     settle(lake)
     assert len(held_on_disk(lake, 4)) == 2, "the one that was replaced, and the one in its place"
-    redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     assert held_on_disk(lake, 4) == []
     assert len(held_on_disk(lake, 6)) == 2, "no other file was taken from readers"
     assert len(lake.bodies.fetch([sha(f"body {n}") for n in range(20)])) == 19
 
 
 def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
-    redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     rows = JournalReader(str(lake.tables.journal)).rows_of([5, 6])
     assert lake.tables.redactions is not None
     gone, kept = body_statuses(lake.tables.bodies, lake.tables.redactions, rows)
@@ -102,8 +102,8 @@ def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
 
 
 def test_a_second_order_is_reported_of_the_first_and_writes_nothing_down(lake: Lake) -> None:
-    first = redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
-    again = redact(lake.tables, acts(lake), replace(order(4), actor="bob"), CLOCK, ALONE_MAX)
+    first = redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
+    again = redact([lake.tables], acts(lake), replace(order(4), actor="bob"), CLOCK, ALONE_MAX)
     assert (again.done, again.left) == ((), ())
     assert [(one.actor, one.seq) for one in again.earlier] == [("ada", 5)]
     assert [one.at for one in again.earlier] == [one.at for one in first.done]
@@ -111,13 +111,13 @@ def test_a_second_order_is_reported_of_the_first_and_writes_nothing_down(lake: L
 
 
 def test_a_body_that_came_again_with_another_event_is_removed_again(spark: SparkSession, lake: Lake) -> None:
-    redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     (copy,) = lake.commit(count=1, body_sha256=sha("body 4"))
     lake.bodies.append([(sha("body 4"), b"body 4")])
     assert lake.tables.redactions is not None
     (kept,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
     assert kept.status == "kept" and "it came again after it was redacted by ada" in str(kept)
-    (act,) = redact(lake.tables, acts(lake), replace(order(copy.offset), actor="bob"), CLOCK, ALONE_MAX).done
+    (act,) = redact([lake.tables], acts(lake), replace(order(copy.offset), actor="bob"), CLOCK, ALONE_MAX).done
     assert held_on_disk(lake, 4) == []
     (gone,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
     assert (act.seq, gone.status, gone.actor) == (copy.seq, "redacted", "bob")
@@ -127,22 +127,22 @@ def test_a_body_that_came_again_with_another_event_is_removed_again(spark: Spark
 
 def test_a_body_that_came_back_with_older_bodies_is_removed_again(lake: Lake, tmp_path: Path) -> None:
     shutil.copytree(str(lake.tables.bodies), tmp_path / "older")
-    redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     shutil.rmtree(str(lake.tables.bodies))
     (tmp_path / "older").rename(str(lake.tables.bodies))
     assert held_on_disk(lake, 4)
-    (act,) = redact(lake.tables, acts(lake), replace(order(4), actor="bob"), CLOCK, ALONE_MAX).done
+    (act,) = redact([lake.tables], acts(lake), replace(order(4), actor="bob"), CLOCK, ALONE_MAX).done
     assert (act.actor, act.body_sha256, held_on_disk(lake, 4)) == ("bob", sha("body 4"), [])
     assert [one.act for one in acts(lake).all()] == [ORDERED, DONE, ORDERED, DONE]
 
 
 def test_a_redaction_that_an_older_record_lacks_is_written_down_again(lake: Lake, tmp_path: Path) -> None:
-    redact(lake.tables, acts(lake), order(2), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(2), CLOCK, ALONE_MAX)
     shutil.copytree(str(lake.tables.redactions), tmp_path / "older")
-    redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     shutil.rmtree(str(lake.tables.redactions))
     (tmp_path / "older").rename(str(lake.tables.redactions))
-    (act,) = redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX).done
+    (act,) = redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX).done
     assert act.body_sha256 == sha("body 4")
     assert [one.body_sha256 for one in acts(lake).all()] == [sha("body 2")] * 2 + [sha("body 4")] * 2
 
@@ -150,22 +150,22 @@ def test_a_redaction_that_an_older_record_lacks_is_written_down_again(lake: Lake
 def test_what_is_open_is_refused_and_nothing_is_written_down(lake: Lake) -> None:
     (dead,) = lake.commit(count=1, decision=Decision.DEAD)
     with pytest.raises(EventOpen, match=f"item {dead.seq} is open"):
-        redact(lake.tables, acts(lake), order(dead.offset), CLOCK, ALONE_MAX)
+        redact([lake.tables], acts(lake), order(dead.offset), CLOCK, ALONE_MAX)
     assert acts(lake).all() == [] and held_on_disk(lake, dead.offset)
     lake.follow(dead, Decision.PURGED)
-    redact(lake.tables, acts(lake), order(dead.offset), CLOCK, ALONE_MAX)
+    redact([lake.tables], acts(lake), order(dead.offset), CLOCK, ALONE_MAX)
     assert held_on_disk(lake, dead.offset) == []
 
 
 def test_a_body_that_another_open_event_shares_is_refused(lake: Lake) -> None:
     lake.commit(count=1, decision=Decision.RETRY, due_at=datetime.now(UTC), body_sha256=sha("body 4"))
     with pytest.raises(EventOpen, match="item 21"):
-        redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+        redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
 
 
 def test_an_event_that_nobody_knows_is_refused(lake: Lake) -> None:
     with pytest.raises(EventUnknown):
-        redact(lake.tables, acts(lake), order(400), CLOCK, ALONE_MAX)
+        redact([lake.tables], acts(lake), order(400), CLOCK, ALONE_MAX)
 
 
 def test_what_was_written_down_and_not_done_is_done_by_the_next_maintenance(spark: SparkSession, lake: Lake) -> None:
@@ -177,7 +177,7 @@ def test_what_was_written_down_and_not_done_is_done_by_the_next_maintenance(spar
     shutil.copy(away / f"{0:020}.json", bodies / "_delta_log")
     (bodies / "_delta_log" / f"{1:020}.json").write_text("torn", "utf-8")
     with pytest.raises(Exception):  # noqa: B017 - whichever library meets it first
-        redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+        redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     shutil.rmtree(bodies / "_delta_log")
     away.rename(bodies / "_delta_log")
     assert [one.act for one in acts(lake).all()] == [ORDERED] and held_on_disk(lake, 4)
@@ -191,7 +191,7 @@ def test_a_file_that_is_about_to_be_committed_is_left_to_the_next_run(spark: Spa
     named = held_on_disk(lake, 4)
     fresh = lake.tables.bodies / "part-00000-in-flight.parquet"
     shutil.copyfile(lake.tables.bodies / named[0], fresh)
-    redacted = redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+    redacted = redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     assert held_on_disk(lake, 4) == [fresh.name]
     assert redacted.done == () and [one.body_sha256 for one in redacted.left] == [sha("body 4")]
     assert [one.act for one in acts(lake).all()] == [ORDERED]
@@ -204,7 +204,7 @@ def test_a_file_that_is_about_to_be_committed_is_left_to_the_next_run(spark: Spa
 def test_the_writer_appends_meanwhile(spark: SparkSession, lake: Lake) -> None:
     with lake.committing(every_s=0.005):
         for offset in range(3):
-            redact(lake.tables, acts(lake), order(offset), CLOCK, ALONE_MAX)
+            redact([lake.tables], acts(lake), order(offset), CLOCK, ALONE_MAX)
     found = lake.bodies.fetch([sha(f"body {n}") for n in range(lake.seq)])
     assert len(found) == lake.seq - 3
     assert verified(lake)
@@ -218,7 +218,7 @@ def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, mon
         files = list(newest_first(table))
         looks.append(len(files))
         if len(looks) == 1:
-            redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+            redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
         return iter(files)
 
     monkeypatch.setattr(journal.bodies, "_newest_first", then_redacted)
@@ -240,7 +240,7 @@ def test_a_rewrite_that_is_refused_is_an_error_and_finished_later(lake: Lake, mo
         patched.setattr("journal.log.TRIES_MAX", 3)
         patched.setattr("journal.rewrite.open_storage", Beaten)
         with pytest.raises(NotCommitted, match="committed 3 times"):
-            redact(lake.tables, acts(lake), order(4), CLOCK, ALONE_MAX)
+            redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
     assert finish(lake.tables, acts(lake), CLOCK) == 1
     assert not acts(lake).unfinished("ledger")

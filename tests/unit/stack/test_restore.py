@@ -13,22 +13,26 @@ from typing import Any
 import pytest
 
 from core.decision import Decision
+from core.routing import Shard
 from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing
 from journal.histories import abandoned, is_given_up
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.shards import decides, own_after, shard_in
+from ledger.maintain.redact import Order, purge
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
-from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
+from stack.backup.manifest import NewerRows, NoBackup, OtherShards, RestoreRefused
 from stack.backup.restore import Restored, finish, restore
 from stack.errors import AlreadyUp, RestoreUnfinished
+from stack.maintenance import redact_event
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 from stack.up import supervised
 from tests.backed_up import SmallLake
-from tests.unit.journal.rows import marks
+from tests.unit.journal.rows import marks, sha
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -95,6 +99,70 @@ def test_the_next_start_goes_on_from_there(lake: SmallLake) -> None:
     index.close()
     lake.commit(2)
     assert lake.state().next_seq == 6
+
+
+class TestShards:
+    """A backup of two shards, each with a journal and bodies of its own."""
+
+    def test_both_are_put_back(self, lake: SmallLake) -> None:
+        lake.commit(3)
+        lake.divide()
+        assert lake.back_up().journals == {"ledger": 3, "ledger.1": 3}
+        second = lake.places.of_shard(1)
+        before = JournalReader(str(second.journal)).state()
+        shutil.rmtree(second.journal)
+        shutil.rmtree(second.bodies)
+        restored = put_back(lake)
+        assert restored.journals == {"ledger": 3, "ledger.1": 3}
+        state = JournalReader(str(second.journal)).state()
+        assert (shard_in(state.notes), own_after(state.notes)) == (Shard(1, 2), 3)
+        assert state.lineage != before.lineage and is_given_up(state.notes, before.lineage, 4)
+        assert BodyStore(str(second.bodies)).held([sha("body 0"), sha("body 2")]) == {sha("body 0"), sha("body 2")}
+
+    @pytest.mark.parametrize(("divided", "configured"), [(2, 1), (1, 2)])
+    def test_of_another_number_than_is_configured_is_refused(
+        self, lake: SmallLake, divided: int, configured: int
+    ) -> None:
+        lake.commit(3)
+        one = lake.settings
+        if divided == 2:
+            lake.divide()
+            lake.back_up()
+            lake.settings = one
+        else:
+            lake.back_up()
+            lake.divide()
+        before = trees(lake.settings.data_dir)
+        with pytest.raises(OtherShards, match=f"one of {divided}, and processor.shards is {configured}. Set"):
+            put_back(lake)
+        assert trees(lake.settings.data_dir) == before
+
+    def test_a_body_that_only_the_other_shard_needs_may_be_gone(self, lake: SmallLake) -> None:
+        """An index that is made again keeps the items of its shard alone."""
+        (row,) = lake.commit(1, Decision.DEAD, blocking=True)
+        lake.divide()
+        mine = next(number for number in (0, 1) if decides(Shard(number, 2), row))
+        other = lake.places.of_shard(1 - mine)
+        purge(other.bodies, [row.body_sha256 or ""], lake.clock)
+        assert lake.back_up().ok
+        index = Index.open(other.index, 1)
+        index.catch_up(JournalReader(str(other.journal)), BodyStore(str(other.bodies)))
+        assert (index.seq, index.open_count(), index.known_event(row.event_key or "") is None) == (1, 0, False)
+        index.close()
+        purge(lake.places.of_shard(mine).bodies, [row.body_sha256 or ""], lake.clock)
+        assert not lake.back_up().ok, "the shard that goes on with it needs it"
+
+    def test_what_was_redacted_since_is_removed_from_each_again(self, lake: SmallLake) -> None:
+        (row,) = lake.commit(1)
+        lake.divide()
+        lake.back_up()
+        order = Order(row.event_key or "", "ada", "asked")
+        redacted = redact_event(lake.settings, "ledger", order)
+        assert [one.stream for one in redacted.done] == ["ledger", "ledger.1"]
+        stores = [BodyStore(str(lake.places.of_shard(number).bodies)) for number in (0, 1)]
+        assert [store.held([row.body_sha256 or ""]) for store in stores] == [set(), set()]
+        assert put_back(lake).redacted_again == 2
+        assert [store.held([row.body_sha256 or ""]) for store in stores] == [set(), set()]
 
 
 def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
