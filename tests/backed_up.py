@@ -100,7 +100,7 @@ class SmallLake:
             shutil.copytree(getattr(self.places, name), getattr(other, name))
         for number, places in ((1, other), (0, self.places)):
             writer = JournalWriter.create_or_open(str(places.journal), places.stream)
-            writer.divide(TOPIC, Shard(number, 2), at, is_copy=number > 0)
+            writer.divide(TOPIC, Shard(number, 2), at, f"{number:032}" if number else None)
 
     def state(self) -> JournalState:
         return JournalReader(str(self.places.journal)).state()

@@ -110,7 +110,7 @@ class SmallLedger:
 
     def divide(self, shard: Shard, at: datetime, *, is_copy: bool) -> None:
         """What is written from here on is that shard's."""
-        JournalWriter.create_or_open(self.journal, "ledger").divide(TOPIC, shard, at, is_copy=is_copy)
+        JournalWriter.create_or_open(self.journal, "ledger").divide(TOPIC, shard, at, "c" * 32 if is_copy else None)
         self._writer = None
 
     @property

@@ -152,7 +152,7 @@ def unkept(world: World) -> Shards:
     copied(*lakes)
     for number, lake in reversed(list(enumerate(lakes))):
         writer = JournalWriter.create_or_open(str(lake.journal), lake.stream)
-        writer.divide(EVENTS, Shard(number, 2), DIVIDED_AT, is_copy=number > 0)
+        writer.divide(EVENTS, Shard(number, 2), DIVIDED_AT, f"{number:032}" if number else None)
     old = world.kafka
     held = {EVENTS: {0: (0, 105), 1: (0, 5)}, CONTROL: {0: (0, 1)}}
     letters = [*old.letters, build_record(world.row(12), body_of(world.row(12)), "payhook-ledger")]

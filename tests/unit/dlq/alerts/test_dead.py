@@ -40,7 +40,7 @@ class Journal:
         return self._commit(self._seq, decision, first=True, **more)
 
     def divide(self, shard: Shard) -> None:
-        JournalWriter.create_or_open(str(self.path), "ledger").divide(TOPIC, shard, AT, is_copy=False)
+        JournalWriter.create_or_open(str(self.path), "ledger").divide(TOPIC, shard, AT)
 
     def then(self, item: int, decision: Decision) -> int:
         return self._commit(item, decision, first=False)
