@@ -15,13 +15,13 @@ from console.as_json import Proposal, dumped
 from console.formats import money, second
 from core.clock import SystemClock
 from core.errors import PayhookError
+from core.layout import StreamLayout
 from core.money import Money
 from core.routing import topics_of
 from core.work import Posting, Side
 from dlq.commands import REVERSALS_MAX, propose_entry, propose_reversal
 from journal.reader import lineage_of
-from ledger.reversals import bookings_of, entry_of, evidence_sha256
-from ledger.reversals import proposals as read_proposals
+from ledger.reversals import Booking, all_proposals, bookings_of, entry_of, evidence_sha256
 
 ACTIONS = {"propose_reversal": "reversal", "propose_reprocess": "reprocessing"}
 
@@ -38,17 +38,32 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     """
     if len(keys) > REVERSALS_MAX:
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
-    journal = str(place.ledger.journal)
-    lineage, bookings = lineage_of(journal), bookings_of(journal, keys)
-    _print_lines("event", [(one.row.event_key or "", line) for one in bookings for line in one.would_book])
+    of_shards = _bookings(place, keys)
+    found = [one for bookings in of_shards.values() for one in bookings]
+    _print_lines("event", [(one.row.event_key or "", line) for one in found for line in one.would_book])
     if dry_run:
         click.echo("nothing was sent")
         return
-    targets = [booking.target for booking in bookings]
-    command = propose_reversal(place.ledger.stream, lineage, targets, this_account(), reason, SystemClock().now())
-    orders(place).send(command, f"{place.mode} {', '.join(keys)}")
-    click.echo(f"proposed as {command.command_id}")
+    for at, bookings in of_shards.items():
+        targets, lineage = [booking.target for booking in bookings], lineage_of(str(at.journal))
+        command = propose_reversal(at.stream, lineage, targets, this_account(), reason, SystemClock().now())
+        named = keys if len(of_shards) == 1 else [one.row.event_key or "" for one in bookings]
+        orders(place).send(command, f"{place.mode} {', '.join(named)}")
+        click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
+
+
+def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Booking]]:
+    """What is to be taken back, by the shard that decides it: each is a proposal of its own.
+
+    :raises NotReversible: one of them can't be
+    """
+    ledger = place.ledger
+    of_shards: dict[StreamLayout, list[str]] = {}
+    for key in keys:
+        at, _, _ = ledger.of_event(key)
+        of_shards.setdefault(at, []).append(key)
+    return {at: bookings_of(str(at.journal), own) for at, own in of_shards.items()}
 
 
 @click.command()
@@ -57,7 +72,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
     """List the reversals, entries and reprocessing that wait for another person, newest first."""
-    proposed = read_proposals(*_journal(place))
+    proposed = all_proposals(place.ledger, topics_of(place.mode).control)
     found = [Proposal.of(one) for one in proposed if every or one.waits]
     if as_json:
         click.echo(dumped(found))
@@ -65,10 +80,6 @@ def proposals(place: Place, every: bool, as_json: bool) -> None:
         click.echo("nothing waits for an approval")
     else:
         _print_proposals(found)
-
-
-def _journal(place: Place) -> tuple[str, str, str]:
-    return str(place.ledger.journal), str(place.ledger.bodies), topics_of(place.mode).control
 
 
 def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
@@ -141,8 +152,8 @@ def enter(
     if dry_run:
         click.echo("nothing was sent")
         return
-    lineage = lineage_of(str(place.ledger.journal))
-    command = propose_entry(place.ledger.stream, lineage, entry, this_account(), reason, now)
+    at = place.ledger.of_entity(entity)
+    command = propose_entry(at.stream, lineage_of(str(at.journal)), entry, this_account(), reason, now)
     orders(place).send(command, f"{place.mode} {entity}")
     click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)

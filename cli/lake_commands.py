@@ -18,12 +18,15 @@ from cli.tables import Rows
 from core.clock import SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.location import LakeUrl, Location, is_url, location_of
+from core.routing import row_name
 from core.store import URL, WANTED
 from stack.jars import spark_jars
 from stack.settings import reach
 
 if TYPE_CHECKING:
     from ledger.maintain import Report, TableReport
+    from ledger.maintain.redact import Redacted
+    from ledger.redactions import Redaction
     from stack.backup.make import BackupReport
     from stack.backup.restore import Restored
 
@@ -70,17 +73,26 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     from stack.maintenance import redact_event
 
     with on_record(place, "redact", f"{place.mode} {event_key}", reason):
-        redacted = redact_event(place.settings, place.ledger.stream, Order(event_key, this_account(), reason))
+        order = Order(event_key, this_account(), reason)
+        for at in place.ledger.knowing(event_key):
+            _print_redacted(redact_event(place.settings, at.stream, order))
+
+
+def _print_redacted(redacted: Redacted) -> None:
     for act in redacted.done:
-        click.echo(f"body {act.body_sha256} (row {act.seq}) is removed; written down as ordered by {act.actor}")
+        click.echo(f"{_body(act)} is removed; written down as ordered by {act.actor}")
     for act in redacted.left:
         click.echo(
-            f"body {act.body_sha256} (row {act.seq}) is written down to go, as ordered by {act.actor}; a file that may "
-            "hold it is too young to tell: the next maintenance removes it"
+            f"{_body(act)} is written down to go, as ordered by {act.actor}; a file that may hold it is too young to "
+            "tell: the next maintenance removes it"
         )
     for act in redacted.earlier:
         ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
-        click.echo(f"body {act.body_sha256} (row {act.seq}) had been removed before, {ordered}")
+        click.echo(f"{_body(act)} had been removed before, {ordered}")
+
+
+def _body(act: Redaction) -> str:
+    return f"body {act.body_sha256} (row {row_name(act.stream, act.seq)})"
 
 
 def _print_maintained(report: Report) -> None:
@@ -136,22 +148,20 @@ def rebuild_postings(place: Place) -> None:
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
     """
-    if not DeltaTable.is_deltatable(str(place.ledger.journal)):
+    there = [one for one in place.ledger.places if DeltaTable.is_deltatable(str(one.journal))]
+    if not there:
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
     # Spark's modules take a second to load; no other command of the group needs them.
     from ledger.rebuild import run
 
-    done = run(
-        place.ledger.journal,
-        place.ledger.postings,
-        spark_jars(place.layout.lake),
-        place.settings.data_dir,
-        place.settings.ledger.maintain,
-    )
-    click.echo(
-        f"{done.lines:,} lines of the journal up to row {done.mark:,} are the postings now (version {done.version}, "
-        f"{done.seconds:.1f} s); there were {done.before:,}"
-    )
+    jars, settings = spark_jars(place.layout.lake), place.settings
+    for one in there:
+        done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger.maintain)
+        journal = f"the journal {one.stream}" if len(there) > 1 else "the journal"
+        click.echo(
+            f"{done.lines:,} lines of {journal} up to row {done.mark:,} are the postings now (version {done.version}, "
+            f"{done.seconds:.1f} s); there were {done.before:,}"
+        )
 
 
 NOT_GOOD, IMPOSSIBLE = 1, 2

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="As it stood then: a day, counted whole, or a time; UTC.",
 )
-@click.option("--seq", type=click.IntRange(min=0), help="As it stood after this row of the journal.")
+@click.option(
+    "--seq", "row", metavar="N", help="As it stood after this row of the journal (ledger.1:N: of that shard's)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
 def balances(
-    place: Place, merchant: str | None, currency: str | None, before: datetime | None, seq: int | None, as_json: bool
+    place: Place, merchant: str | None, currency: str | None, before: datetime | None, row: str | None, as_json: bool
 ) -> None:
     """Show each account's debits, credits and balance (debits minus credits), now or as of a moment.
 
@@ -42,12 +44,17 @@ def balances(
     """
     from cli import ledger_tables
     from console.as_json import dumped
-    from ledger.queries import AsOf, totals
+    from ledger.queries import AsOf, RowUnreadable, ShardUnknown, totals
     from ledger.queries import balances as read_balances
 
-    if before is not None and seq is not None:
+    if before is not None and row is not None:
         raise click.UsageError("--as-of or --seq, not both")
-    found = read_balances(str(place.ledger.postings), merchant, currency, AsOf(before, seq))
+    ledger = place.ledger
+    try:
+        as_of = AsOf(before) if row is None else ledger.after_row(row)
+    except (RowUnreadable, ShardUnknown) as wrong:
+        raise click.BadParameter(str(wrong), param_hint="--seq") from wrong
+    found = read_balances(ledger.postings(), merchant, currency, as_of)
     if as_json:
         click.echo(dumped(found))
     else:
@@ -63,20 +70,16 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     """Show an event's whole story: what was answered, what was received and where Kafka holds it, each decision with
     its cause, what was booked, and the Delta commit of each row.
 
-    KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about.
-    Exit 1 if a key is unknown.
+    KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about; of
+    another shard's journal than the first one's seq:ledger.1:N. Exit 1 if a key is unknown.
     """
     from cli import ledger_tables
     from console.as_json import dumped, event_stories
-    from ledger.queries import event_story
-    from ledger.redactions import body_statuses
 
-    layout = place.ledger
+    ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        places = (str(layout.bodies), str(layout.derived("receipts")))
-        stories = {key: event_story(str(layout.journal), str(layout.postings), key, *places) for key in keys}
-        redactions = layout.derived("redactions")
-        bodies = {key: body_statuses(layout.bodies, redactions, story.rows) for key, story in stories.items()}
+        told = {key: ledger.story(key) for key in keys}
+    stories, bodies = {key: story for key, (story, _) in told.items()}, {key: found for key, (_, found) in told.items()}
     if as_json:
         click.echo(dumped(event_stories(stories, bodies)))
     else:
@@ -100,10 +103,9 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
     """
     from cli import ledger_tables
     from console.as_json import dumped
-    from ledger.queries import entity_story
 
     with ledger_tables.looking("looking through the journal"):
-        story = entity_story(str(place.ledger.journal), key, limit)
+        story = place.ledger.entity(key, limit)
     if as_json:
         click.echo(dumped(story))
     elif story.total:
@@ -179,7 +181,8 @@ def search(
         in_keys=text_in_keys,
     )
     with ledger_tables.looking("looking through the journal"):
-        hits = find(str(place.ledger.journal), str(place.ledger.postings), wanted, limit)
+        ledger = place.ledger
+        hits = find(ledger.journals(), ledger.postings(), wanted, limit)
     if as_json:
         click.echo(dumped([hit(one) for one in hits]))
     else:
@@ -207,7 +210,8 @@ def export(
     out: Path,
     overwrite: bool,
 ) -> None:
-    """Write postings or the journal into a file, in the order of decision.
+    """Write postings or the journal into a file, in the order of decision; of several shards one after the other, and
+    the first column says whose a row is.
 
     The file appears whole or not at all. CSV: UTF-8, times in UTC, and a text that a spreadsheet would calculate begins
     with an apostrophe.
@@ -215,12 +219,13 @@ def export(
     from cli import ledger_tables
     from ledger.queries import export as write
 
-    places = {"postings": place.ledger.postings, "journal": place.ledger.journal}
+    ledger = place.ledger
     bounds = {"since": since, "until": until}
     what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
     record = functools.partial(put_on_record, place, EXPORT, what)
     with ledger_tables.writing(out) as progress:
         done = write(
-            str(places[source]), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record
+            ledger.tables(source), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record
         )
-    click.echo(f"{done.rows:,} rows of the {source} (version {done.version}) are in {done.path}")
+    versions = ", ".join(map(str, done.versions))
+    click.echo(f"{done.rows:,} rows of the {source} (version {versions}) are in {done.path}")

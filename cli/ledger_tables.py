@@ -14,6 +14,7 @@ from cli.tables import Rows, heading, print_details, print_text
 from console.details import Detail, Once, timeline
 from console.formats import money, second
 from core.clock import to_rfc3339
+from core.routing import row_name
 from ledger.queries import (
     RECEIPTS_MAX,
     Balance,
@@ -80,6 +81,8 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> No
     if story.cut:
         click.echo(f"these are the first {ROWS_MAX:,} rows of it; there are more")
     _print_bookings(story)
+    for name in story.others:
+        click.echo(f"another shard decided it too: `payhook ledger event seq:{name}`")
     for body in bodies:
         if body.status != "kept":
             print_text(str(body), TEXT_CHARS_MAX, indent=0)
@@ -90,7 +93,7 @@ def print_entity(story: EntityStory) -> None:
     heading(story.entity_key)
     once = Once()
     for event in story.events:
-        _print_event(event, once)
+        _print_event(event, once, story.stream)
     if story.total > len(story.events):
         click.echo(f"the first {len(story.events):,} of {story.total:,} events; --limit shows more")
     balances = Rows("account", "balance", right=["balance"], title="balances after these events")
@@ -110,7 +113,7 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
     for hit in hits:
         named = "\n".join(text for text in (hit.row.event_key, hit.merchant) if text is not None)
         amount = money(hit.amount_minor, hit.currency)
-        rows.add(hit.row.seq, second(hit.row.decided_at), hit.row.decision.value, amount, named)
+        rows.add(hit.name, second(hit.row.decided_at), hit.row.decision.value, amount, named)
     rows.print()
     if len(hits) == limit:
         click.echo(f"the newest {limit:,}; --limit shows more, other options narrow it")
@@ -135,20 +138,25 @@ def _print_bookings(story: EventStory) -> None:
     rows = Rows("seq", "account", "debit", "credit", right=["seq", "debit", "credit"], title="booked")
     for line in story.postings:
         amount, is_debit = money(line["amount_minor"], line["currency"]), line["side"] == "debit"
-        rows.add(line["seq"], line["account"], amount if is_debit else None, None if is_debit else amount)
+        rows.add(
+            row_name(story.stream, line["seq"]),
+            line["account"],
+            amount if is_debit else None,
+            None if is_debit else amount,
+        )
     rows.print(indent=2)
     if story.postings[-1]["seq"] > story.reflected:
         click.echo(f"the postings table follows: it has what was decided up to row {story.reflected}")
 
 
-def _print_event(event: EntityEvent, once: Once) -> None:
+def _print_event(event: EntityEvent, once: Once, stream: str) -> None:
     names = ("row", "decided (UTC)", "decision", "why")
     decisions = Rows(*names, right=["row"], title=event.first.event_key or f"item {event.first.item_seq}")
     for one in event.rows:
         late = "out of order" if one.out_of_order else None
         why = once.tell(one.reason or one.error_message, f"row {one.seq}", one.error_class or "")
         reason = "; ".join(text for text in (why, late) if text)
-        decisions.add(one.seq, second(one.decided_at), one.decision.value, reason)
+        decisions.add(row_name(stream, one.seq), second(one.decided_at), one.decision.value, reason)
     decisions.print(indent=2)
     lines = Rows("account", "side", "amount", "balance", right=["amount", "balance"])
     for line in event.lines:

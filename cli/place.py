@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,6 +28,9 @@ from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
 from stack.settings import Settings, load_settings, streams_of
+
+if TYPE_CHECKING:
+    from ledger.queries.shards import Shards
 
 SHARD_NAME = re.compile(r"[a-z][a-z0-9-]*(\.\d{1,3})?")
 """A stream's name, with its shard's number or without."""
@@ -53,9 +56,12 @@ class Place:
         return self.settings.layout
 
     @property
-    def ledger(self) -> StreamLayout:
-        """The places of the ledger stream of the mode that is looked at."""
-        return self.layout.ledger(self.mode)
+    def ledger(self) -> Shards:
+        """The ledger of the mode that is looked at."""
+        # What reads tables takes half a second to load; few commands need it.
+        from ledger.queries.shards import Shards
+
+        return Shards(self.layout.ledgers(self.mode))
 
     @property
     def looked_at(self) -> StreamLayout:

@@ -17,8 +17,8 @@ from cli.place import Place, with_place_of_mode
 from cli.tables import Rows
 from console.as_json import dumped, plain
 from console.formats import money, second
-from ledger.provider_bugs import EXPLAINED, Kind, ProviderBug, Report
-from ledger.provider_bugs import provider_bugs as read_provider_bugs
+from core.routing import row_name
+from ledger.provider_bugs import EXPLAINED, Kind, ProviderBug, Report, all_provider_bugs
 from providers.registry import build_adapters
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ CSV_COLUMNS = [
     "fact_key",
     *(f"{which}_{name}" for which in ("first", "again") for name in REPORT_COLUMNS),
     "seqs_apart",
+    "stream",
 ]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What makes a spreadsheet take a text for a formula (CWE-1236)."""
@@ -57,9 +58,8 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
         raise click.UsageError("--json or --csv, not both")
     if since is not None:
         since = since.replace(tzinfo=UTC)
-    layout = place.ledger
     adapters = build_adapters(place.settings.providers)
-    found = read_provider_bugs(str(layout.journal), str(layout.bodies), adapters, provider=provider, since=since)
+    found = all_provider_bugs(place.ledger, adapters, provider=provider, since=since)
     if as_json:
         click.echo(json_of(found, since))
     elif as_csv:
@@ -114,7 +114,9 @@ def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
             else:
                 amount = money(report.amount_minor, report.currency)
                 content = report.content_sha256[:12] if report.content_sha256 else None
-                rows.add(report.seq, report.event_key, second(report.received_at), content, amount)
+                rows.add(
+                    row_name(bug.stream, report.seq), report.event_key, second(report.received_at), content, amount
+                )
     return rows
 
 
@@ -129,7 +131,7 @@ def _flat(bug: ProviderBug) -> list[object]:
         for report in (bug.first, bug.again)
         for name in REPORT_COLUMNS
     ]
-    return [bug.provider, bug.kind, bug.fact_key, *reports, bug.seqs_apart]
+    return [bug.provider, bug.kind, bug.fact_key, *reports, bug.seqs_apart, bug.stream]
 
 
 def _cell(value: object) -> object:

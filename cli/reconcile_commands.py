@@ -83,7 +83,7 @@ def reconcile(
     reader = build_report(provider, place.settings.providers, account)
     period = Period(_utc(since), _utc(until))
     found = _found(place)
-    books = Books(place.ledger.journal, place.ledger.postings, found)
+    books = Books([(one.journal, one.postings) for one in place.ledger.places], found)
     wanted = Wanted(report, reader, account, tenant, period)
     settings = place.settings.ledger.verify
     made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
@@ -128,8 +128,8 @@ def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: b
 
 
 def _found(place: Place) -> Reconciliations:
-    layout = place.ledger
-    return Reconciliations(layout.derived("reconciliation"), layout.derived("reconciliation-runs"))
+    ledger = place.ledger
+    return Reconciliations(ledger.shared("reconciliation"), ledger.shared("reconciliation-runs"))
 
 
 def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport, dry_run: bool) -> None:

@@ -21,7 +21,8 @@ from console.details import Once
 from console.formats import money
 from core.clock import Clock, SystemClock
 from core.decision import OPEN_DECISIONS, Decision
-from core.routing import topics_of
+from core.layout import StreamLayout
+from core.routing import row_name, topics_of
 from core.visible import visible
 from core.work import Posting
 from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess
@@ -50,10 +51,10 @@ WELL = frozenset({Decision.APPLIED, Decision.DUPLICATE_FACT})
 @dataclass(slots=True)
 class Ran:
     """``commands``: each command's id and what was decided of it, None: not decided yet. ``rows``: the last row of each
-    item that was named, as far as it was waited for."""
+    item that was named, by its stream and number, as far as it was waited for."""
 
     commands: dict[str, str | None] = field(default_factory=dict)
-    rows: dict[int, JournalRow] = field(default_factory=dict)
+    rows: dict[tuple[str, int], JournalRow] = field(default_factory=dict)
     waited: bool = False
 
     @property
@@ -79,27 +80,30 @@ def run(
     :raises AuditLogUnwritable: it can't be put on record
     """
     clock, ran = SystemClock(), Ran(waited=wait and not propose)
-    topic = topics_of(place.mode).control
-    view = DeltaView(place.ledger.journal, topic)
-    lineage = view.lineage()
     interval_us = 0 if per_s is None else round(1_000_000 / per_s)
     name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess_order)
     giving = orders(place).giving(this_account(), name, f"{place.mode} {what}", reason)
+    shards = [(at, own) for at in place.ledger.places if (own := [one for one in books if one.stream == at.stream])]
+    views = {at.stream: DeltaView(at.journal, topics_of(place.mode).control) for at, _ in shards}
     with giving as act, looking("the processor decides"):
-        wanted = [Target.of(one.row) for one in books]
-        for number, targets in enumerate(commands_of(wanted, interval_us)):
-            if number and not propose:
-                time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
-            command = order(
-                place.ledger.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
-            )
-            act.send(command)
-            decided = _decided(view, command.command_id, clock) if wait else None
-            ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
-            if wait and decided is None:
-                break
+        for at, own in shards:
+            view = views[at.stream]
+            lineage = view.lineage()
+            for targets in commands_of([Target.of(one.row) for one in own], interval_us):
+                if ran.commands and not propose:
+                    time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
+                command = order(
+                    at.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
+                )
+                act.send(command)
+                decided = _decided(view, command.command_id, clock) if wait else None
+                ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
+                if wait and decided is None:
+                    break
     if ran.waited:
-        ran.rows = _settled(view, [one.row.item_seq for one in books], clock)
+        for at, own in shards:
+            settled = _settled(views[at.stream], [one.row.item_seq for one in own], clock)
+            ran.rows |= {(at.stream, item_seq): row for item_seq, row in settled.items()}
     return ran
 
 
@@ -185,7 +189,8 @@ def print_forecasts(reported: Reported, *, as_json: bool, sent: bool) -> None:
 def print_run(reported: Reported, ran: Ran, *, as_json: bool) -> None:
     """What was sent, and what became of it."""
     if as_json:
-        items = [_row(one.row.item_seq, ran) for one in reported.forecasts if one.row.item_seq in ran.rows]
+        keys = [(one.stream, one.row.item_seq) for one in reported.forecasts]
+        items = [_row(key, ran) for key in keys if key in ran.rows]
         commands = [{"command_id": number, "decided": decided} for number, decided in ran.commands.items()]
         click.echo(dumped(_tree(reported) | {"sent": True, "commands": commands, "items": items}))
         return
@@ -195,10 +200,11 @@ def print_run(reported: Reported, ran: Ran, *, as_json: bool) -> None:
     counts = Counter(one.decision for one in ran.rows.values())
     for decision, count in counts.most_common():
         click.echo(f"{count:>9,}  {_became(decision)}")
-    if others := [one for one in ran.rows.values() if one.decision is not Decision.APPLIED]:
+    if others := [(stream, row) for (stream, _), row in ran.rows.items() if row.decision is not Decision.APPLIED]:
         rows, once = Rows("seq", "event", "became", "why", right=["seq"]), Once()
-        for one in others[:SHOWN]:
-            rows.add(one.seq, one.event_key, one.decision.value, once.tell(one.reason, f"row {one.seq}"))
+        for stream, one in others[:SHOWN]:
+            seq = row_name(stream, one.seq)
+            rows.add(seq, one.event_key, one.decision.value, once.tell(one.reason, f"row {seq}"))
         rows.print()
     _print_rest(reported)
     if not ran.waited:
@@ -220,10 +226,11 @@ def _print_table(forecasts: Sequence[Forecast]) -> None:
     rows, once = Rows("seq", "event", "would", "what", "", right=["seq"]), Once()
     ordered = sorted(forecasts, key=lambda one: (one.verdict is not Verdict.BOOKS, one.row.seq))
     for one in ordered[:SHOWN]:
+        seq = row_name(one.stream, one.row.seq)
         would = "be booked" if one.verdict is Verdict.BOOKS else one.verdict.value
         late = "behind later events" if one.late and one.verdict is Verdict.BOOKS else ""
-        what = "\n".join(map(_line, one.postings)) or once.tell(one.why, f"row {one.row.seq}")
-        rows.add(one.row.seq, one.row.event_key, would, what, late)
+        what = "\n".join(map(_line, one.postings)) or once.tell(one.why, f"row {seq}")
+        rows.add(seq, one.row.event_key, would, what, late)
     rows.print()
     if len(ordered) > SHOWN:
         click.echo(f"the first {SHOWN} of {len(ordered):,}; --json shows all")
@@ -255,6 +262,7 @@ def _tree(reported: Reported) -> dict[str, Any]:
 
 def _forecast(one: Forecast) -> dict[str, Any]:
     return {
+        "stream": one.stream,
         "seq": one.row.seq,
         "event_key": one.row.event_key,
         "event_type": one.row.event_type,
@@ -266,9 +274,9 @@ def _forecast(one: Forecast) -> dict[str, Any]:
     }
 
 
-def _row(item_seq: int, ran: Ran) -> dict[str, Any]:
-    last = ran.rows[item_seq]
-    names = {"item_seq": item_seq, "seq": last.seq, "event_key": last.event_key}
+def _row(item: tuple[str, int], ran: Ran) -> dict[str, Any]:
+    last = ran.rows[item]
+    names = {"stream": item[0], "item_seq": item[1], "seq": last.seq, "event_key": last.event_key}
     return names | {"decision": last.decision.value, "reason": last.reason, "handler_version": last.handler_version}
 
 
@@ -327,12 +335,16 @@ def reprocess(
     if not dry_run and not reason:
         raise click.UsageError("--reason is wanted: it is kept with each decision (or --dry-run)")
     wanted = Wanted(provider, event_types, event_keys, since, until)
-    found = ignored(place.ledger.journal, wanted)
+    ledger = place.ledger
+    found = {at: ignored(at.journal, wanted, ledger.shard(at)) for at in ledger.places}
     looked_at, forecasts = _forecasts(place, found, limit)
     named = {one.row.event_key for one in forecasts}
-    others = what_else(place.ledger.journal, [key for key in event_keys if key not in named])
+    others: dict[str, str] = {}
+    for key in (key for key in event_keys if key not in named):
+        at, _, _ = ledger.of_event(key)
+        others |= what_else(at.journal, [key])
     books = [one for one in forecasts if one.verdict is Verdict.BOOKS]
-    reported = Reported(found.count, looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
+    reported = Reported(_count(found), looked_at, Counter(one.verdict for one in forecasts), forecasts, others)
     if dry_run or not books:
         print_forecasts(reported, as_json=as_json, sent=False)
         left_out = [one for one in forecasts if one.row.event_key in event_keys and one.verdict is not Verdict.BOOKS]
@@ -344,29 +356,34 @@ def reprocess(
     sys.exit(0 if not others and ran.is_well else 1)
 
 
-def _forecasts(place: Place, found: Ignored, limit: int) -> tuple[int, list[Forecast]]:
+def _count(found: Mapping[StreamLayout, Ignored]) -> int:
+    return sum(one.count for one in found.values())
+
+
+def _forecasts(place: Place, found: Mapping[StreamLayout, Ignored], limit: int) -> tuple[int, list[Forecast]]:
     """How many were looked at, and what would become of them, until so many would be booked."""
     from cli import ledger_tables
     from ledger.handler import build
     from ledger.reprocess import Forecaster, Verdict
     from providers.registry import build_adapters
 
-    layout, settings = place.ledger, place.settings
+    settings = place.settings
     handler, adapters = build(settings.ledger, settings.providers), build_adapters(settings.providers)
-    forecaster = Forecaster(found.lake, layout.bodies, layout.derived("redactions"), adapters, handler)
-    looked_at, books = 0, 0
+    books = 0
     forecasts: list[Forecast] = []
-    with ledger_tables.looking(f"asking the handler about {found.count:,} ignored events"):
-        for rows in found.rows():
-            for one in forecaster.of(rows):
-                if books == limit:
-                    return looked_at, forecasts
-                looked_at += 1
-                books += one.verdict is Verdict.BOOKS
-                forecasts.append(one)
-            if looked_at >= LOOKED_AT_MAX:
-                break
-    return looked_at, forecasts
+    with ledger_tables.looking(f"asking the handler about {_count(found):,} ignored events"):
+        for at, own in found.items():
+            redactions = at.shared("redactions")
+            forecaster = Forecaster(own.lake, at.bodies, redactions, adapters, handler, at.stream)
+            for rows in own.rows():
+                if len(forecasts) >= LOOKED_AT_MAX:
+                    break
+                for one in forecaster.of(rows):
+                    if books == limit:
+                        return len(forecasts), forecasts
+                    books += one.verdict is Verdict.BOOKS
+                    forecasts.append(one)
+    return len(forecasts), forecasts
 
 
 def _what(wanted: Wanted, count: int) -> str:

@@ -118,7 +118,8 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
 
     config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
     shard = config.shards(place.settings.processor.shards)[number]
-    check_shard(stream, shard, place.layout.stream(stream).journal)
+    places = place.layout.stream(stream)
+    check_shard(stream, shard, places.of_shard(0).journal, places.journal)
     with watching(console, silent=silent) as watch:
         return run(
             place.settings.data_dir,

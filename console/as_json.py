@@ -75,6 +75,7 @@ def hit(found: Hit) -> dict[str, Any]:
     names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
     keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
     return {name: getattr(found.row, name) for name in (*names, *keys)} | {
+        "stream": found.stream,
         "merchant": found.merchant,
         "amount_minor": found.amount_minor,
         "currency": found.currency,
@@ -140,6 +141,8 @@ def _event_story(story: EventStory) -> dict[str, Any]:
         "deliveries": [_delivery(delivery) for delivery in story.deliveries],
         "receipts": story.receipts,
         "reflected_seq": story.reflected,
+        "stream": story.stream,
+        "others": story.others,
         "cut": story.cut,
     }
 

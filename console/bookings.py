@@ -20,7 +20,6 @@ from console.orders import Text
 from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
-from core.layout import StreamLayout
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
 from dlq.commands import Command, approve, propose_entry
@@ -29,7 +28,8 @@ from dlq.hands import in_common, same_person
 from dlq.orders import Orders
 from ingest.idempotency import Problem
 from journal.reader import lineage_of
-from ledger.reversals import Proposed, entry_of, proposal, proposals
+from ledger.queries import Shards
+from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting
 
 
 class AnotherPersonWanted(PayhookError):
@@ -48,7 +48,7 @@ class BookingService:
 
     def __init__(
         self,
-        ledger: StreamLayout,
+        ledger: Shards,
         control_topic: str,
         orders: Orders,
         users: Users,
@@ -62,7 +62,7 @@ class BookingService:
 
     def proposals(self) -> Sequence[Proposed]:
         """What was proposed, newest first, and what became of it."""
-        return proposals(*self._tables())
+        return all_proposals(self._ledger, self._control_topic)
 
     def propose_entry(self, entry: Entry, actor: str, reason: str) -> Command:
         """Sends a proposal; the processor takes it down.
@@ -71,9 +71,9 @@ class BookingService:
         :raises AuditLogUnwritable: it can't be put on record
         """
         hands = hands_of(self._users.all(), actor) - same_person(actor)
-        lineage, stream = lineage_of(str(self._ledger.journal)), self._ledger.stream
-        command = propose_entry(stream, lineage, entry, actor, reason, self._clock.now(), hands)
-        self._orders.send(command, f"{stream} {entry.entity_key}")
+        at = self._ledger.of_entity(entry.entity_key)
+        command = propose_entry(at.stream, lineage_of(str(at.journal)), entry, actor, reason, self._clock.now(), hands)
+        self._orders.send(command, f"{at.stream} {entry.entity_key}")
         return command
 
     def approve(self, command_id: str, actor: str, reason: str) -> Command:
@@ -84,18 +84,15 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        what = f"{self._ledger.stream} proposal {command_id}"
+        what = f"{proposed_at(self._ledger, self._control_topic, command_id).stream} proposal {command_id}"
         with self._orders.giving(actor, "approve_booking", what, reason) as giving:
-            found = proposal(*self._tables(), command_id).command
+            found = waiting(self._ledger, self._control_topic, command_id).command
             known = self._users.all()
             if in_common({*found.hands, *hands_of(known, found.actor)}, hands_of(known, actor)):
                 raise AnotherPersonWanted(command_id, found.actor, actor)
             approval = approve(found, actor, reason, self._clock.now())
             giving.send(approval)
             return approval
-
-    def _tables(self) -> tuple[str, str, str]:
-        return str(self._ledger.journal), str(self._ledger.bodies), self._control_topic
 
 
 COMMAND_ID = r"^[0-9a-f]{32}$"

@@ -12,6 +12,7 @@ from console.formats import money, second, span
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from core.event import WITHHELD_SHA256
+from core.routing import row_name
 from dlq.index import Item, ItemStory, Mark, Stats
 from dlq.index.stats import ESCALATION, SLA
 from journal.schema import JournalRow
@@ -253,7 +254,8 @@ def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
         Detail("row hash", row.row_hash, is_key=True),
     ]
     lines = [line for line in story.postings if line["seq"] == row.seq]
-    return Moment(row.decided_at, f"row {row.seq}", row.decision.value, _known(details), lines)
+    name = row_name(story.stream, row.seq)
+    return Moment(row.decided_at, f"row {name}", row.decision.value, _known(details), lines)
 
 
 def _known(details: Sequence[Detail]) -> list[Detail]:
@@ -287,7 +289,8 @@ def _cause(row: JournalRow, story: EventStory) -> Detail:
         return Detail("cause", f"row {row.cause_seq}, which the journal doesn't hold: run payhook verify")
     whose = f" by {cause.actor}" if cause.actor else ""
     named = f" of {cause.event_key}" if cause.event_key and cause.event_key != row.event_key else ""
-    return Detail("cause", f"row {cause.seq}: {cause.decision}{named}{whose}", about=("event", f"seq:{cause.seq}"))
+    name = row_name(story.stream, cause.seq)
+    return Detail("cause", f"row {name}: {cause.decision}{named}{whose}", about=("event", f"seq:{name}"))
 
 
 def _commit(row: JournalRow, story: EventStory) -> str:

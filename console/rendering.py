@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from console.access.roles import Everybody, Role, User, user_of
 from console.formats import FILTERS, plain
 from console.forms import FIELD, csrf_token
+from core.routing import row_name
 
 
 def address(path: str, query: Mapping[str, object] | None = None) -> str:
@@ -152,7 +153,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {**FILTERS, "segment": segment}
+    made.filters |= {**FILTERS, "segment": segment, "row_name": lambda seq, stream: row_name(stream, seq)}
     made.globals |= {"csrf_field": csrf_field, "static": static_url}
     return made
 

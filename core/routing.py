@@ -110,6 +110,11 @@ def shard_of(stream: str) -> int:
     return int(stream.partition(SHARD_MARK)[2] or 0)
 
 
+def row_name(stream: str, seq: int) -> str:
+    """A journal's row, or an item: its number, and before it the stream of a shard after the first, ``ledger.1:5``."""
+    return f"{stream}:{seq}" if shard_of(stream) else str(seq)
+
+
 def mode_of(stream: str) -> Mode:
     """The mode whose events a work stream decides: the inverse of `stream_of`."""
     return "test" if stream.partition(SHARD_MARK)[0].endswith(_TEST_STREAM) else "live"

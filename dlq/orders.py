@@ -224,3 +224,8 @@ def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Ta
 def command_entity(command_id: str) -> str:
     """The entity key of a command's row."""
     return join_key("payhook", command_id)
+
+
+def is_command_entity(entity_key: str | None) -> bool:
+    """Whether a row's entity key is a command's own: no provider's begins so."""
+    return entity_key is not None and entity_key.startswith(command_entity(""))

@@ -19,6 +19,7 @@ from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow
+from journal.shards import own_after
 from journal.state import commit_info
 from journal.storage import open_storage
 from ledger.accounts import merchant_among
@@ -136,7 +137,7 @@ class PostingsWriter:
 
     def catch_up(self, reader: JournalReader) -> None:
         """Follows the journal from the mark on, up to the reader's version. Postings of another journal, one that was
-        restored, are made again from its first row.
+        restored, are made again from its first row. Of a shard that began as a copy only its own rows are reflected.
 
         :raises JournalOlder: rows that are booked here were in this journal, and aren't now
         :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown
@@ -145,6 +146,9 @@ class PostingsWriter:
             log.warning("%s are of another journal; they are made again", self._path)
             self._empty(reader.lineage)
         self._lineage = reader.lineage
+        if self._mark < (copied := own_after(reader.state().notes)):
+            self._commit(POSTINGS_SCHEMA.empty_table(), copied, reader.row_hash_at(copied) or "")
+            self._seen = copied
         for rows in reader.rows_after(self._mark, _COLUMNS):
             self.follow(rows)
 

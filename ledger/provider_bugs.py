@@ -29,6 +29,7 @@ from journal.bodies import BodyStore
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 from journal.shards import own_rows_after
+from ledger.queries import Shards
 from providers.reconciled import reader_of
 
 Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
@@ -87,13 +88,17 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ProviderBug:
-    """Two reports that should have been one. ``first`` is None where the journal holds no such row."""
+    """Two reports that should have been one. ``first`` is None where the journal holds no such row.
+
+    ``stream``: whose journal has their rows.
+    """
 
     provider: str
     kind: Kind
     fact_key: str | None
     first: Report | None
     again: Report
+    stream: str = ""
 
     @property
     def seqs_apart(self) -> int | None:
@@ -108,10 +113,13 @@ def provider_bugs(
     *,
     provider: str | None = None,
     since: datetime | None = None,
+    stream: str = "",
+    own_after: int = 0,
 ) -> list[ProviderBug]:
     """Every case, oldest first; one a delivery, however often it was retried or replayed.
 
-    :param journal: the path of the journal; empty while there is none
+    :param journal: the path of the journal of ``stream``; empty while there is none
+    :param own_after: cases up to this row are another shard's (`journal.shards.own_after`)
     :param bodies: the path of the bodies table; it isn't read where there are no ``adapters``
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read
@@ -120,7 +128,7 @@ def provider_bugs(
         return []
     table = dataset_of(DeltaTable(journal))
     read = functools.partial(_rows, table)
-    again = _one_a_delivery(read(_set_aside(provider, since)))
+    again = [row for row in _one_a_delivery(read(_set_aside(provider, since))) if row.seq > own_after]
     firsts = _Firsts(read(_holders(again)))
     pairs = [(row, firsts.of(row)) for row in again]
     reports = _Reports(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
@@ -131,9 +139,38 @@ def provider_bugs(
             fact_key=row.fact_key,
             first=reports.of(first) if first is not None else None,
             again=reports.of(row),
+            stream=stream,
         )
         for row, first in pairs
     ]
+
+
+def all_provider_bugs(
+    ledger: Shards,
+    adapters: Mapping[str, ReadsMoney],
+    *,
+    provider: str | None = None,
+    since: datetime | None = None,
+) -> list[ProviderBug]:
+    """`provider_bugs` of all shards, the oldest first."""
+    found = [
+        bug
+        for at in ledger.places
+        for bug in provider_bugs(
+            str(at.journal),
+            str(at.bodies),
+            adapters,
+            provider=provider,
+            since=since,
+            stream=at.stream,
+            own_after=ledger.own_after(at),
+        )
+    ]
+    return sorted(found, key=_received) if ledger.is_divided else found
+
+
+def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
+    return bug.again.received_at is not None, bug.again.received_at, bug.again.seq
 
 
 def counted_bugs(journal: str, *, since: datetime) -> list[ProviderBug]:

@@ -18,6 +18,7 @@ from journal.histories import Position
 from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
+from journal.shards import own_after
 from ledger.maintain.compact import CONF
 from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, commit_notes
 from ledger.settings import MaintainSettings
@@ -73,7 +74,8 @@ def run(
 
 
 def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:
-    """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
+    """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use. Those of a
+    shard that began as a copy are of its own rows (`journal.shards.own_after`).
 
     May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
     next booking, is started again, and books what came since.
@@ -88,7 +90,7 @@ def rebuild(session: SparkSession, journal: Location, postings: Location, clock:
     reader = JournalReader(str(journal))
     mark = reader.last_seq
     with staging(postings, REBUILD) as folder:
-        booked = _booked(session, journal, reader.version)
+        booked = _booked(session, journal, reader.version).where(fn.col("seq") > own_after(reader.state().notes))
         _check(booked, str(journal))
         files = _write(session, booked, folder / "rows", mark)
         lines = sum(pq.read_metadata(one).num_rows for one in files)

@@ -127,7 +127,7 @@ class Reconciliation:
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list.
+    doesn't list. Versions and ``journal_seq`` are the first shard's.
     """
 
     run_id: str

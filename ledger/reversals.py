@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from core.decision import Decision
 from core.errors import PayhookError
+from core.layout import StreamLayout
+from core.routing import Shard
 from core.work import Posting, postings_from_json, reversed_postings
 from dlq.commands import (
     APPROVES,
@@ -29,7 +31,9 @@ from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
+from journal.shards import decides
 from ledger.accounts import is_account
+from ledger.queries import Shards
 
 
 class NotReversible(PayhookError):
@@ -146,22 +150,70 @@ class ProposalUnknown(PayhookError):
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
-    was restored since, so that an approval would be refused."""
+    was restored since, so that an approval would be refused. ``moved``: another shard goes on with what it is about.
+    """
 
     row: JournalRow
     command: Command
     approved: bool
     outdated: bool
+    moved: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether another person can approve it."""
-        return not (self.approved or self.outdated)
+        return not (self.approved or self.outdated or self.moved)
 
     @property
     def state(self) -> str:
         """For people."""
-        return "approved" if self.approved else "older than a restore" if self.outdated else "waits"
+        if self.approved:
+            return "approved"
+        return "older than a restore" if self.outdated else "older than a split" if self.moved else "waits"
+
+
+def all_proposals(ledger: Shards, control_topic: str) -> list[Proposed]:
+    """`proposals` of all shards, newest first."""
+    if not ledger.is_divided:
+        return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
+    found = [one for at in ledger.places for one in _own_proposals(ledger, at, control_topic)]
+    return sorted(found, key=lambda one: (one.row.decided_at, one.row.seq), reverse=True)[:PROPOSALS_MAX]
+
+
+def _own_proposals(ledger: Shards, at: StreamLayout, control_topic: str) -> list[Proposed]:
+    """What one shard took down itself."""
+    own_after, shard = ledger.own_after(at), ledger.shard(at)
+    found = [one for one in proposals(str(at.journal), str(at.bodies), control_topic) if one.row.seq > own_after]
+    return [replace(one, moved=one.waits and _moved(at, shard, one.command)) for one in found]
+
+
+def _moved(at: StreamLayout, shard: Shard, command: Command) -> bool:
+    if command.entry is not None:
+        return not shard.decides(command.entry.entity_key)
+    named = pa.array([target.seen_seq for target in command.targets], pa.int64())
+    return not all(decides(shard, row) for row in rows_where(at.journal, pc.field("seq").isin(named)))
+
+
+def proposed_at(ledger: Shards, control_topic: str, command_id: str) -> StreamLayout:
+    """The shard that a proposal is for. Each has a row of it; the first one's, where none knows it."""
+    if ledger.is_divided:
+        named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
+        for at in ledger.places:
+            for command in _commands(str(at.bodies), rows_where(at.journal, named)).values():
+                return ledger.named(command.stream)
+    return ledger.first
+
+
+def waiting(ledger: Shards, control_topic: str, command_id: str) -> Proposed:
+    """`proposal` of whichever shard it is for.
+
+    :raises ProposalUnknown: see there; or its entity is another shard's now
+    """
+    at = proposed_at(ledger, control_topic, command_id)
+    found = proposal(str(at.journal), str(at.bodies), control_topic, command_id)
+    if ledger.is_divided and _moved(at, ledger.shard(at), found.command):
+        raise ProposalUnknown(command_id, "another shard goes on with what it is about: propose it again")
+    return found
 
 
 def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:

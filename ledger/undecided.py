@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,8 +26,10 @@ class Answered:
     content_sha256: str | None
 
 
-def undecided(receipts: Location, journal: Location, since: datetime, waiting: Collection[str]) -> list[Answered]:
-    """Receipts since a moment without a row in the journal, by time. ``waiting``: keys that Kafka still holds.
+def undecided(
+    receipts: Location, journals: Sequence[Location], since: datetime, waiting: Collection[str]
+) -> list[Answered]:
+    """Receipts since a moment without a row in any shard's journal, by time. ``waiting``: keys that Kafka still holds.
 
     Only receipts that were collected: a lower bound.
 
@@ -41,11 +43,13 @@ def undecided(receipts: Location, journal: Location, since: datetime, waiting: C
         rows = dataset_of(open_table(str(receipts))).to_table(columns, filter=taken & (pc.field("at") >= since))
         keys = pa.array(rows["event_key"].unique(), pa.string())
         of_them = pc.field("event_key").isin(keys)
-        known = dataset_of(open_table(str(journal))).to_table(["event_key"], filter=of_them)["event_key"].to_pylist()
+        settled = set(waiting)
+        for journal in journals:
+            known = dataset_of(open_table(str(journal))).to_table(["event_key"], filter=of_them)["event_key"]
+            settled.update(known.to_pylist())
     except (OSError, DeltaError, pa.ArrowException) as unreadable:
-        raise JournalBroken(str(journal), f"it can't be read: {unreadable}") from unreadable
+        raise JournalBroken(", ".join(map(str, journals)), f"it can't be read: {unreadable}") from unreadable
     found: dict[str, Answered] = {}
-    settled = {*known, *waiting}
     for one in rows.sort_by("at").to_pylist():
         if one["event_key"] not in settled:
             found.setdefault(one["event_key"], Answered(**one))

@@ -184,7 +184,8 @@ def _look(
     if state.next_seq > 1:
         [last] = reader.rows_of([state.next_seq - 1])
         since = last.decided_at - RECEIPTS_BEFORE
-        events = undecided(layout.shared("receipts"), layout.journal, since, waiting)
+        journals = [one.journal for one in settings.layout.ledgers(mode) if has_table(str(one.journal))]
+        events = undecided(layout.shared("receipts"), journals, since, waiting)
     claims = _claims(layout, redis, mode, state.generation, {hash16(key) for key in waiting})
     return Look(layout, findings, tuple(events), anchored, claims, older)
 

@@ -19,7 +19,7 @@ def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) 
 
 def answered(data: Path, *receipts: str) -> str:
     """The path of the table that now holds them."""
-    path = str(Layout(data).ledger().derived("receipts"))
+    path = str(Layout(data).ledger().shared("receipts"))
     collect(OneRecord("\n".join(receipts).encode()), "receipts", ReceiptsTable(path))
     return path
 

@@ -12,6 +12,7 @@ from core.money import Money, Movement
 from core.work import Posting
 from dlq.commands import encode, propose_entry
 from dlq.entry import Entry
+from ledger.queries import Shards
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
 from tests.unit.processor.harness import CONTROL
@@ -61,7 +62,7 @@ def propose(letters: DeadLetters) -> None:
 
 def reconcile(letters: DeadLetters) -> None:
     """A run ``r1`` of stripe's report ``jan.csv``, in which one amount differs."""
-    found, at = reconciliations(letters.layout), letters.clock.now()
+    found, at = reconciliations(Shards([letters.layout])), letters.clock.now()
     found.make()
     base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
     row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}

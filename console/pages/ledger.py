@@ -15,34 +15,29 @@ from console.pages.place import Place
 from console.plots import Steps, short, steps_plot
 from core import moments
 from core.decision import Decision
-from core.layout import StreamLayout
 from core.money import decimals_of
 from ledger.queries import (
     AmountInvalid,
     AsOf,
     Balance,
     BalancesOverTime,
-    EventStory,
     Hit,
     Total,
     Wanted,
     balances,
     balances_over_time,
     decimal_text,
-    entity_story,
-    event_story,
     minor_units,
     search,
     totals,
 )
+from ledger.queries.shards import RowAmbiguous, RowUnreadable, Shards, ShardUnknown
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
-from ledger.redactions import BodyStatus, body_statuses
 
 ROWS_PER_PAGE = 100
 PLOTS_MAX = 3
 """Currencies that are plotted; another one is when it is asked for."""
 
-SEQ_MAX = 2**63 - 1
 CURRENCY_CHARS = 3
 
 
@@ -68,11 +63,12 @@ def add_balances(router: APIRouter, place: Place) -> None:
     @router.get("/ledger")
     async def ledger(request: Request) -> Response:
         fields = Fields(request.query_params)
-        asked, page = read_balances(fields), fields.number("page", 1, 1_000_000) or 1
+        shards = place.ledger(request)
+        asked, page = read_balances(fields, shards), fields.number("page", 1, 1_000_000) or 1
         context = {"fields": fields, "asked": asked, "answer": None, "page": page}
         if fields.problems:
             return place.show(request, "ledger/balances.html", 422, **context)
-        answer = await place.asking.ask(answered, str(place.ledger(request).postings), asked)
+        answer = await place.asking.ask(answered, shards, asked)
         begin = (page - 1) * ROWS_PER_PAGE
         context |= {
             "answer": answer,
@@ -82,19 +78,25 @@ def add_balances(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/balances.html", **context)
 
 
-def read_balances(fields: Fields) -> Asked:
+def read_balances(fields: Fields, shards: Shards) -> Asked:
     """The form's fields; its problems are in `Fields.problems`."""
-    before, seq = fields.moment("as_of", moments.as_of), fields.number("seq", 0, SEQ_MAX)
-    if before is not None and seq is not None:
+    as_of, row = AsOf(fields.moment("as_of", moments.as_of)), fields.text("seq")
+    if as_of.before is not None and row is not None:
         fields.wrong("seq", "a time or a row, not both")
+    elif row is not None:
+        try:
+            as_of = shards.after_row(row)
+        except (RowUnreadable, ShardUnknown) as wrong:
+            fields.wrong("seq", str(wrong))
     currency = fields.text("currency", CURRENCY_CHARS)
-    return Asked(AsOf(before, seq), fields.text("merchant"), currency.upper() if currency else None)
+    return Asked(as_of, fields.text("merchant"), currency.upper() if currency else None)
 
 
-def answered(postings: str, asked: Asked) -> Answer:
+def answered(shards: Shards, asked: Asked) -> Answer:
     """
-    :raises LedgerUnreadable: the table is damaged
+    :raises LedgerUnreadable: a table is damaged
     """
+    postings = shards.postings()
     found = balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
     currencies = [total.currency for total in totals(found)] if asked.as_of.seq is None else []
@@ -144,8 +146,8 @@ def add_search(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/search.html", **context)
 
 
-def _hits(ledger: StreamLayout, wanted: Wanted) -> list[Hit]:
-    return search(str(ledger.journal), str(ledger.postings), wanted, HITS_MAX)
+def _hits(shards: Shards, wanted: Wanted) -> list[Hit]:
+    return search(shards.journals(), shards.postings(), wanted, HITS_MAX)
 
 
 def read_search(fields: Fields) -> Wanted:
@@ -189,7 +191,10 @@ RECEIPTS_SHOWN_MAX = 50
 def add_stories(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/events/{key:path}")
     async def event(request: Request, key: str) -> Response:
-        story, bodies = await place.asking.ask(_story, place.ledger(request), key)
+        try:
+            story, bodies = await place.asking.ask(place.ledger(request).story, key)
+        except (RowAmbiguous, ShardUnknown) as unknown:
+            return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key, problem=str(unknown))
         if not story.rows:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key)
         shown = 0
@@ -204,17 +209,10 @@ def add_stories(router: APIRouter, place: Place) -> None:
 
     @router.get("/ledger/entities/{key:path}")
     async def entity(request: Request, key: str) -> Response:
-        journal = str(place.ledger(request).journal)
-        story = await place.asking.ask(entity_story, journal, key, ENTITY_EVENTS_MAX)
+        story = await place.asking.ask(place.ledger(request).entity, key, ENTITY_EVENTS_MAX)
         if not story.total:
             return place.show(request, "ledger/unknown.html", 404, what="entity", key=key)
         return place.show(request, "ledger/entity.html", key=key, story=story)
-
-
-def _story(ledger: StreamLayout, key: str) -> tuple[EventStory, list[BodyStatus]]:
-    receipts = str(ledger.derived("receipts"))
-    story = event_story(str(ledger.journal), str(ledger.postings), key, str(ledger.bodies), receipts)
-    return story, body_statuses(ledger.bodies, ledger.derived("redactions"), story.rows)
 
 
 RUNS_PER_PAGE = 50
@@ -258,9 +256,9 @@ def add_reports(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
 
 
-def reconciliations(ledger: StreamLayout) -> Reconciliations:
+def reconciliations(shards: Shards) -> Reconciliations:
     """The tables of a ledger."""
-    return Reconciliations(ledger.derived("reconciliation"), ledger.derived("reconciliation-runs"))
+    return Reconciliations(shards.shared("reconciliation"), shards.shared("reconciliation-runs"))
 
 
 def differing(found: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:

@@ -18,12 +18,11 @@ from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
-from core.layout import StreamLayout
 from core.money import Money
 from core.work import Posting
 from dlq.commands import CommandInvalid
 from dlq.entry import ENTRY_LINES_MAX, Entry
-from ledger.queries import Hit, Wanted, search
+from ledger.queries import Hit, Shards, Wanted, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
 SHOWN_MAX = 100
@@ -136,8 +135,8 @@ def _posting(number: int, words: Sequence[str]) -> Posting:
     raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
 
 
-def _listed(service: BookingService, ledger: StreamLayout) -> tuple[Sequence[Proposed], list[Hit]]:
+def _listed(service: BookingService, ledger: Shards) -> tuple[Sequence[Proposed], list[Hit]]:
     """What was proposed, the newest first, and the newest bookings that were taken back."""
-    done = search(str(ledger.journal), str(ledger.postings), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
+    done = search(ledger.journals(), ledger.postings(), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
     # The approval's own row books nothing.
     return service.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

@@ -21,6 +21,7 @@ from core import moments
 from core.errors import PayhookError
 from dlq.recorder import EXPORT, Recorder
 from ledger.queries import Form, Source, export
+from ledger.queries.shards import Shards
 
 EXPORT_S_MAX = 120.0
 EXPORT_ROWS_MAX = 2_000_000
@@ -54,8 +55,6 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
         since, until = fields.moment("from", moments.since), fields.moment("to", moments.until)
         if fields.problems:
             return place.show(request, "ledger/export.html", 422, fields=fields)
-        ledger = place.ledger(request)
-        table = ledger.postings if source == "postings" else ledger.journal
         name = f"payhook-{place.mode(request)}-{source}.{form}"
         what = f"{name} {moments.span(since, until)}".rstrip()
         record = functools.partial(reading.record, signed_in(request).name, EXPORT, what)
@@ -63,7 +62,7 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
         try:
             out = Path(folder.name) / f"{source}.{form}"
             await exporting.ask(
-                write, str(table), cast(Source, source), out, cast(Form, form), since, until, record=record
+                write, place.ledger(request), cast(Source, source), out, cast(Form, form), since, until, record=record
             )
         except ExportTooLarge as too_large:
             folder.cleanup()
@@ -76,7 +75,7 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
 
 
 def write(
-    table: str,
+    shards: Shards,
     source: Source,
     out: Path,
     form: Form,
@@ -90,7 +89,8 @@ def write(
     :raises ExportTooLarge: more rows, or more time, than a page gives
     :raises NothingBooked: there is no such table yet
     """
-    export(table, source, out, form, since=since, until=until, progress=_limits(rows_max, seconds_max), record=record)
+    limits = _limits(rows_max, seconds_max)
+    export(shards.tables(source), source, out, form, since=since, until=until, progress=limits, record=record)
 
 
 def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:

@@ -23,6 +23,7 @@ from core.layout import Layout, StreamLayout
 from core.routing import is_shard_of, mode_of
 from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
+from ledger.queries.shards import Shards
 
 AT_ONCE_MAX = 2
 """A question uses all cores already."""
@@ -98,8 +99,8 @@ class Place:
         wanted = request.query_params.get(MODE)
         return next((mode for mode in self.modes if mode == wanted), self.modes[0])
 
-    def ledger(self, request: Request) -> StreamLayout:
-        return self.layout.ledger(self.mode(request))
+    def ledger(self, request: Request) -> Shards:
+        return Shards(self.layout.ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """An address that goes on looking at the same traffic."""

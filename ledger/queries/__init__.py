@@ -10,6 +10,7 @@ from ledger.queries.errors import AmountInvalid, LedgerUnreadable, NothingBooked
 from ledger.queries.export import Exported, Form, Source, export
 from ledger.queries.over_time import AccountOverTime, BalancesOverTime, balances_over_time
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
+from ledger.queries.shards import RowAmbiguous, RowUnreadable, Shards, ShardUnknown
 from ledger.queries.story import RECEIPTS_MAX, Cause, Delivery, EventStory, Receipt, event_story
 
 __all__ = [
@@ -33,7 +34,11 @@ __all__ = [
     "OutExists",
     "OutUnwritable",
     "Receipt",
+    "RowAmbiguous",
+    "RowUnreadable",
     "RunningLine",
+    "ShardUnknown",
+    "Shards",
     "Source",
     "Total",
     "Wanted",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from core.clock import from_micros
 from core.keys import key_part
 from core.money import decimals_of
-from ledger.queries.lake import Lake, all_of, moment, one_of, text
+from ledger.queries.lake import Lake, Tables, all_of, moment, one_of, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +47,37 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all."""
+    """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all.
+
+    Of several shards ``seq`` is a row of ``stream``; of the others those count that were decided no later than the last
+    booking up to it.
+    """
 
     before: datetime | None = None
     seq: int | None = None
+    stream: str | None = None
 
 
 def balances(
-    postings: str, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
+    postings: Tables, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
 ) -> list[Balance]:
     """Balances by account and currency; empty while there is no postings table.
 
     A merchant's bookings are counted whole, with the provider's side of them. Sums are exact however large they are.
 
-    :param postings: the path of the postings table
+    :param postings: the path of the postings table, or those of several shards
     :param merchant: as it is named in the merchant directory, or as its accounts spell it
     :raises LedgerUnreadable: the table is damaged
     """
     lake = Lake(postings=postings)
     if "postings" not in lake:
         return []
+    conditions = wanted(merchant, currency, as_of or AsOf())
+    if as_of is not None and as_of.seq is not None:
+        conditions.append(_up_to(lake, as_of.seq, as_of.stream))
     sums = lake.ask(
         "SELECT account, currency, side, sum(CAST(amount_minor AS DECIMAL(38, 0))) AS total "
-        f"FROM postings {all_of(wanted(merchant, currency, as_of or AsOf()))} GROUP BY account, currency, side"
+        f"FROM postings {all_of(conditions)} GROUP BY account, currency, side"
     )
     sides: dict[tuple[str, str], dict[str, int]] = {}
     for one in sums.to_pylist():
@@ -101,6 +110,14 @@ def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]
         conditions.append(f"currency = {text(currency)}")
     if as_of.before is not None:
         conditions.append(f"decided_at < {moment(as_of.before)}")
-    if as_of.seq is not None:
-        conditions.append(f"seq <= {as_of.seq}")
     return conditions
+
+
+def _up_to(lake: Lake, seq: int, stream: str | None) -> str:
+    if stream is None:
+        return f"seq <= {seq}"
+    own = f"stream = {text(stream)} AND seq <= {seq}"
+    last = lake.ask(f"SELECT max(decided_at) AS at FROM postings WHERE {own}")["at"].cast("int64")[0].as_py()
+    if last is None:
+        return own
+    return f"({own}) OR (stream <> {text(stream)} AND decided_at <= {moment(from_micros(last))})"

@@ -45,18 +45,22 @@ class EntityEvent:
 
 @dataclass(frozen=True, slots=True)
 class EntityStory:
-    """The first of an entity's ``total`` events in the order in which Kafka holds them."""
+    """The first of an entity's ``total`` events in the order in which Kafka holds them.
+
+    ``stream``: whose journal has the rows.
+    """
 
     entity_key: str
     total: int
     events: tuple[EntityEvent, ...]
+    stream: str = ""
 
     def balances(self) -> Mapping[tuple[str, str], int]:
         """By account and currency, after the events that are here."""
         return {(line.account, line.currency): line.balance_minor for event in self.events for line in event.lines}
 
 
-def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
+def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream: str = "") -> EntityStory:
     """The first ``limit`` events of an entity; none of one that nothing is known of.
 
     A running balance is that in Kafka's order. Where an event was applied late, after later ones (``out_of_order``),
@@ -66,7 +70,7 @@ def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX) -> Enti
     """
     lake = Lake(journal=journal)
     if "journal" not in lake:
-        return EntityStory(entity_key, 0, ())
+        return EntityStory(entity_key, 0, (), stream)
     is_its = f"entity_key = {text(entity_key)}"
     found = lake.ask(f"SELECT item_seq FROM journal WHERE {is_its} GROUP BY item_seq ORDER BY item_seq")
     items = found["item_seq"].to_pylist()
@@ -76,7 +80,7 @@ def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX) -> Enti
         rows = from_arrow(
             lake.ask(f"SELECT {_listed()} FROM journal WHERE {is_its} AND {between} ORDER BY item_seq, seq")
         )
-    return EntityStory(entity_key, len(items), tuple(_events(rows)))
+    return EntityStory(entity_key, len(items), tuple(_events(rows)), stream)
 
 
 def _listed() -> str:

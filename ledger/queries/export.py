@@ -1,11 +1,14 @@
-"""A table of the ledger as a file: CSV or Parquet, in seq order, a window of rows after the other."""
+"""A table of the ledger as a file: CSV or Parquet, in seq order, a window of rows after the other.
+
+Of several shards, one shard after the other: a further column names each row's stream.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ledger.queries.amounts import decimal_texts
 from ledger.queries.errors import NothingBooked, OutExists, OutUnwritable
-from ledger.queries.lake import Lake, all_of, moment
+from ledger.queries.lake import Lake, Rows, Tables, all_of, moment, tables_of
 
 _MARK = "'"
 _MARKED = r"\A[=+\-@\t\r\n']"
@@ -53,17 +56,17 @@ Source: TypeAlias = Literal["postings", "journal"]
 SEQS_PER_WINDOW = 100_000
 """About 100 MB of the journal's rows, whatever the table's length."""
 
-AMOUNT, AMOUNT_MINOR, CURRENCY = "amount", "amount_minor", "currency"
+AMOUNT, AMOUNT_MINOR, CURRENCY, STREAM = "amount", "amount_minor", "currency", "stream"
 _ORDER = {"postings": "seq, line", "journal": "seq"}
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a file holds: ``rows`` of a table at one Delta ``version``."""
+    """What a file holds: ``rows`` of a table at one Delta ``version``; of several shards one version each."""
 
     path: Path
     rows: int
-    version: int
+    versions: tuple[int, ...]
 
 
 class _Writer(Protocol):
@@ -73,7 +76,7 @@ class _Writer(Protocol):
 
 
 def export(
-    table: str,
+    table: Tables,
     source: Source,
     out: Path,
     form: Form,
@@ -86,9 +89,9 @@ def export(
 ) -> Exported:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, ``progress`` gets how many rows of how many are written. ``record`` is called
-    before the file appears; where it raises, there is none. Beside ``amount_minor`` stands ``amount``, the same as
-    decimal text.
+    ``table`` is the path of the table, or the tables of several shards. ``progress`` gets how many rows of how many are
+    written. ``record`` is called before the file appears; where it raises, there is none. Beside
+    ``amount_minor`` stands ``amount``, the same as decimal text.
 
     :raises NothingBooked: there is no such table yet
     :raises OutExists: a file is there, and it isn't to be replaced
@@ -97,12 +100,12 @@ def export(
     """
     if out.exists() and not overwrite:
         raise OutExists(out)
-    lake = Lake(**{source: table})
-    if source not in lake:
-        raise NothingBooked(table)
+    lakes = [(one, lake) for one in tables_of(table) if source in (lake := Lake(**{source: [one]}))]
+    if not lakes:
+        raise NothingBooked(tables_of(table)[0].path)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
-        rows = _write(lake, source, staged, form, _of_time(since, until), progress)
+        rows = _write(lakes, source, staged, form, _of_time(since, until), progress, named=len(tables_of(table)) > 1)
         record()
         _publish(staged, out, overwrite=overwrite)
     except OSError as failed:
@@ -110,7 +113,7 @@ def export(
     finally:
         with contextlib.suppress(OSError):
             staged.unlink()
-    return Exported(out, rows, lake.table(source).version())
+    return Exported(out, rows, tuple(lake.table(source).version() for _, lake in lakes))
 
 
 def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
@@ -119,30 +122,70 @@ def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
 
 
 def _write(
-    lake: Lake, source: Source, staged: Path, form: Form, wanted: list[str], progress: Callable[[int, int], None]
+    lakes: Sequence[tuple[Rows, Lake]],
+    source: Source,
+    staged: Path,
+    form: Form,
+    wanted: list[str],
+    progress: Callable[[int, int], None],
+    *,
+    named: bool,
 ) -> int:
-    [span] = lake.ask(
-        f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {source} {all_of(wanted)}"
-    ).to_pylist()
-    done = 0
+    shards = [
+        _Shard(lake, source, [*wanted, *([f"seq > {one.after}"] if one.after else [])], one.stream if named else "")
+        for one, lake in lakes
+    ]
+    spans = [shard.span() for shard in shards]
+    of, done = sum(span.rows for span in spans), 0
     with staged.open("xb") as file:
-        writer = _writer(file, form, _with_amount(lake.ask(f"SELECT * FROM {source} LIMIT 0")).schema)
-        for rows in _windows(lake, source, wanted, span["least"], span["last"]):
-            writer.write(_with_amount(rows))
-            done += rows.num_rows
-            progress(done, span["rows"])
+        writer = _writer(file, form, shards[0].schema())
+        for shard, span in zip(shards, spans, strict=True):
+            for rows in shard.windows(span):
+                writer.write(rows)
+                done += rows.num_rows
+                progress(done, of)
         writer.close()
         file.flush()
         os.fsync(file.fileno())
     return done
 
 
-def _windows(lake: Lake, source: Source, wanted: list[str], least: int | None, last: int | None) -> Iterator[pa.Table]:
-    if least is None or last is None:
-        return
-    for begin in range(least, last + 1, SEQS_PER_WINDOW):
-        within = [*wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
-        yield lake.ask(f"SELECT * FROM {source} {all_of(within)} ORDER BY {_ORDER[source]}")
+@dataclass(frozen=True, slots=True)
+class _Span:
+    rows: int
+    least: int | None
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """What is written of one table; ``stream`` is a column of it, unless it is empty."""
+
+    lake: Lake
+    source: Source
+    wanted: list[str]
+    stream: str
+
+    def span(self) -> _Span:
+        [found] = self.lake.ask(
+            f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
+        ).to_pylist()
+        return _Span(**found)
+
+    def schema(self) -> pa.Schema:
+        return self._as_written(self.lake.ask(f"SELECT * FROM {self.source} LIMIT 0")).schema
+
+    def windows(self, span: _Span) -> Iterator[pa.Table]:
+        if span.least is None or span.last is None:
+            return
+        for begin in range(span.least, span.last + 1, SEQS_PER_WINDOW):
+            within = [*self.wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
+            found = self.lake.ask(f"SELECT * FROM {self.source} {all_of(within)} ORDER BY {_ORDER[self.source]}")
+            yield self._as_written(found)
+
+    def _as_written(self, rows: pa.Table) -> pa.Table:
+        named = rows.add_column(0, STREAM, pa.repeat(self.stream, rows.num_rows)) if self.stream else rows
+        return _with_amount(named)
 
 
 def _with_amount(rows: pa.Table) -> pa.Table:

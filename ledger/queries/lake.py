@@ -7,8 +7,10 @@ not memory. Of what a query selects, only the rows that its filter leaves are de
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -26,33 +28,65 @@ _SESSION = {
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What counts of one stream's table: its rows after ``after``."""
+
+    path: str
+    stream: str = ""
+    after: int = 0
+
+
+Tables: TypeAlias = str | Sequence[Rows]
+"""A table by its path, or the tables of several shards, which together are one."""
+
+
+def tables_of(tables: Tables) -> Sequence[Rows]:
+    return [Rows(tables)] if isinstance(tables, str) else tables
+
+
 class Lake:
     """Some tables, each at the version that it has when this is made: two questions see the same rows.
 
-    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it.
+    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it. A table of several shards has
+    a further column ``stream``.
 
     :raises LedgerUnreadable: a table's log can't be read
     """
 
-    def __init__(self, **paths: str) -> None:
-        self._what = ", ".join(paths.values())
+    def __init__(self, **tables: Tables) -> None:
+        self._what = ", ".join(one.path for several in tables.values() for one in tables_of(several))
+        self._tables: dict[str, DeltaTable] = {}
+        self._together: dict[str, str] = {}
         try:
-            self._tables = {name: DeltaTable(path) for name, path in paths.items() if DeltaTable.is_deltatable(path)}
+            for name, several in tables.items():
+                self._add(name, tables_of(several))
         except (DeltaError, OSError) as broken:
             raise LedgerUnreadable(self._what, str(broken)) from broken
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tables
+        return name in self._tables or name in self._together
 
     def table(self, name: str) -> DeltaTable:
         return self._tables[name]
 
     def ask(self, sql: str) -> pa.Table:
-        """The whole answer; ask for little, or set a LIMIT.
+        """The whole answer; ask for little, or set a LIMIT. ``sql`` begins with SELECT.
 
         :raises LedgerUnreadable: a file is missing or damaged
         """
-        return pa.Table.from_batches(*self._batches(sql))
+        together = ", ".join(f"{name} AS ({parts})" for name, parts in self._together.items())
+        return pa.Table.from_batches(*self._batches(f"WITH {together} {sql}" if together else sql))
+
+    def _add(self, name: str, several: Sequence[Rows]) -> None:
+        parts = []
+        for number, one in enumerate(several):
+            if DeltaTable.is_deltatable(one.path):
+                alone = name if len(several) == 1 else f"{name}_{number}"
+                self._tables[alone] = DeltaTable(one.path)
+                parts.append(f"SELECT *, {text(one.stream)} AS stream FROM {alone} WHERE seq > {one.after}")
+        if len(several) > 1 and parts:
+            self._together[name] = " UNION ALL ".join(parts)
 
     def _batches(self, sql: str) -> tuple[list[pa.RecordBatch], pa.Schema]:
         query = QueryBuilder(_SESSION)

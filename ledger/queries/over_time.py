@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from core.clock import from_micros, to_micros
 from ledger.queries.balances import AsOf, wanted
-from ledger.queries.lake import Lake, all_of, moment, one_of
+from ledger.queries.lake import Lake, Tables, all_of, moment, one_of
 
 STRETCHES_MAX = 200
 ACCOUNTS_MAX = 6
@@ -45,7 +45,7 @@ class BalancesOverTime:
 
 
 def balances_over_time(
-    postings: str,
+    postings: Tables,
     currency: str,
     *,
     merchant: str | None = None,
@@ -55,7 +55,7 @@ def balances_over_time(
 ) -> BalancesOverTime:
     """What was decided from ``since`` on and before ``until``, on top of what stood there before.
 
-    :param postings: the path of the postings table
+    :param postings: the path of the postings table, or those of several shards
     :raises LedgerUnreadable: the table is damaged
     """
     lake = Lake(postings=postings)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from datetime import datetime
 
 from core.decision import Decision
 from core.keys import key_part
+from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat
-from ledger.queries.lake import Lake, all_of, moment, one_of, text
+from ledger.queries.lake import Lake, Rows, Tables, all_of, moment, one_of, tables_of, text
 
 LIMIT_MAX = 10_000
 _COLUMNS = (
@@ -40,25 +42,48 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One decision, and the booking that it made: each line of it has the same amount. None: it booked nothing."""
+    """One decision, and the booking that it made: each line of it has the same amount. None: it booked nothing.
+
+    ``stream``: whose journal has the row.
+    """
 
     row: JournalRow
     merchant: str | None
     amount_minor: int | None
     currency: str | None
+    stream: str = ""
+
+    @property
+    def name(self) -> str:
+        """The row's number, with its shard."""
+        return row_name(self.stream, self.row.seq)
 
 
-def search(journal: str, postings: str, wanted: Wanted, limit: int = 50) -> list[Hit]:
+def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50) -> list[Hit]:
     """The newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
+
+    Tables of several shards come in the shards' order, both alike.
 
     :raises LedgerUnreadable: a table is damaged
     """
     assert 1 <= limit <= LIMIT_MAX
-    lake = Lake(journal=journal, postings=postings)
+    found = [
+        _newest(rows, lines, wanted, limit) for rows, lines in zip(tables_of(journal), tables_of(postings), strict=True)
+    ]
+    if len(found) == 1:
+        return found[0]
+    return sorted(itertools.chain(*found), key=lambda hit: (hit.row.decided_at, hit.row.seq), reverse=True)[:limit]
+
+
+def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int) -> list[Hit]:
+    """Of one shard."""
+    lake = Lake(journal=[journal], postings=[postings])
     booked = _of_bookings(wanted)
     if "journal" not in lake or (booked and "postings" not in lake):
         return []
     conditions = _of_rows(wanted)
+    if journal.after:
+        conditions.append(f"seq > {journal.after}")
     if booked:
         conditions.append(f"seq IN (SELECT seq FROM postings {all_of(booked)})")
     # First which, then what: only of those few are the wide columns read.
@@ -66,7 +91,7 @@ def search(journal: str, postings: str, wanted: Wanted, limit: int = 50) -> list
     seqs = found["seq"].to_pylist()
     listed = ", ".join(f'"{name}"' for name in _COLUMNS)
     rows = from_arrow(lake.ask(f"SELECT {listed} FROM journal WHERE {one_of('seq', seqs)} ORDER BY seq DESC"))
-    return [_hit(row) for row in rows]
+    return [_hit(row, journal.stream) for row in rows]
 
 
 def _of_rows(wanted: Wanted) -> list[str]:
@@ -98,8 +123,8 @@ def _of_time(wanted: Wanted) -> list[str]:
     return [f"decided_at {sign} {moment(at)}" for at, sign in bounds if at is not None]
 
 
-def _hit(row: JournalRow) -> Hit:
+def _hit(row: JournalRow, stream: str) -> Hit:
     line = next(iter(flat([row]).to_pylist()), None)
     if line is None:
-        return Hit(row, None, None, None)
-    return Hit(row, line["merchant"], line["amount_minor"], line["currency"])
+        return Hit(row, None, None, None, stream)
+    return Hit(row, line["merchant"], line["amount_minor"], line["currency"], stream)

@@ -102,7 +102,8 @@ class EventStory:
     ``receipts``: what the receiver answered, as far as that was collected; None: there is no table of them. An event
     that was answered and isn't decided yet has no rows. ``postings``: the lines that the rows book. ``commits`` by
     ``batch_seq``; one that isn't there was cleaned up from the log. ``causes`` by seq. ``reflected``: up to which seq
-    the postings table has the lines.
+    the postings table has the lines. ``stream``: whose journal has the rows; ``others``: the rows by which other shards
+    decided it too.
     """
 
     rows: list[JournalRow]
@@ -113,10 +114,12 @@ class EventStory:
     reflected: int
     cut: bool
     receipts: list[Receipt] | None = None
+    stream: str = ""
+    others: tuple[str, ...] = ()
 
 
 def event_story(
-    journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None
+    journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None, stream: str = ""
 ) -> EventStory:
     """The story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is about.
 
@@ -142,6 +145,7 @@ def event_story(
         receipts=receipts_of(lake, {row.event_key for row in rows if row.event_key} or {key})
         if "receipts" in lake
         else None,
+        stream=stream,
     )
 
 

@@ -24,7 +24,7 @@ from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 class Scope:
     """What is compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such report lists.
 
-    ``account``: whose report it is, where its lines don't name it; ``mark``: the seq up to which the postings reflect.
+    ``account``: whose report it is, where its lines don't name it.
     """
 
     provider: str
@@ -34,7 +34,6 @@ class Scope:
     until: datetime | None
     to_excluded: bool
     always: Collection[str]
-    mark: int
 
     @property
     def prefix(self) -> str:
@@ -47,7 +46,6 @@ class Scope:
             "provider": _text(self.provider),
             "prefix": _text(self.prefix),
             "account": "NULL" if self.account is None else _text(key_part(self.account)),
-            "mark": str(self.mark),
             "since": _moment(self.since),
             "until": _moment(self.until),
             "to_excluded": str(self.to_excluded).lower(),
@@ -59,7 +57,7 @@ class Scope:
 
 def register(session: SparkSession, scope: Scope) -> DataFrame:
     """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
-    ``journal``.
+    ``journal``, whose ``reflected`` says which rows the postings have.
 
     ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
     ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns ``facts``, which is kept
@@ -104,7 +102,7 @@ _VIEWS = {
         SELECT seq, event_key, fact_key, entity_key, provider, posting.account, posting.side, posting.amount_minor,
                posting.currency, coalesce(occurred_at, decided_at)
         FROM journal LATERAL VIEW explode(from_json(postings, {postings})) AS posting
-        WHERE seq > {mark} AND decision IN ({booking}) AND postings IS NOT NULL
+        WHERE NOT reflected AND decision IN ({booking}) AND postings IS NOT NULL
         """,
     "facts": """
         SELECT fact_key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 import tempfile
@@ -24,8 +25,10 @@ from core.keys import key_part
 from core.location import Location
 from core.money import Movement
 from core.routing import of_tenant
+from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
+from journal.shards import own_after
 from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
@@ -168,10 +171,11 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Where the ledger is, and where what was found is kept."""
+    """Where the ledger is, and where what was found is kept. ``shards``: each one's journal and postings, in their
+    order.
+    """
 
-    journal: Location
-    postings: Location
+    shards: Sequence[tuple[Location, Location]]
     found: Reconciliations
 
 
@@ -188,13 +192,24 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
+    """One shard's tables. Of its journal the rows after ``own_after`` count."""
+
+    at: Location
     journal: JournalReader
     seq: int
+    own_after: int
+    postings_at: Location
     postings: DeltaTable | None
 
-    @property
-    def mark(self) -> int:
-        return 0 if self.postings is None else mark_of(self.postings)
+    def rows(self, session: SparkSession) -> DataFrame:
+        mark = 0 if self.postings is None else mark_of(self.postings)
+        rows = read_table(session, self.at, self.journal.version).select(*_JOURNAL_COLUMNS)
+        return rows.where(fn.col("seq") > self.own_after).withColumn("reflected", fn.col("seq") <= mark)
+
+    def lines(self, session: SparkSession) -> DataFrame:
+        if self.postings is None:
+            return session.createDataFrame(POSTINGS_SCHEMA.empty_table())
+        return read_table(session, self.postings_at, self.postings.version())
 
 
 def run(
@@ -210,7 +225,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
-        rows = _pin(books).seq + staged.lines
+        rows = sum(one.seq for one in _pin(books)) + staged.lines
         session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
         try:
             return _compare(session, books, wanted, staged, Path(scratch), clock)
@@ -233,7 +248,7 @@ def _compare(
 ) -> Reconciliation:
     started, at = clock.monotonic(), clock.now()
     scope, pinned = _scope(wanted, staged, books)
-    _views(session, books, staged, pinned)
+    _views(session, staged, pinned)
     facts = register(session, scope)
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
@@ -243,7 +258,7 @@ def _compare(
         counted = figures(session)
     finally:
         facts.unpersist()
-    counts = books.found.counts(run_id)
+    counts, first = books.found.counts(run_id), pinned[0]
     found = Reconciliation(
         run_id=run_id,
         at=at,
@@ -258,16 +273,16 @@ def _compare(
         agreed=counted["compared"] - sum(counts[kind] for kind in KINDS if kind not in ("missing_there", "twice")),
         counts=counts,
         not_compared=_not_compared(staged, counted),
-        journal_version=pinned.journal.version,
-        journal_seq=pinned.seq,
-        postings_version=None if pinned.postings is None else pinned.postings.version(),
+        journal_version=first.journal.version,
+        journal_seq=first.seq,
+        postings_version=None if first.postings is None else first.postings.version(),
         seconds=round(clock.monotonic() - started, 3),
     )
     books.found.add(found)
     return found
 
 
-def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, _Pinned]:
+def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, list[_Pinned]]:
     period = wanted.period
     if staged.first_at is None and (period.since is None or period.until is None):
         raise ReconcileImpossible(
@@ -283,29 +298,31 @@ def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, _Pinned
         until=period.until or staged.last_at,
         to_excluded=period.until is not None,
         always=sorted({role_of(movement).value for movement in ALWAYS}),
-        mark=pinned.mark,
     )
     return scope, pinned
 
 
-def _pin(books: Books) -> _Pinned:
-    """The postings first, so that the journal has whatever they reflect."""
-    if not DeltaTable.is_deltatable(str(books.journal)):
-        raise ReconcileImpossible(f"there is no journal at {books.journal}: nothing has been decided yet")
-    there = DeltaTable.is_deltatable(str(books.postings))
-    postings = DeltaTable(str(books.postings)) if there else None
-    journal = JournalReader(str(books.journal))
-    return _Pinned(journal, journal.last_seq, postings)
+def _pin(books: Books) -> list[_Pinned]:
+    """The postings first, so that the journal has whatever they reflect. A shard that hasn't begun isn't there."""
+    found = [_pinned(journal, postings) for journal, postings in books.shards if has_table(str(journal))]
+    if not found:
+        raise ReconcileImpossible(f"there is no journal at {books.shards[0][0]}: nothing has been decided yet")
+    return found
 
 
-def _views(session: SparkSession, books: Books, staged: Staged, pinned: _Pinned) -> None:
+def _pinned(journal: Location, postings: Location) -> _Pinned:
+    table = DeltaTable(str(postings)) if DeltaTable.is_deltatable(str(postings)) else None
+    reader = JournalReader(str(journal))
+    return _Pinned(journal, reader, reader.last_seq, own_after(reader.state().notes), postings, table)
+
+
+def _views(session: SparkSession, staged: Staged, pinned: Sequence[_Pinned]) -> None:
     session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
-    journal = read_table(session, books.journal, pinned.journal.version)
-    journal.select(*_JOURNAL_COLUMNS).createOrReplaceTempView("journal")
-    if pinned.postings is None:
-        session.createDataFrame(POSTINGS_SCHEMA.empty_table()).createOrReplaceTempView("postings")
-    else:
-        read_table(session, books.postings, pinned.postings.version()).createOrReplaceTempView("postings")
+    for name, parts in (
+        ("journal", [one.rows(session) for one in pinned]),
+        ("postings", [one.lines(session) for one in pinned]),
+    ):
+        functools.reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
 
 def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
 
 from core.decision import OPEN_DECISIONS, Decision
 from core.location import Location
+from core.routing import WHOLE, Shard
 from journal.schema import JournalRow, from_arrow
 from ledger.queries.lake import Lake, moment, one_of, text
 
@@ -47,24 +51,36 @@ class Ignored:
             yield sorted(from_arrow(found), key=lambda row: row.seq)
 
 
-def ignored(journal: Location, wanted: Wanted) -> Ignored:
-    """
+def ignored(journal: Location, wanted: Wanted, shard: Shard = WHOLE) -> Ignored:
+    """The ignored events of a shard, in its journal.
+
     :raises LedgerUnreadable: the journal is damaged
     """
     lake = Lake(journal=str(journal))
     if "journal" not in lake:
         return Ignored(lake, ())
+    whose = "" if shard == WHOLE else ', one.entity_key, one."partition"'
     # What was taken up again has later rows; whether one of them ignores it once more, that row itself tells.
     found = lake.ask(
         f"""
-        SELECT one.seq FROM (SELECT seq, item_seq FROM journal WHERE {" AND ".join(_conditions(wanted))}) AS one
+        SELECT one.seq{whose} FROM (
+            SELECT seq, item_seq, entity_key, "partition" FROM journal WHERE {" AND ".join(_conditions(wanted))}
+        ) AS one
         WHERE NOT EXISTS (
             SELECT 1 FROM (SELECT seq, item_seq FROM journal WHERE NOT first) AS later
             WHERE later.item_seq = one.item_seq AND later.seq > one.seq)
         ORDER BY one.seq
         """
     )
+    if shard != WHOLE:
+        found = found.filter(pa.array([_is_of(shard, one) for one in found.to_pylist()], pa.bool_()))
     return Ignored(lake, tuple(found["seq"].to_pylist()))
+
+
+def _is_of(shard: Shard, one: Mapping[str, Any]) -> bool:
+    """As `journal.shards.decides`."""
+    entity_key = one["entity_key"]
+    return shard.reads(one["partition"]) if entity_key is None else shard.decides(entity_key)
 
 
 def what_else(journal: Location, event_keys: Sequence[str]) -> dict[str, str]:

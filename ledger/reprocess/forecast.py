@@ -39,8 +39,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of one event. ``row`` is the one that ignored it. ``late``: events of its entity that came later were applied
-    since, so it would be booked behind them."""
+    """Of one event. ``row`` is the one that ignored it, in the journal of ``stream``. ``late``: events of its entity
+    that came later were applied since, so it would be booked behind them."""
 
     row: JournalRow
     verdict: Verdict
@@ -52,6 +52,7 @@ class Forecast:
     after: str | None = None
     unless: str | None = None
     """As `core.work.Applied`."""
+    stream: str = ""
 
     def books_nothing(self, done: Collection[str]) -> str | None:
         """Why, where its booking wouldn't count once the facts that are ``done`` are booked."""
@@ -63,13 +64,14 @@ class Forecast:
 @dataclass(slots=True)
 class Forecaster:
     """Asks the handler and the adapters as they are installed here; a processor that still runs older code decides by
-    its own."""
+    its own. ``lake`` has the journal of ``stream``."""
 
     lake: Lake
     bodies: Location
     redactions: Location
     adapters: Mapping[str, Reader]
     handler: Handler
+    stream: str = ""
     _facts: set[str] = field(default_factory=set)
 
     def of(self, rows: Sequence[JournalRow]) -> list[Forecast]:
@@ -80,7 +82,8 @@ class Forecaster:
         hashes = [row.body_sha256 for row in rows if row.body_sha256 is not None]
         kept = BodyStore(str(self.bodies), may_create=False).fetch(hashes) if has_table(str(self.bodies)) else {}
         gone = self._gone(rows, kept)
-        return self._in_their_order([self._one(row, kept, gone) for row in rows])
+        found = self._in_their_order([self._one(row, kept, gone) for row in rows])
+        return [replace(one, stream=self.stream) for one in found]
 
     def _gone(self, rows: Sequence[JournalRow], kept: Collection[str]) -> dict[str, str]:
         """Why bodies aren't there."""

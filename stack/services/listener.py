@@ -41,6 +41,7 @@ from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
 from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
+from ledger.queries import Shards
 from stack.children import metrics_urls
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
@@ -177,7 +178,7 @@ def _desks(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> D
 
 def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, clock: Clock) -> Bookings:
     return {
-        mode: BookingService(settings.layout.ledger(mode), topics_of(mode).control, sender, users, clock)
+        mode: BookingService(Shards(settings.layout.ledgers(mode)), topics_of(mode).control, sender, users, clock)
         for mode, sender in orders.items()
     }
 

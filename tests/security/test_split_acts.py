@@ -224,7 +224,7 @@ def test_each_person_has_a_day_of_their_own_to_redact(folder: Path) -> None:
     tables = StreamTables("ledger", places.journal, places.bodies, None, (), places.derived("redactions"))
 
     def order(number: int, actor: str) -> None:
-        redact(tables, redactions, Order(event(number), actor, "asked"), clock, 1)
+        redact([tables], redactions, Order(event(number), actor, "asked"), clock, 1)
 
     order(0, "ada")
     for name in ("ada", " ADA"):

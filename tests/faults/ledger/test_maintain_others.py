@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
+from core.layout import StreamLayout
 from dlq.audit_log import AuditEntry, AuditLog, Outcome
 from journal.reader import dataset_of
 from journal.rewrite import snapshot
@@ -83,18 +84,7 @@ class Others:
 
     def verified(self) -> list[tuple[str, bool]]:
         """What `payhook verify` finds: acts and receipts are among what it looks at."""
-        tables = self.lake.tables
-        assert tables.postings is not None
-        places = Verified(
-            "ledger",
-            tables.journal,
-            tables.bodies,
-            tables.postings,
-            Path("none"),
-            self.folder / "receipts",
-            redactions=self.folder / "redactions",
-            acts=self.folder / "acts",
-        )
+        places = Verified(StreamLayout(Path("none"), self.folder, "ledger"))
         kafka = FakeKafka({TOPIC: {0: (0, self.lake.seq)}, "dlq.ledger": {0: (0, 0)}})
         session = SparkSession.getActiveSession()
         assert session is not None

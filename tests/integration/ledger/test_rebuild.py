@@ -17,6 +17,7 @@ import journal.log
 import journal.rewrite
 from core.clock import SystemClock
 from core.decision import Decision
+from core.money import Movement
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from journal.log import NotCommitted
 from journal.reader import JournalReader
@@ -24,6 +25,7 @@ from journal.schema import JournalRow
 from journal.storage import DiskStorage
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
 from ledger.rebuild import BookingUnreadable, Rebuilt, rebuild
+from tests.divided_ledger import MOVES, ShardLedger
 from tests.integration.ledger.lakes import Lake
 from tests.unit.journal.rows import marks, row
 
@@ -164,3 +166,18 @@ def test_a_booking_that_cannot_be_read_stops_it(spark: SparkSession, lake: Lake)
     with pytest.raises(BookingUnreadable, match="the first is row 3001"):
         rebuilt(spark, lake)
     assert lines(lake).equals(before)
+
+
+def test_postings_of_a_shard_are_made_of_its_own_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that it has from the journal of which it is a copy are in the other shard's postings."""
+    ledger = ShardLedger(tmp_path)
+    for _ in range(8):
+        ledger.tell(Movement.CAPTURE)
+    ledger.commit()
+    _, other = ledger.split()
+    other.tell(Movement.CAPTURE, 70, payment=MOVES[0])
+    other.commit()
+    places = other.places
+    done = rebuild(spark, places.journal, places.postings, SystemClock())
+    assert (done.before, done.lines, done.mark) == (2, 2, 9)
+    assert DeltaTable(other.postings).to_pyarrow_dataset().to_table()["amount_minor"].to_pylist() == [70, 70]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +18,9 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
+from core.routing import Shard
 from core.work import Posting, postings_to_json
+from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book
@@ -27,7 +30,7 @@ from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reco
 from providers.settings import ProvidersSettings
 from providers.settlement import ReportUnreadable, RowUnreadable, build_report
 from tests.examples import examples
-from tests.integration.ledger.conftest import AT, EVENTS, STARTS, new_row
+from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, STARTS, new_row
 from tests.settlement_reports import STRIPE_CATEGORIES, adyen_csv, adyen_line, stripe_csv, stripe_line
 
 NOW = AT + timedelta(days=1)
@@ -61,6 +64,14 @@ def booked(seq: int, of: MoneyFact, **more: Any) -> JournalRow:
     return new_row(seq, EVENTS, 0, 99 + seq, decision, f"evt_{seq}", **{**own, **more})
 
 
+def reversal(seq: int, of: MoneyFact, amount_minor: int) -> JournalRow:
+    lines = [
+        Posting(line.account, "credit" if line.side == "debit" else "debit", Money(amount_minor, "EUR"))
+        for line in book(of, "stripe", "m-1")
+    ]
+    return booked(seq, of, decision=Decision.REVERSED, postings=postings_to_json(lines))
+
+
 def rows_of(*facts: MoneyFact) -> list[JournalRow]:
     return [booked(seq, one) for seq, one in enumerate(facts, 1)]
 
@@ -75,7 +86,7 @@ def books_of(folder: Path, rows: Sequence[JournalRow], postings_upto: int | None
     writer.commit(list(rows), marks, 0)
     postings = PostingsWriter.open(str(lake / "postings"))
     postings.follow([row for row in rows if postings_upto is None or row.seq <= postings_upto])
-    return Books(lake / "journal", lake / "postings", Reconciliations(lake / "reconciliation", lake / "runs"))
+    return Books([(lake / "journal", lake / "postings")], Reconciliations(lake / "reconciliation", lake / "runs"))
 
 
 class Compared:
@@ -110,6 +121,46 @@ def comparing(spark: SparkSession, folder: Path) -> Compare:
         return Compared(reconcile(spark, books, wanted, folder, ManualClock(NOW)), books)
 
     return compare
+
+
+def divided(
+    books: Books, facts: Sequence[MoneyFact], *, taken_back: Sequence[MoneyFact] = (), has_postings: bool = True
+) -> Books:
+    """The ledger as two shards, of which the second, a copy, has booked these facts since and taken back others."""
+    [(journal, postings)] = books.shards
+    other = (journal.parent / "journal.1", postings.parent / "postings.1")
+    assert isinstance(journal, Path) and isinstance(other[0], Path)
+    shutil.copytree(journal, other[0])
+    reader = JournalReader(str(journal))
+    writers = [JournalWriter.create_or_open(str(path), name) for path, name in ((other[0], "ledger.1"), (journal, "x"))]
+    for number, writer in zip((1, 0), writers, strict=True):
+        writer.divide(EVENTS, Shard(number, 2), NOW, "c" * 32 if number else None)
+    rows = [booked(reader.last_seq + number, one) for number, one in enumerate(facts, 1)]
+    rows = [replace(row, partition=1, offset=offset) for offset, row in enumerate(rows)]
+    rows += [replace(reversal(rows[-1].seq + 1, one, 1_000), first=False, item_seq=1) for one in taken_back]
+    writers[0].commit(rows, {EVENTS: {1: len(facts)}, CONTROL: STARTS[CONTROL]}, 0)
+    if has_postings:
+        PostingsWriter.open(str(other[1])).catch_up(JournalReader(str(other[0])))
+    return Books([*books.shards, other], books.found)
+
+
+@pytest.mark.parametrize("has_postings", [True, False])
+def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: Path, has_postings: bool) -> None:
+    first, moved, later, lost = (fact(f"ch_{number}") for number in range(4))
+    books = divided(books_of(tmp_path, rows_of(first, moved)), [later], has_postings=has_postings)
+    lines = [stripe_line(one) for one in (first, moved, later, lost)]
+    compared = compare(books, stripe_csv(*lines))
+    assert compared.kinds() == {("missing_here", lost.fact_key)}
+    assert compared.one(lost.fact_key).absent
+    assert (compared.run.compared, compared.run.agreed) == (4, 3)
+
+
+def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
+    first, moved = fact("ch_0"), fact("ch_1")
+    books = divided(books_of(tmp_path, rows_of(first, moved)), [fact("ch_2")], taken_back=[moved])
+    compared = compare(books, stripe_csv(*[stripe_line(one) for one in (first, moved, fact("ch_2"))]))
+    assert compared.kinds() == {("amount_differs", moved.fact_key)}
+    assert compared.one(moved.fact_key).booked_minor == 0
 
 
 EVERY = [fact(f"x_{movement.value}", movement) for movement in STRIPE_CATEGORIES]
@@ -225,14 +276,6 @@ def test_what_the_journal_says_of_what_is_missing_is_shown(compare: Compare, tmp
 
 def test_a_reversed_booking_counts_for_what_is_left_of_it(compare: Compare, tmp_path: Path) -> None:
     partly, wholly, unseen = (fact(f"ch_{name}") for name in ("partly", "wholly", "unseen"))
-
-    def reversal(seq: int, of: MoneyFact, amount_minor: int) -> JournalRow:
-        lines = [
-            Posting(line.account, "credit" if line.side == "debit" else "debit", Money(amount_minor, "EUR"))
-            for line in book(of, "stripe", "m-1")
-        ]
-        return booked(seq, of, decision=Decision.REVERSED, postings=postings_to_json(lines))
-
     rows = [*rows_of(partly, wholly, unseen), reversal(4, partly, 300), reversal(5, wholly, 1_000)]
     rows.append(reversal(6, unseen, 1_000))
     compared = compare(books_of(tmp_path, rows), stripe_csv(stripe_line(partly, gross="7.00"), stripe_line(wholly)))
@@ -326,7 +369,7 @@ def test_of_a_wrong_report_nothing_is_written(
 
 
 def test_without_a_journal_or_a_period_there_is_nothing_to_compare(compare: Compare, tmp_path: Path) -> None:
-    nowhere = Books(tmp_path / "no", tmp_path / "none", Reconciliations(tmp_path / "a", tmp_path / "b"))
+    nowhere = Books([(tmp_path / "no", tmp_path / "none")], Reconciliations(tmp_path / "a", tmp_path / "b"))
     with pytest.raises(ReconcileImpossible, match="no journal"):
         compare(nowhere, stripe_csv(stripe_line(fact("ch_1"))))
     books = books_of(tmp_path, rows_of(fact("ch_1")))

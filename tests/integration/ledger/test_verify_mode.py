@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -27,5 +28,9 @@ def test_a_refused_record_has_neither_mode_nor_key_and_is_no_offence(report: Ver
 
 def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> None:
     """The whole live lake under the test stream's name: everything in it is of the wrong mode."""
-    world.lake = replace(world.lake, stream="ledger-test")
+    live = world.lake.places
+    test = replace(live, stream="ledger-test")
+    for kept in ("journal", "bodies", "postings", "index"):
+        shutil.copytree(getattr(live, kept), getattr(test, kept))
+    world.lake = replace(world.lake, places=test)
     assert len(failed(report("one_mode"))["one_mode"].offenders) == Limits().sample_max

@@ -108,7 +108,7 @@ class Shards:
         letters = self.kafka.second_letters if number else self.kafka.letters
         letters += [build_record(row, body_of(row), f"payhook-{lake.stream}") for row in rows if row.decision == "dead"]
         self.kafka.decided = [*self.kafka.decided, *rows]
-        self.kafka.bodies |= bodies
+        self.kafka.bodies.update(bodies)
         for topic, partitions in marks.items():
             for partition, until in partitions.items():
                 low, high = self.kafka.held[topic][partition]

@@ -6,7 +6,7 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.clock import SystemClock
 from ledger.queries import Balance
+from ledger.queries.lake import Rows
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.standardwebhooks import standard_event
 from load.samples.stripe import stripe_event
@@ -206,8 +207,8 @@ class TestTestTraffic:
     ) -> None:
         asked: list[str] = []
 
-        def balances(path: str, *_: object) -> list[Balance]:
-            asked.append(path)
+        def balances(postings: Sequence[Rows], *_: object) -> list[Balance]:
+            asked.extend(one.path for one in postings)
             return []
 
         monkeypatch.setattr("ledger.queries.balances", balances)

@@ -27,6 +27,7 @@ from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Places, Selections
+from ledger.queries import Shards
 from tests.unit.processor.harness import CONTROL
 
 TWO_PEOPLE_ITEMS = 10
@@ -109,4 +110,4 @@ def bookings_at(
     """The live ledger's bookings by two people."""
     layout = Layout(data)
     orders = Orders(lambda: producer, control, Recorder(acts, clock, channel))
-    return BookingService(layout.ledger(), control, orders, Users(layout.users), clock)
+    return BookingService(Shards(layout.ledgers()), control, orders, Users(layout.users), clock)

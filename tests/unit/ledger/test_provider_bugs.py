@@ -185,7 +185,7 @@ def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -
     assert reported["since"] == "2026-01-31T00:00:00.000000Z"
     assert reported["counts"] == {"stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1}}
     conflict = reported["bugs"][1]
-    assert sorted(conflict) == ["again", "fact_key", "first", "kind", "provider", "seqs_apart"]
+    assert sorted(conflict) == ["again", "fact_key", "first", "kind", "provider", "seqs_apart", "stream"]
     assert conflict["again"]["amount_minor"] == 799
     assert conflict["first"]["received_at"] == "2026-01-31T12:03:00.000000Z"
     assert payhook("--json", "--provider", "adyen").output == payhook("--json", "--provider", "adyen").output

@@ -34,7 +34,7 @@ def forecast(ledger: IgnoredEvents) -> list[Forecast]:
     layout = Layout(ledger.data)
     own = layout.ledger()
     handler = LedgerHandler(ADAPTERS, FileDirectory(layout.merchants))
-    forecaster = Forecaster(found.lake, own.bodies, own.derived("redactions"), ADAPTERS, handler)
+    forecaster = Forecaster(found.lake, own.bodies, own.shared("redactions"), ADAPTERS, handler)
     return [one for rows in found.rows() for one in forecaster.of(rows)]
 
 
@@ -114,7 +114,7 @@ def test_without_its_body_it_says_who_removed_it(ledger: IgnoredEvents) -> None:
     ledger.commit(with_bodies=False)
     BodyStore(ledger.bodies)
     act = (redacted.event_key or "", redacted.seq, redacted.body_sha256 or "", "ada", "erasure 17", START)
-    Redactions(Layout(ledger.data).ledger().derived("redactions")).add([Redaction(0, ORDERED, "ledger", *act)])
+    Redactions(Layout(ledger.data).ledger().shared("redactions")).add([Redaction(0, ORDERED, "ledger", *act)])
     first, second = forecast(ledger)
     assert (first.verdict, second.verdict) == (Verdict.NO_BODY, Verdict.NO_BODY)
     assert "redacted by ada" in first.why and "erasure 17" in first.why
@@ -171,6 +171,6 @@ def test_a_broken_handler_fails_each_event_by_itself(ledger: IgnoredEvents) -> N
     ledger.ignored("evt_2", payment="pi_2")
     ledger.write()
     found, own = ignored(Path(ledger.journal), Wanted()), Layout(ledger.data).ledger()
-    forecaster = Forecaster(found.lake, own.bodies, own.derived("redactions"), ADAPTERS, Raises())
+    forecaster = Forecaster(found.lake, own.bodies, own.shared("redactions"), ADAPTERS, Raises())
     [rows] = found.rows()
     assert [one.why.partition(":")[0] for one in forecaster.of(rows)] == ["RuntimeError"] * 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.pages.ledger_export import ExportTooLarge, write
+from ledger.queries import Shards
 from tests.answers import answered, receipt
 from tests.filled_ledger import reconcile
 from tests.unit.console.pages.conftest import Desk
@@ -101,11 +102,11 @@ def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(desk: Desk) -> 
 
 def test_an_export_beyond_its_limits_writes_nothing(desk: Desk) -> None:
     out = desk.data / "out.csv"
-    table = str(desk.letters.layout.postings)
+    ledger = Shards([desk.letters.layout])
     with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page hands out 3 at most"):
-        write(table, "postings", out, "csv", None, None, rows_max=3)
+        write(ledger, "postings", out, "csv", None, None, rows_max=3)
     with pytest.raises(ExportTooLarge, match="it takes more than 0 s"):
-        write(table, "postings", out, "csv", None, None, seconds_max=0.0)
+        write(ledger, "postings", out, "csv", None, None, seconds_max=0.0)
     assert not out.exists()
 
 
