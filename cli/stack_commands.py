@@ -271,7 +271,9 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
     for name, shown in PROCESSOR_FIGURES.items():
         known = [shard[name] for shard in shards if shard.get(name) is not None]
         if known:
-            details.append((shown, str(sum(known)) if name in SUMMED else ", ".join(map(str, known))))
+            details.append(
+                (shown, str(sum(known)) if name in SUMMED and len(known) > 1 else ", ".join(map(str, known)))
+            )
     if lag is not None:
         details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
     for shard in shards:
