@@ -106,7 +106,8 @@ class Shards:
         index.close()
         PostingsWriter.open(str(lake.postings)).follow(rows)
         letters = self.kafka.second_letters if number else self.kafka.letters
-        letters += [build_record(row, body_of(row), f"payhook-{lake.stream}") for row in rows if row.decision == "dead"]
+        dead = [row for row in rows if row.decision is Decision.DEAD]
+        letters += [build_record(row, body_of(row), f"payhook-{lake.stream}") for row in dead]
         self.kafka.decided = [*self.kafka.decided, *rows]
         self.kafka.bodies.update(bodies)
         for topic, partitions in marks.items():
@@ -266,7 +267,6 @@ class TestAnchors:
         second.state = replace(state, notes={**state.notes, "anchored": "11"})
         second.rewrite()
         assert "anchors_hold" not in failed(look(shards)[1])
-        second.remember_anchored = None  # type: ignore[assignment]
         second.state = replace(state, notes={**state.notes, "anchored": "17"})
         second.rewrite()
         assert "are gone" in problems(failed(look(shards)[1])["anchors_hold"])
