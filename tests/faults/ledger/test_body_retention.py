@@ -13,10 +13,13 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.routing import Shard
 from dlq.index import DeadLetterIndex
 from dlq.index.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.shards import decides, shard_note
+from journal.writer import JournalWriter
 from ledger.maintain import maintain
 from ledger.maintain.job import TableReport
 from ledger.provider_bugs import provider_bugs
@@ -178,3 +181,17 @@ def test_an_index_is_made_again_without_them(spark: SparkSession, lake: Lake, tm
     index.catch_up(JournalReader(str(lake.tables.journal)), lake.bodies)
     assert [item.row.seq for item in index.open_items()] == [dead]
     index.close()
+
+
+def test_what_another_shard_goes_on_with_keeps_no_body_here(spark: SparkSession, lake: Lake) -> None:
+    """Its shard has a body of its own; in this journal the item is never closed."""
+    events = written(lake, OLD, 2, decision=Decision.DEAD)
+    written(lake, OLD)
+    lake.writer = JournalWriter.create_or_open(str(lake.tables.journal), "ledger")
+    lake.writer.begin_epoch({}, notes=shard_note(Shard(0, 2)))
+    young = written(lake, YOUNG)
+    rows = {row.seq: row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows}
+    own = {seq for seq in events if decides(Shard(0, 2), rows[seq])}
+    assert 0 < len(own) < len(events)
+    run(spark, lake)
+    assert there(lake) == own | set(young)

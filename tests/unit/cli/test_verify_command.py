@@ -16,6 +16,8 @@ from rich.console import Console
 import ledger.verify
 from cli.main import main
 from cli.verify_command import print_report, watching
+from core.routing import Shard
+from journal.shards import shard_note
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
 
@@ -96,6 +98,51 @@ def test_one_stream_is_verified_alone(asked: list[dict[str, Any]]) -> None:
     assert [(one["stream"], one["dead_letters"]) for one in asked] == [("notify-test", "dlq.notify-test")]
     said = payhook("--stream", "nobody")
     assert said.exit_code == 2 and "there is ledger, notify" in said.output
+
+
+class TestShards:
+    """Two of them: a journal each, which says so."""
+
+    @pytest.fixture(autouse=True)
+    def divided(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
+        for number, stream in enumerate(("ledger", "ledger.1")):
+            writer = JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / stream), stream)
+            writer.begin_epoch({}, notes=shard_note(Shard(number, 2)))
+
+    @pytest.mark.parametrize(
+        ("words", "streams"),
+        [
+            ([], ["ledger", "ledger.1"]),
+            (["--stream", "ledger"], ["ledger", "ledger.1"]),
+            (["--stream", "ledger.1"], ["ledger.1"]),
+        ],
+    )
+    def test_all_are_verified_or_the_one_that_is_named(
+        self, asked: list[dict[str, Any]], words: list[str], streams: list[str]
+    ) -> None:
+        assert payhook(*words).exit_code == 0
+        assert [(one["stream"], one["dead_letters"]) for one in asked] == [(name, f"dlq.{name}") for name in streams]
+
+    def test_a_shard_of_test_traffic_is_named_as_that_of_live_traffic(
+        self, asked: list[dict[str, Any]], tmp_path: Path
+    ) -> None:
+        assert payhook("--stream", "ledger.1", "--test").exit_code == 0
+        assert [one["stream"] for one in asked] == ["ledger-test.1"]
+
+    @pytest.mark.parametrize("name", ["ledger.2", "ledger.0", "ledger.x", "notify.1"])
+    def test_one_that_there_is_not_is_refused(self, asked: list[dict[str, Any]], name: str) -> None:
+        said = payhook("--stream", name)
+        assert (said.exit_code, asked) == (2, [])
+        assert f"there is no stream {name}; there is ledger, notify, ledger.1" in said.output
+
+    def test_another_number_than_the_journals_name_is_said(
+        self, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "1")
+        said = payhook()
+        assert (said.exit_code, asked) == (2, [])
+        assert "processor.shards is 1, and its journal is one of 2" in said.output
 
 
 def test_a_stream_that_cannot_be_verified_leaves_the_others_their_report(

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from journal.histories import abandoned, is_given_up
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.shards import decides, own_after, shard_in
-from ledger.maintain.redact import Order, purge
+from journal.writer import JournalWriter
+from ledger.maintain.redact import EventOpen, Order, purge
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
 from stack.backup.manifest import NewerRows, NoBackup, OtherShards, RestoreRefused
@@ -151,6 +153,18 @@ class TestShards:
         index.close()
         purge(lake.places.of_shard(mine).bodies, [row.body_sha256 or ""], lake.clock)
         assert not lake.back_up().ok, "the shard that goes on with it needs it"
+
+    def test_what_is_open_in_one_shard_keeps_its_body_in_both_until_it_is_closed(self, lake: SmallLake) -> None:
+        (row,) = lake.commit(1, Decision.DEAD, blocking=True)
+        lake.divide()
+        order = Order(row.event_key or "", "ada", "asked")
+        with pytest.raises(EventOpen):
+            redact_event(lake.settings, "ledger", order)
+        places = next(lake.places.of_shard(n) for n in (0, 1) if decides(Shard(n, 2), row))
+        writer = JournalWriter.create_or_open(str(places.journal), places.stream)
+        state = writer.begin_epoch({})
+        writer.commit([replace(row, seq=2, first=False, decision=Decision.PURGED)], state.marks, 1)
+        assert [one.stream for one in redact_event(lake.settings, "ledger", order).done] == ["ledger", "ledger.1"]
 
     def test_what_was_redacted_since_is_removed_from_each_again(self, lake: SmallLake) -> None:
         (row,) = lake.commit(1)
