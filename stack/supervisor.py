@@ -18,6 +18,7 @@ from core.backoff import doubled_s
 from core.event import Mode
 from core.files import try_lock
 from core.layout import Layout
+from core.routing import base_of
 from stack.children import SERVERS, Ports, endpoints
 from stack.endpoints import end_leftovers, record, remove_endpoints, write_endpoints
 from stack.errors import AlreadyUp, ServerNotUp
@@ -38,8 +39,7 @@ FIRST_STARTS_MAX = 3
 """Ends of a process that never answered, before `up` gives up on it."""
 
 PUBLISHED = ("ingest", "processor", "kafka", "redis")
-"""Whose process ids `endpoints.json` names; a name with a dash (``processor-test``, ``processor-notify``) goes with its
-first word."""
+"""Whose process ids `endpoints.json` names, of each mode and shard (``processor-test``, ``processor.1``)."""
 
 
 class State(StrEnum):
@@ -195,7 +195,7 @@ class Supervisor:
         self._written = current
         record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
         if self.answered_once:
-            published = {name: pid for name, pid in pids.items() if name.split("-")[0] in PUBLISHED}
+            published = {name: pid for name, pid in pids.items() if base_of(name) in PUBLISHED}
             write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
 
 
