@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -97,9 +98,9 @@ def test_an_export_names_each_rows_stream(divided: Divided, tmp_path: Path) -> N
     out = tmp_path / "out.csv"
     said = payhook(divided, "export", "--format", "csv", "--out", str(out))
     assert (said.exit_code, "12 rows of the postings" in said.output) == (0, True), said.output
-    head, *lines = out.read_text("utf-8").splitlines()
-    assert head.startswith("stream,seq,line")
-    assert [line.split(",")[:2] for line in lines[::2]] == [
+    head, *rows = csv.reader(out.read_text("utf-8").splitlines())
+    assert head[:3] == ["stream", "seq", "line"]
+    assert [row[:2] for row in rows[::2]] == [
         *(["ledger", str(seq)] for seq in (1, 2, 3, 4)),
         *(["ledger.1", str(seq)] for seq in (3, 4)),
     ]

@@ -82,7 +82,7 @@ def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: 
     both = {server.name: server for server in children(layout, ports, None, BOTH)}
     assert both.keys() - without.keys() == {"processor-test"}
     assert without["processor"].command[-4:] == ("--mode", "live", "--shard", "0")
-    assert both["processor-test"].command[-2:] == ("--mode", "test")
+    assert both["processor-test"].command[-4:-2] == ("--mode", "test")
     assert both["processor-test"].log != both["processor"].log
     ports_of = {both[name].env[f"PAYHOOK_PROCESSOR__{which}"] for name, which in METRICS}
     assert len(ports_of) == 2
