@@ -18,6 +18,7 @@ from journal.index import Index
 from journal.index_changes import Line
 from journal.index_layout import QUEUE, seq_of
 from journal.schema import JournalRow, to_arrow
+from journal.state import JournalState
 from tests.examples import examples
 from tests.unit.journal.histories import bodies, histories, portions
 from tests.unit.journal.rows import NOW, sha
@@ -48,6 +49,9 @@ class ListReader:
 
     def row_hash_at(self, seq: int) -> str | None:
         return self.rows[seq - 1].row_hash
+
+    def state(self) -> JournalState:
+        return JournalState(1, 1, len(self.rows) + 1, {}, {}, 0, "")
 
 
 @dataclass
