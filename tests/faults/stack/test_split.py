@@ -76,9 +76,9 @@ def again(stack: Stack, webhooks: list[Webhook]) -> list[Webhook]:
     return [stack.traffic.signed(one.provider, one.body) for one in webhooks]
 
 
-def refunds(stack: Stack, prefix: str, part: str) -> list[Webhook]:
+def refunds(stack: Stack, prefix: str, part: str, minor: int = 100) -> list[Webhook]:
     return [
-        stack.traffic.stripe(f"{prefix}-{part}-{n}", "charge.refunded", 100 + n, "EUR", payment=f"{prefix}-{n}")
+        stack.traffic.stripe(f"{prefix}-{part}-{n}", "charge.refunded", minor + n, "EUR", payment=f"{prefix}-{n}")
         for n in range(PAYMENTS)
     ]
 
@@ -179,7 +179,7 @@ def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop, configure
     configure(4)
     assert up(folder).returncode == 0
     post(stack, again(stack, [*first, *second]))
-    third = post(stack, [*refunds(stack, "b", "back"), *refunds(stack, "a", "more")])
+    third = post(stack, [*refunds(stack, "b", "back"), *refunds(stack, "a", "more", 300)])
     assert_once(stack, [*first, *second, *third])
     assert_reported(shop, [*first, *second, *third])
     stack.verify()
