@@ -252,7 +252,7 @@ def test_postings_of_rows_from_the_other_journal_are_found(shards: Shards, look:
     shutil.rmtree(shards.lakes[1].postings)
     PostingsWriter.open(str(shards.lakes[1].postings)).follow(rows_of(shards.lakes[1]))
     found = only(look(shards, "postings_equal_journal")[1], "postings_equal_journal")
-    assert {one["line"]["seq"] for one in found.offenders} == {1, 9, 11}
+    assert {one["seq"] for one in found.offenders} == {1, 9, 11}
     assert {one["journal_minus_postings"] for one in found.offenders} == {-1}
 
 
