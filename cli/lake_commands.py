@@ -25,7 +25,6 @@ from stack.settings import reach
 
 if TYPE_CHECKING:
     from ledger.maintain import Report, TableReport
-    from ledger.maintain.redact import Redacted
     from ledger.redactions import Redaction
     from stack.backup.make import BackupReport
     from stack.backup.restore import Restored
@@ -73,12 +72,7 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     from stack.maintenance import redact_event
 
     with on_record(place, "redact", f"{place.mode} {event_key}", reason):
-        order = Order(event_key, this_account(), reason)
-        for at in place.ledger.knowing(event_key):
-            _print_redacted(redact_event(place.settings, at.stream, order))
-
-
-def _print_redacted(redacted: Redacted) -> None:
+        redacted = redact_event(place.settings, place.ledger.first.stream, Order(event_key, this_account(), reason))
     for act in redacted.done:
         click.echo(f"{_body(act)} is removed; written down as ordered by {act.actor}")
     for act in redacted.left:

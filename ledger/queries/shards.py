@@ -151,17 +151,6 @@ class Shards:
                 return at, key, tuple(row_name(one.stream, seq) for one, seq in others)
         return self.first, key, ()
 
-    def knowing(self, event_key: str) -> list[StreamLayout]:
-        """All shards whose journals have rows of an event, and so its bodies; the one that goes on with it first.
-
-        Where none knows it, the first shard.
-        """
-        if not self.is_divided:
-            return [self.first]
-        at, _, _ = self.of_event(event_key)
-        others = [one for one, _ in self._holding(f"event_key = {text(event_key)}") if one != at]
-        return [at, *others]
-
     def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
         """The whole story of an event, and what became of its bodies.
 

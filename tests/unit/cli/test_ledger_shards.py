@@ -18,6 +18,7 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, Movement
+from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
@@ -25,12 +26,14 @@ from dlq.commands import Command, Target, decode, propose_entry, propose_reversa
 from dlq.entry import Entry
 from dlq.orders import Orders
 from dlq.recorder import Recorder
+from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from ledger.reversals import ProposalUnknown
 from stack.data_folder import make_key
 from tests.divided_ledger import CONTROL, MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
+from tests.unit.ledger.ignored_events import IgnoredEvents
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +196,43 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, 
     given = service.propose_entry(entry(MOVES[0]), "ada", "lost")
     assert (given.stream, given.lineage) == ("ledger.1", lineage_of(divided.shards[1].journal))
     assert {act.what for act in acts.read(10)} >= {f"ledger.1 proposal {commands['after'].command_id}"}
+
+
+def test_a_body_that_both_shards_hold_is_removed_and_reported_once_each(divided: Divided) -> None:
+    charge = divided.charged[MOVES[0]]
+    said = payhook(divided, "redact", charge.event_key or "", "--reason", "asked")
+    assert said.exit_code == 0, said.output
+    assert [line.split(")")[0] for line in said.output.splitlines()] == [
+        f"body {charge.body_sha256} (row 2",
+        f"body {charge.body_sha256} (row ledger.1:2",
+    ]
+    for shard in divided.shards:
+        assert charge.body_sha256 not in BodyStore(shard.bodies).held([charge.body_sha256 or ""])
+
+
+class IgnoredOfShards(IgnoredEvents, ShardLedger):
+    """Real events that were ignored, in a ledger that is divided then."""
+
+
+def test_ignored_events_are_reprocessed_by_each_entitys_shard(sent: SentTo, tmp_path: Path) -> None:
+    before = IgnoredOfShards(tmp_path / "data")
+    for number, shard in enumerate((Shard(0, 2), Shard(1, 2), Shard(1, 2)), 1):
+        payment = next(one for one in (f"pi_{number}_{n}" for n in range(99)) if shard.decides(f"stripe:acct_1:{one}"))
+        before.ignored(f"evt_{number}", payment=payment, object_id=f"re_{number}")
+    before.write()
+    divided = Divided(before.split(), before, {})
+    reported = json.loads(payhook(divided, "reprocess", "--dry-run", "--json").output)
+    assert (reported["ignored"], reported["counts"]) == (3, {"books": 3})
+    assert [(one["stream"], one["seq"]) for one in reported["events"]] == [
+        ("ledger", 1),
+        ("ledger.1", 2),
+        ("ledger.1", 3),
+    ]
+    assert "ledger.1:2" in payhook(divided, "reprocess", "--dry-run").output
+    said = payhook(divided, "reprocess", "--reason", "known now", "--propose", "--no-wait")
+    assert said.exit_code == 0, said.output
+    commands = [decode(value) for value in sent.values]
+    assert [(one.stream, one.lineage, [target.item_seq for target in one.targets]) for one in commands] == [
+        (shard.places.stream, lineage_of(shard.journal), items)
+        for shard, items in zip(divided.shards, ([1], [2, 3]), strict=True)
+    ]
