@@ -78,8 +78,11 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
 
     ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        told = {key: ledger.story(key) for key in keys}
-    stories, bodies = {key: story for key, (story, _) in told.items()}, {key: found for key, (_, found) in told.items()}
+        asked = {key: ledger.story(key) for key in keys}
+    stories, bodies = (
+        {key: story for key, (story, _) in asked.items()},
+        {key: found for key, (_, found) in asked.items()},
+    )
     if as_json:
         click.echo(dumped(event_stories(stories, bodies)))
     else:

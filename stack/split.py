@@ -21,6 +21,7 @@ from journal.snapshots import copy_for
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from ledger.maintain.tables import sole_maintenance
+from processor.history.check import decided_by
 from processor.settings import SHARDS_MAX
 from stack.backup.copying import Target, pin
 from stack.backup.trees import at_once, tree_at
@@ -133,13 +134,16 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
             first = layout.stream(stream_of(config.name, mode))
             if len(config.shards(2)) == 1 or not has_table(str(first.journal)):
                 continue
-            notes = _state(first).notes
-            before, begun = shard_in(notes).count, dividing(notes)
+            state = _state(first)
+            before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)
             if begun not in (None, shards):
                 raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
             if shards % before:
                 problem = f"{first.stream} is divided among {before} shards: their number can only be multiplied"
                 raise SplitRefused(f"{problem}. Several shards may run on one machine")
+            if partitions is not None and partitions % shards:
+                uneven = f"decided by {partitions} partitions last, which {shards} shards don't divide"
+                raise SplitRefused(f"{first.stream} was {uneven}: run it with the new kafka.events_partitions before")
             yield _Stream(layout.lake, first, config.events_topic(mode), before, shards)
 
 

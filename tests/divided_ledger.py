@@ -116,7 +116,7 @@ class ShardLedger(SmallLedger):
         return self._add(row)
 
     def _held(self, topic: str, partition: int) -> int:
-        """How many records of a partition were told."""
+        """How many records of a partition there are."""
         return sum(one.first and (one.topic, one.partition) == (topic, partition) for one in self.rows)
 
     def _row(

@@ -146,8 +146,8 @@ class Shards:
             return *self._of_row(*self.row(key.removeprefix(_BY_SEQ))), ()
         for name in ("event_key", "fact_key"):
             if holding := self._holding(f"{name} = {text(key)}"):
-                told = [(one, row.seq) for one, rows in holding if (row := self._told(one, rows)) is not None]
-                (at, _), *others = told or [(holding[0][0], 0)]
+                known = [(one, row.seq) for one, rows in holding if (row := self._first_row(one, rows)) is not None]
+                (at, _), *others = known or [(holding[0][0], 0)]
                 return at, key, tuple(row_name(one.stream, seq) for one, seq in others)
         return self.first, key, ()
 
@@ -178,7 +178,7 @@ class Shards:
                 raise RowAmbiguous(seq, list(holding))
             return at, f"{_BY_SEQ}{seq}"
         same = [one for one in self.places if one.stream in holding and holding[one.stream].row_hash == row.row_hash]
-        return next((one for one in same if self._tells(one, row)), at), f"{_BY_SEQ}{seq}"
+        return next((one for one in same if self._decided(one, row)), at), f"{_BY_SEQ}{seq}"
 
     def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
         """The shards whose journals have such rows, with what tells whose they are."""
@@ -189,12 +189,12 @@ class Shards:
                 found.append((one, from_arrow(rows)))
         return found
 
-    def _told(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
+    def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
         """The first of the rows that a shard decided."""
-        own = (row for row in rows if self._tells(places, row))
+        own = (row for row in rows if self._decided(places, row))
         return min(own, key=lambda row: row.seq, default=None)
 
-    def _tells(self, places: StreamLayout, row: JournalRow) -> bool:
+    def _decided(self, places: StreamLayout, row: JournalRow) -> bool:
         """Whether a shard decided a row. Every shard has a row of every command; the one that it is for acts on it."""
         if is_command_entity(row.entity_key):
             return row.decision is not Decision.IGNORED

@@ -84,7 +84,7 @@ def refunds(stack: Stack, prefix: str, part: str, minor: int = 100) -> list[Webh
 
 
 def assert_reported(shop: Shop, webhooks: list[Webhook]) -> None:
-    """The subscriber was told of each event once, and of each payment's in their order."""
+    """The subscriber got each event once, and each payment's in their order."""
     wanted = {key for webhook in webhooks for key in webhook.event_keys}
     assert wait_for(lambda: shop.reported == wanted, DECIDED_S), f"{len(shop.reported)} of {len(wanted)}"
     counts = shop.server.counts

@@ -13,6 +13,7 @@ from journal.lease import Lease
 from journal.reader import JournalReader
 from journal.shards import ShardsChanged, check_shard, own_rows_after
 from journal.writer import JournalWriter
+from processor.history.check import PARTITIONS_NOTE
 from stack import split as splitting
 from stack.split import SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
@@ -66,6 +67,18 @@ def test_what_is_divided_so_stays_and_fewer_or_uneven_shards_are_refused(lake: D
     for shards, problem in ((3, "the shards must divide it"), (1, "can only be multiplied"), (8, "must divide it")):
         with pytest.raises(SplitRefused, match=problem):
             split(lake.settings, shards, lake.clock)
+
+
+def test_events_that_were_published_by_an_uneven_number_of_partitions_are_decided_first(lake: DividedLake) -> None:
+    """The partition that such an event is on may be another shard's than its entity is."""
+    writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
+    writer.begin_epoch({}, notes={PARTITIONS_NOTE: "3"})
+    with pytest.raises(SplitRefused, match="decided by 3 partitions last, which 2 shards don't divide"):
+        split(lake.settings, 2, lake.clock)
+    assert lake.state(0).marks == {TOPIC: {0: 3, 1: 4, 2: 3, 3: 3}}
+    writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
+    writer.begin_epoch({}, notes={PARTITIONS_NOTE: "6"})
+    split(lake.settings, 2, lake.clock)
 
 
 def test_a_processor_that_runs_is_not_disturbed(lake: DividedLake, monkeypatch: pytest.MonkeyPatch) -> None:
