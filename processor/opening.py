@@ -311,7 +311,7 @@ class OpenableStream:
         wired, metrics = self._wired, self._status.metrics
         return DlqPublisher(
             dead_letter_producer(self._shared.kafka),
-            wired.config.dlq_topic(wired.mode, wired.shard.number),
+            wired.dlq_topic,
             published_upto,
             group=f"payhook-{wired.name}",
             settings=wired.config.dlq,
@@ -381,7 +381,7 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
     replication = max(dlq.replication, replicas_min(shared.kafka.durability))
     topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
-    topic = wired.config.dlq_topic(wired.mode, wired.shard.number)
+    topic = wired.dlq_topic
     topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
 
 
@@ -391,7 +391,7 @@ def check_own_topics(wired: Wired, shared: Shared) -> None:
     :raises TopicsUnfit: one of them could lose records
     """
     names = topics_of(wired.mode)
-    wanted = {names.control: 0, wired.config.dlq_topic(wired.mode, wired.shard.number): 0}
+    wanted = {names.control: 0, wired.dlq_topic: 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
     check_topics(open_admin(shared.kafka), shared.kafka, wanted)

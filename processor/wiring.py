@@ -91,6 +91,11 @@ class Wired:
         """The stream's name in its mode."""
         return self.places.stream
 
+    @property
+    def dlq_topic(self) -> str:
+        """The topic of its shard's dead letters."""
+        return self.config.dlq_topic(self.mode, self.shard.number)
+
 
 def wire(
     config: StreamConfig,

@@ -29,8 +29,8 @@ def topic() -> str:
 
 def start(bootstrap: str, topic: str, **settings: Any) -> None:
     """As a stream does before it takes its journal."""
-    config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings), dlq_topic=lambda mode: topic)
-    wired: Any = SimpleNamespace(config=config, mode="live")
+    config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings))
+    wired: Any = SimpleNamespace(config=config, dlq_topic=topic)
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
     shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)

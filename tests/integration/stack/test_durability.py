@@ -115,8 +115,8 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
 
 def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
     make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(TopicsSettings()), replication=1)
-    config = SimpleNamespace(dlq_topic=lambda mode: f"dlq.ledger{'' if mode == 'live' else '-test'}")
-    wired: Any = SimpleNamespace(config=config, mode="live", rules=SimpleNamespace(events_topic="payments.events"))
+    rules = SimpleNamespace(events_topic="payments.events")
+    wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
     shared = Shared(None, single, {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_own_topics(wired, shared)
