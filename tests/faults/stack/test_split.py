@@ -76,9 +76,10 @@ def again(stack: Stack, webhooks: list[Webhook]) -> list[Webhook]:
     return [stack.traffic.signed(one.provider, one.body) for one in webhooks]
 
 
-def refunds(stack: Stack, prefix: str, part: str, minor: int = 100) -> list[Webhook]:
+def refunds(stack: Stack, prefix: str, part: str, event_type: str = "charge.refunded") -> list[Webhook]:
+    """One of each payment. By this type it is the payment's one refund, by ``refund.created`` one of its own."""
     return [
-        stack.traffic.stripe(f"{prefix}-{part}-{n}", "charge.refunded", minor + n, "EUR", payment=f"{prefix}-{n}")
+        stack.traffic.stripe(f"{prefix}-{part}-{n}", event_type, 100 + n, "EUR", payment=f"{prefix}-{n}")
         for n in range(PAYMENTS)
     ]
 
@@ -179,8 +180,11 @@ def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop, configure
     configure(4)
     assert up(folder).returncode == 0
     post(stack, again(stack, [*first, *second]))
-    third = post(stack, [*refunds(stack, "b", "back"), *refunds(stack, "a", "more", 300)])
+    third = post(stack, [*refunds(stack, "b", "back"), *refunds(stack, "a", "more", "refund.created")])
+    known = post(stack, refunds(stack, "a", "back-again"))
     assert_once(stack, [*first, *second, *third])
+    stack.decide(known)
+    assert {stack.decisions(one)[-1] for one in known} == {"duplicate_fact"}, "booked before the split"
     assert_reported(shop, [*first, *second, *third])
     stack.verify()
     for journal in stack.journals():
