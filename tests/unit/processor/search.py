@@ -99,8 +99,9 @@ class World:
 
     def key(self, scope: Scope) -> bytes:
         """Equal for worlds that have the same futures: what the model knows, and how much of each kind the index keeps.
-        Commands' own keys don't count.
+        Commands' own keys don't count, and entities by no more than which one came first: a scope treats all alike.
         """
+        ranks = {entity: rank for rank, entity in enumerate(dict.fromkeys(entity for entity, _ in self.bodies))}
         events = sorted(self.model.events(), key=lambda event: event.order)
         said = [
             (
@@ -111,11 +112,12 @@ class World:
             )
             for event in events
         ]
-        waits = [(entity, event.key, event.kind, event.fact) for entity, event, _ in self.sent]
-        names = list(self.model.entities)
+        waits = [(ranks[entity], event.key, event.kind, event.fact) for entity, event, _ in self.sent]
+        names = [ranks[entity] for entity in self.model.entities]
+        bodies = [(ranks[entity], fact) for entity, fact in self.bodies]
         index = Counter(key[:1] for key in self.store if not key.startswith(index_layout.EVENT))
         facts, free = sorted(self.model.facts), sorted(self.model.free)
-        whole = (said, waits, names, facts, free, self.bodies, self._blocked(), sorted(index.items()))
+        whole = (said, waits, names, facts, free, bodies, self._blocked(), sorted(index.items()))
         return hashlib.sha256(repr(whole).encode()).digest()
 
     def _in(self, due: datetime | None) -> float | None:
