@@ -128,6 +128,7 @@ class ShardLedger(SmallLedger):
         row.offset = self._held(TOPIC, row.partition)
         if self.of.number:
             row.event_key = f"{provider}:evt_{seq}_{self.of.number}:{row.event_type}"
+            row.body_sha256 = hashlib.sha256(body_of(row)).hexdigest()
         return row
 
 
