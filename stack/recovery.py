@@ -6,8 +6,8 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.state import JournalState
-from ledger.undecided import Answered, undecided
+from ledger.undecided import Answered, answered_since, undecided
 from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
 from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
@@ -53,14 +53,16 @@ RECEIPTS_BEFORE = timedelta(days=1)
 class Look:
     """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor.
 
-    ``claims``: hashes of event keys that Redis says were published, and that neither the index nor Kafka knows; None:
+    ``events`` and ``claims`` are of the whole ledger, and stand at the first of its shards that disagrees.
+    ``claims``: hashes of event keys that Redis says were published, and that neither an index nor Kafka knows; None:
     nothing could be compared. ``older``: what is derived from the journal and knows later rows than it has.
     """
 
     layout: StreamLayout
+    state: JournalState
     findings: Findings
-    events: tuple[Answered, ...]
     anchored: int
+    events: tuple[Answered, ...] = ()
     claims: tuple[bytes, ...] | None = None
     older: tuple[JournalOlder, ...] = ()
 
@@ -112,14 +114,18 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    found = []
+    found: list[Look] = []
     for mode in settings.ingest.modes:
         for config in streams_of(settings).values():
+            shards = []
             for shard in config.shards(settings.processor.shards):
                 layout = settings.layout.stream(stream_of(config.name, mode, shard.number))
                 if has_table(str(layout.journal)):
                     with contextlib.closing(_log(servers.kafka, config, mode, shard)) as log:
-                        found.append(_look(settings, layout, config, log, keys, servers.redis))
+                        shards.append(_look(settings, layout, config, log, keys))
+            if config.name == LEDGER:
+                shards = _with_losses(shards, servers, mode)
+            found += shards
     return found
 
 
@@ -157,14 +163,7 @@ def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
     return len(lines)
 
 
-def _look(
-    settings: Settings,
-    layout: StreamLayout,
-    config: StreamConfig,
-    log: KafkaLog,
-    keys: AnchorKeys,
-    redis: RedisSettings,
-) -> Look:
+def _look(settings: Settings, layout: StreamLayout, config: StreamConfig, log: KafkaLog, keys: AnchorKeys) -> Look:
     mode = mode_of(layout.stream)
     reader = JournalReader(str(layout.journal))
     state = reader.state()
@@ -176,18 +175,33 @@ def _look(
         there = JournalLog(log, config.name, {name: settings.layout.stream(name).journal for name in sources})
     findings = find(layout.stream, state, reader, there, sorted(topics | read), settings.kafka.transactional)
     anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
-    older = tuple(_older(layout, config))
-    if not (findings.parted or older) or config.name != LEDGER:
-        return Look(layout, findings, (), anchored, older=older)
-    waiting = _waiting(findings, log, topics_of(mode).events)
-    events: Sequence[Answered] = ()
-    if state.next_seq > 1:
-        [last] = reader.rows_of([state.next_seq - 1])
-        since = last.decided_at - RECEIPTS_BEFORE
-        journals = [one.journal for one in settings.layout.ledgers(mode) if has_table(str(one.journal))]
-        events = undecided(layout.shared("receipts"), journals, since, waiting)
-    claims = _claims(layout, redis, mode, state.generation, {hash16(key) for key in waiting})
-    return Look(layout, findings, tuple(events), anchored, claims, older)
+    return Look(layout, state, findings, anchored, older=tuple(_older(layout, config)))
+
+
+def _with_losses(shards: list[Look], servers: Servers, mode: Mode) -> list[Look]:
+    """With the events that are lost, if a shard disagrees. An event's key doesn't tell whose it is: it is lost where
+    no shard has decided it, nor will.
+    """
+    at = next((at for at, one in enumerate(shards) if one.disagrees), None)
+    if at is None:
+        return shards
+    receipts = answered_since(shards[0].layout.shared("receipts"), _begin(shards))
+    # After the receipts: what was answered is in Kafka by now, decided or not.
+    with contextlib.closing(KafkaLog(servers.kafka)) as log:
+        waiting = _waiting(shards, log, topics_of(mode).events)
+    events = undecided(receipts, [one.layout.journal for one in shards], waiting)
+    claims = _claims(shards, servers.redis, mode, {hash16(key) for key in waiting})
+    return [*shards[:at], replace(shards[at], events=tuple(events), claims=claims), *shards[at + 1 :]]
+
+
+def _begin(shards: Sequence[Look]) -> datetime:
+    """From when on receipts are compared; all of them where nothing is decided yet."""
+    lasts = []
+    for one in shards:
+        if one.disagrees and one.state.next_seq > 1:
+            [last] = JournalReader(str(one.layout.journal)).rows_of([one.state.next_seq - 1])
+            lasts.append(last.decided_at - RECEIPTS_BEFORE)
+    return min(lasts, default=datetime.min.replace(tzinfo=UTC))
 
 
 def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
@@ -205,29 +219,33 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
 
 
 def _claims(
-    layout: StreamLayout, redis: RedisSettings, mode: Mode, generation: int, waiting: Collection[bytes]
+    shards: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
+    # Receivers claim in the highest generation of all shards.
+    generation = max(one.state.generation for one in shards)
+    unknown: set[bytes] = set()
     try:
-        with (
-            contextlib.closing(open_beside_its_writer(layout.index)) as index,
-            contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)) as client,
-        ):
-            parts = confirmed_hashes(client, mode, generation)
-            unknown = {one for part in parts for one in index.unknown_hashes(part) if one not in waiting}
+        with contextlib.ExitStack() as opened:
+            own = [opened.enter_context(contextlib.closing(open_beside_its_writer(one.layout.index))) for one in shards]
+            client = opened.enter_context(contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)))
+            for part in confirmed_hashes(client, mode, generation):
+                for index in own:
+                    part = index.unknown_hashes(part)
+                unknown.update(part)
     except (IndexUnreadable, *FAILURES) as unreadable:
         log_.warning("claims aren't compared: %s", unreadable)
         return None
-    return tuple(sorted(unknown))
+    return tuple(sorted(unknown.difference(waiting)))
 
 
-def _waiting(findings: Findings, log: KafkaLog, topic: str) -> set[str]:
-    """Event keys of the records that the next history decides."""
+def _waiting(shards: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
+    """Event keys of the records that the shards have yet to decide."""
+    begins = {number: mark for one in shards for number, mark in one.state.marks.get(topic, {}).items()}
+    begins |= {one.partition: one.begins for shard in shards for one in shard.partings() if one.topic == topic}
     return {
         raw.decode("utf-8", "replace")
-        for parted in findings.parted
-        for one in parted.partings
-        if parted.topic == topic
-        for record in log.records(topic, one.partition, one.begins, one.high)
+        for number, (low, high) in log.held([topic])[topic].items()
+        for record in log.records(topic, number, max(low, begins.get(number, 0)), high)
         for name, raw in record.headers
         if name == "event_key" and raw is not None
     }

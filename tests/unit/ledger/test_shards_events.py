@@ -20,7 +20,7 @@ from journal.schema import JournalRow
 from ledger.provider_bugs import all_provider_bugs, bugs_of
 from ledger.queries import Shards
 from ledger.reprocess import Wanted, ignored, what_else
-from ledger.undecided import undecided
+from ledger.undecided import answered_since, undecided
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START
@@ -90,7 +90,8 @@ def test_an_event_that_any_shard_decided_is_not_undecided(before: ShardLedger) -
     decided = [row.event_key or "" for row in (charge, *later)]
     answered(before.data, *(receipt(key, second) for second, key in enumerate((*decided, "stripe:lost:x"))))
     ledger = ledger_of(shards)
-    found = undecided(ledger.shared("receipts"), [at.journal for at in ledger.places], START, ())
+    receipts = answered_since(ledger.shared("receipts"), START)
+    found = undecided(receipts, [at.journal for at in ledger.places], ())
     assert [one.event_key for one in found] == ["stripe:lost:x"]
 
 

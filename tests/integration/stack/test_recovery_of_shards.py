@@ -1,0 +1,95 @@
+"""One shard disagrees with Kafka: what is lost is told once, and what another shard knows or decides isn't lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import redis
+from confluent_kafka import Producer
+
+from core.keys import hash16
+from core.money import Movement
+from core.settings import KafkaSettings, RedisSettings, TopicsSettings
+from ingest.claims import name_prefix
+from journal.bodies import BodyStore
+from journal.index import Index
+from journal.reader import JournalReader
+from journal.schema import JournalRow
+from processor.settings import ProcessorSettings
+from stack.kafka import kafka_server
+from stack.ports import LOOPBACK, free_ports
+from stack.recovery import Look, Servers, look
+from stack.server import running
+from stack.settings import Settings
+from stack.topics import make_topics, topics
+from tests.answers import answered, receipt
+from tests.divided_ledger import MOVES, STAYS, ShardLedger
+from tests.small_ledger import TOPIC, body_of
+
+WAITS, LOST = "stripe:evt_waits:capture", "stripe:evt_lost:capture"
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[str]:
+    """One of its own: its topics are those of a stack."""
+    port, controller = free_ports(2)
+    with running(kafka_server(tmp_path / "kafka", port, controller, tmp_path / "kafka.log")):
+        yield f"{LOOPBACK}:{port}"
+
+
+def shards_in(data: Path) -> list[ShardLedger]:
+    """Two that go on from one journal, each with an event of its own and with its index."""
+    before = ShardLedger(data)
+    for payment in (STAYS[0], MOVES[0]):
+        before.tell(Movement.CAPTURE, payment=payment)
+    before.commit()
+    shards = before.split()
+    for shard, own in zip(shards, (STAYS, MOVES), strict=True):
+        shard.tell(Movement.CAPTURE, payment=own[1])
+        shard.commit()
+        index = Index.open(shard.places.index, 1)
+        index.catch_up(JournalReader(shard.journal), BodyStore(shard.bodies))
+        index.close()
+    return shards
+
+
+def publish(bootstrap: str, partition: int, rows: Sequence[JournalRow], further: str) -> None:
+    """The records that the rows were decided from, and one more."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    sent = [(row.event_key or "", body_of(row)) for row in rows] + [(further, b"{}")]
+    for key, value in sent:
+        producer.produce(TOPIC, value, partition=partition, headers=[("event_key", key.encode())])
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
+    """The first shard's partition is empty in Kafka; the other one's has what was decided, and an event that waits."""
+    data = tmp_path / "data"
+    shards = shards_in(data)
+    settings = KafkaSettings(bootstrap_servers=kafka, events_partitions=2)
+    make_topics(settings, topics(TopicsSettings(), events_partitions=2, shards=2), replication=1)
+    publish(kafka, 1, [row for row in shards[1].rows if row.partition == 1], WAITS)
+    decided = {row.event_key or "" for shard in shards for row in shard.rows}
+    known = [*sorted(decided), WAITS, LOST]
+    answered(data, *(receipt(key, second) for second, key in enumerate(known)))
+    client = redis.Redis.from_url(empty_redis)
+    for key in known:
+        client.set(name_prefix("live", 0) + hash16(key), b"d" + b"c" * 8)
+    client.close()
+    keys = data / "anchor.keys"
+    keys.write_text(uuid4().hex * 2)
+    keys.chmod(0o600)
+    processor = ProcessorSettings(shards=2, anchor_key_file=str(keys))
+    return look(
+        Settings(data_dir=data, kafka=settings, processor=processor), Servers(settings, RedisSettings(url=empty_redis))
+    )
+
+
+def test_what_is_lost_is_told_by_the_shard_that_disagrees(looks: list[Look]) -> None:
+    assert [(one.layout.stream, one.disagrees) for one in looks] == [("ledger", True), ("ledger.1", False)]
+    assert [[event.event_key for event in one.events] for one in looks] == [[LOST], []]
+    assert [one.claims for one in looks] == [(hash16(LOST),), None]
