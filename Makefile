@@ -27,9 +27,9 @@ down: setup  ## stop it
 test: export PYTHONHASHSEED = 0
 test: setup  ## run the tests
 	@$(PY) -m tests.parts \
-		"tests/unit tests/contract -q -n 3 --dist worksteal" \
-		"tests/integration/ledger -q -n 2 --dist loadfile" \
-		"tests/browser tests/security tests/integration --ignore=tests/integration/ledger -q -n 2 --dist loadfile" \
+		"tests/unit tests/contract -m 'not slow' -q -n 3 --dist worksteal" \
+		"tests/integration/ledger -m 'not slow' -q -n 2 --dist loadfile" \
+		"tests/browser tests/security tests/integration --ignore=tests/integration/ledger -m 'not slow' -q -n 2 --dist loadfile" \
 		"tests/e2e -q -n 2 --dist loadfile"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.
@@ -40,7 +40,7 @@ test-faults: export OBJECT_STORE = 1
 test-faults: setup  ## search for new examples and run the long fault tests; SEED=N is a run again
 	@echo "hypothesis takes seed $(SEED); the same run again: make test-faults SEED=$(SEED)"
 	@$(PY) -m tests.parts \
-		"tests/unit tests/contract tests/integration -m hypothesis -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
+		"tests/unit tests/contract tests/integration -m 'hypothesis or slow' -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
 		"$(wildcard tests/faults tests/e2e) -q --timeout=1800 --hypothesis-seed=$(SEED)"
 
 lint: environment  ## check style, types, import direction, the compose file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
@@ -17,6 +18,7 @@ from tests.backed_up import AT
 from tests.integration.ledger.lakes import Lake, job, verified
 
 
+@pytest.mark.slow
 def test_backups_before_during_and_after_maintenance_are_whole_and_go_on(spark: SparkSession, tmp_path: Path) -> None:
     settings, backups, clock = Settings(data_dir=tmp_path / "data"), tmp_path / "backups", ManualClock(AT)
     lake = Lake.under(settings.data_dir)

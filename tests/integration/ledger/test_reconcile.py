@@ -395,6 +395,7 @@ def ledgers(draw: st.DrawFn) -> list[tuple[MoneyFact, Kind | None]]:
     return made
 
 
+@pytest.mark.slow
 @given(ledger=ledgers())
 @settings(max_examples=examples(5), deadline=None)
 def test_whatever_is_booked_and_planted_is_found(

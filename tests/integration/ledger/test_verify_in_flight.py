@@ -11,7 +11,7 @@ from tests.integration.ledger.findings import only
 def test_what_waits_in_kafka_is_counted_and_is_no_offence(report: Verify, world: World) -> None:
     world.kafka.held[EVENTS][0] = (0, 111)
     world.kafka.held[EVENTS][2] = (0, 3)
-    found = report()
+    found = report("in_flight")
     assert found.ok
     assert next(one for one in found.findings if one.name == "in_flight").figures["undecided"] == 9
 
@@ -19,16 +19,16 @@ def test_what_waits_in_kafka_is_counted_and_is_no_offence(report: Verify, world:
 def test_an_offset_that_waits_too_long_is_named(report: Verify, world: World) -> None:
     world.kafka.held[EVENTS][0] = (0, 106)
     world.kafka.written_at = AT - timedelta(days=2)
-    found = only(report(), "in_flight")
+    found = only(report("in_flight"), "in_flight")
     assert (found.offenders[0]["partition"], found.offenders[0]["offset"]) == (0, 105)
 
 
 def test_an_event_that_is_parked_too_long_is_named(report: Verify, world: World) -> None:
     world.row(13).received_at = AT - timedelta(days=2)
     world.rewrite()
-    assert only(report(), "in_flight").offenders[0]["item_seq"] == 13
+    assert only(report("in_flight"), "in_flight").offenders[0]["item_seq"] == 13
 
 
 def test_undecided_offsets_that_kafka_dropped_are_named(report: Verify, world: World) -> None:
     world.kafka.held[EVENTS][0] = (110, 120)
-    assert only(report(), "in_flight").offenders[0]["lost"] == [105, 110]
+    assert only(report("in_flight"), "in_flight").offenders[0]["lost"] == [105, 110]

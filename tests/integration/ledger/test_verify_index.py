@@ -43,7 +43,7 @@ def test_an_index_that_lags_is_judged_by_its_own_mark(report: Verify, world: Wor
     first = [row for row in world.rows if row.batch_seq == 1]
     index.apply(first, {row.body_sha256: body_of(row) for row in first if row.body_sha256})
     index.close()
-    found = report()
+    found = report("index_equals_journal")
     assert found.ok, found.as_json()
     figures = next(one for one in found.findings if one.name == "index_equals_journal").figures
     assert (figures["seq"], figures["behind"]) == (6, 8)
@@ -55,4 +55,4 @@ def test_an_index_ahead_of_the_journal_is_named(report: Verify, world: World) ->
     world.rows = cut
     world.state = replace(world.state, next_seq=12, marks={**world.state.marks, EVENTS: {0: 104, 1: 4}})
     world.rewrite()
-    assert "ahead of the journal" in problems(failed(report())["index_equals_journal"])
+    assert "ahead of the journal" in problems(failed(report("index_equals_journal"))["index_equals_journal"])

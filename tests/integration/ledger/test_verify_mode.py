@@ -16,14 +16,14 @@ from tests.integration.ledger.findings import failed, only
 def test_an_event_of_another_mode_is_named(report: Verify, world: World, mode: str | None) -> None:
     world.row(2).mode = mode
     world.rewrite()
-    found = only(report(), "one_mode")
+    found = only(report("one_mode"), "one_mode")
     assert [(one["seq"], one["mode"]) for one in found.offenders] == [(2, mode)]
 
 
 def test_a_refused_record_has_neither_mode_nor_key_and_is_no_offence(report: Verify, world: World) -> None:
     world.row(2).mode = world.row(2).event_key = None
     world.rewrite()
-    assert "one_mode" not in failed(report())
+    assert "one_mode" not in failed(report("one_mode"))
 
 
 def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> None:

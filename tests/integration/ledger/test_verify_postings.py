@@ -44,4 +44,4 @@ def test_older_postings_are_behind_and_right_and_whole_once_they_have_followed(r
     PostingsWriter.open(path).catch_up(JournalReader(str(world.lake.journal)))
     followed = report("postings_equal_journal").findings[0]
     assert (followed.offenders, followed.figures["behind"]) == ((), 0)
-    assert report().ok
+    assert report("postings_equal_journal").ok

@@ -171,27 +171,31 @@ def shards(unkept: Shards) -> Shards:
     return unkept
 
 
+LookAt = Callable[..., Report]
 Look = Callable[..., tuple[Report, Report]]
 
 
 @pytest.fixture
-def look(spark: SparkSession) -> Look:
-    """Verifies both shards, by those invariants that are named, some hours later where that is given."""
+def look_at(spark: SparkSession) -> LookAt:
+    """Verifies a shard by those invariants that are named, some hours later where that is given."""
 
     def answer(
-        shards: Shards, *names: str, options: Options | None = None, later: timedelta = timedelta()
-    ) -> tuple[Report, Report]:
+        number: int, shards: Shards, *names: str, options: Options | None = None, later: timedelta = timedelta()
+    ) -> Report:
         clock, chosen = ManualClock(AT + timedelta(minutes=5) + later), [one for one in INVARIANTS if one.name in names]
-        found = [
-            verify(spark, lake, shards.kafka, KEYS, Limits(), clock, chosen or INVARIANTS, options or Options())
-            for lake in shards.lakes
-        ]
-        return found[0], found[1]
+        asked = chosen or INVARIANTS
+        return verify(spark, shards.lakes[number], shards.kafka, KEYS, Limits(), clock, asked, options or Options())
 
     return answer
 
 
-@pytest.fixture(params=["fast path", "searched"])
+@pytest.fixture
+def look(look_at: LookAt) -> Look:
+    """As `look_at`, both shards."""
+    return lambda *asked, **options: (look_at(0, *asked, **options), look_at(1, *asked, **options))
+
+
+@pytest.fixture(params=["fast path", pytest.param("searched", marks=pytest.mark.slow)])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the fast path clears holds when everything is searched by Spark, too."""
     if request.param == "searched":
@@ -239,19 +243,19 @@ def test_it_holds_before_a_processor_forgets_the_items_of_others(unkept: Shards,
 
 
 @pytest.mark.usefixtures("each_way")
-def test_an_item_that_an_index_forgot_though_it_is_its_own_is_found(shards: Shards, look: Look) -> None:
+def test_an_item_that_an_index_forgot_though_it_is_its_own_is_found(shards: Shards, look_at: LookAt) -> None:
     index = Index.open(shards.lakes[1].index, 3)
     index.keep(Shard(0, 2))
     index.close()
-    assert "open item" in problems(only(look(shards, "index_equals_journal")[1], "index_equals_journal"))
+    assert "open item" in problems(only(look_at(1, shards, "index_equals_journal"), "index_equals_journal"))
 
 
 @pytest.mark.usefixtures("each_way")
-def test_postings_of_rows_from_the_other_journal_are_found(shards: Shards, look: Look) -> None:
+def test_postings_of_rows_from_the_other_journal_are_found(shards: Shards, look_at: LookAt) -> None:
     shards.go_on()
     shutil.rmtree(shards.lakes[1].postings)
     PostingsWriter.open(str(shards.lakes[1].postings)).follow(rows_of(shards.lakes[1]))
-    found = only(look(shards, "postings_equal_journal")[1], "postings_equal_journal")
+    found = only(look_at(1, shards, "postings_equal_journal"), "postings_equal_journal")
     assert {one["seq"] for one in found.offenders} == {1, 9, 11}
     assert {one["journal_minus_postings"] for one in found.offenders} == {-1}
 
@@ -262,17 +266,17 @@ def test_a_copy_leaves_dead_letters_of_earlier_rows_to_the_other_journal(unkept:
     assert (first.published_upto, second.published_upto) == (11, COPIED)
 
 
-def test_dead_letters_of_rows_from_the_other_journal_are_found(shards: Shards, look: Look) -> None:
+def test_dead_letters_of_rows_from_the_other_journal_are_found(shards: Shards, look_at: LookAt) -> None:
     shards.go_on()
     copy = next(row for row in rows_of(shards.lakes[1]) if row.seq == 4)
     shards.kafka.second_letters.append(build_record(copy, body_of(copy), "payhook-ledger"))
-    assert [one["seq"] for one in only(look(shards, "dlq_equals_open_dead")[1], "dlq_equals_open_dead").offenders] == [
-        4
-    ]
+    assert [
+        one["seq"] for one in only(look_at(1, shards, "dlq_equals_open_dead"), "dlq_equals_open_dead").offenders
+    ] == [4]
 
 
 class TestAnchors:
-    def test_those_of_the_earlier_journal_are_not_missed(self, shards: Shards, look: Look, world: World) -> None:
+    def test_those_of_the_earlier_journal_are_not_missed(self, shards: Shards, look_at: LookAt, world: World) -> None:
         lake = shards.lakes[1]
         shards.go_on()
         state = JournalReader(str(lake.journal)).state()
@@ -280,19 +284,19 @@ class TestAnchors:
         second = World(lake, shards.kafka, rows_of(lake), state)
         second.state = replace(state, notes={**state.notes, "anchored": "11"})
         second.rewrite()
-        assert "anchors_hold" not in failed(look(shards, "anchors_hold")[1])
+        assert "anchors_hold" not in failed(look_at(1, shards, "anchors_hold"))
         second.state = replace(state, notes={**state.notes, "anchored": "17"})
         second.rewrite()
-        assert "are gone" in problems(failed(look(shards, "anchors_hold")[1])["anchors_hold"])
+        assert "are gone" in problems(failed(look_at(1, shards, "anchors_hold"))["anchors_hold"])
 
-    def test_one_of_its_own_is_compared(self, shards: Shards, look: Look) -> None:
+    def test_one_of_its_own_is_compared(self, shards: Shards, look_at: LookAt) -> None:
         shards.go_on()
         state = JournalReader(str(shards.lakes[1].journal)).state()
         right = Anchor("ledger.1", state.epoch, 17, state.chain, AT, state.lineage)
         shards.kafka.second_anchors = [KEYS.encode(right)]
-        assert not failed(look(shards, "anchors_hold")[1])
+        assert not failed(look_at(1, shards, "anchors_hold"))
         shards.kafka.second_anchors = [KEYS.encode(replace(right, chain="0" * 64))]
-        assert "isn't what was anchored" in problems(only(look(shards, "anchors_hold")[1], "anchors_hold"))
+        assert "isn't what was anchored" in problems(only(look_at(1, shards, "anchors_hold"), "anchors_hold"))
 
 
 class TestOffsets:
@@ -301,13 +305,13 @@ class TestOffsets:
         first, second = look(shards, "in_flight")
         assert [figures(one, "in_flight")["undecided"] for one in (first, second)] == [5, 0]
 
-    def test_one_that_was_passed_over_is_found(self, shards: Shards, look: Look) -> None:
+    def test_one_that_was_passed_over_is_found(self, shards: Shards, look_at: LookAt) -> None:
         shards.go_on()
         lake = shards.lakes[1]
         second = World(lake, shards.kafka, rows_of(lake), JournalReader(str(lake.journal)).state())
         second.row(17).offset = 7
         second.rewrite()
-        assert "offsets_accounted" in failed(look(shards, "offsets_accounted")[1])
+        assert "offsets_accounted" in failed(look_at(1, shards, "offsets_accounted"))
 
     def test_another_record_is_found_by_the_shard_that_reads_it(self, shards: Shards, look: Look) -> None:
         shards.go_on()
@@ -324,7 +328,7 @@ def receipt(key: str) -> bytes:
     )
 
 
-def test_the_decision_of_a_receipt_may_be_in_any_shard(shards: Shards, look: Look) -> None:
+def test_the_decision_of_a_receipt_may_be_in_any_shard(shards: Shards, look: Look, look_at: LookAt) -> None:
     shards.go_on()
     names = ("evt_1", "evt_14", "evt_9")
     shards.kafka.receipts = [receipt(f"stripe:{name}:charge") for name in names]
@@ -332,16 +336,16 @@ def test_the_decision_of_a_receipt_may_be_in_any_shard(shards: Shards, look: Loo
     assert not failed(first), "each is there"
     assert "receipts_have_decisions" not in {one.name for one in second.findings}, "they are looked at once"
     shards.kafka.receipts.append(receipt("stripe:evt_gone:charge"))
-    found = only(look(shards, "receipts_have_decisions")[0], "receipts_have_decisions")
+    found = only(look_at(0, shards, "receipts_have_decisions"), "receipts_have_decisions")
     assert [one["event_key"] for one in found.offenders] == ["stripe:evt_gone:charge"]
 
 
-def test_a_receipt_waits_for_the_slowest_shard(shards: Shards, look: Look) -> None:
+def test_a_receipt_waits_for_the_slowest_shard(shards: Shards, look_at: LookAt) -> None:
     shards.kafka.receipts = [receipt("stripe:evt_late:charge")]
-    assert "receipts_have_decisions" in failed(look(shards, "receipts_have_decisions")[0])
+    assert "receipts_have_decisions" in failed(look_at(0, shards, "receipts_have_decisions"))
     shards.kafka.held[EVENTS][1] = (0, 6)
     shards.kafka.written_at = AT
-    assert "receipts_have_decisions" not in failed(look(shards, "receipts_have_decisions")[0])
+    assert "receipts_have_decisions" not in failed(look_at(0, shards, "receipts_have_decisions"))
 
 
 EFFECTS = ("one_effect_in_all_shards", "one_effect_per_event_key", "one_effect_per_fact_key")
@@ -377,11 +381,11 @@ class TestWhatCrossesShards:
 
     @pytest.mark.parametrize(("since", "found"), [(16, True), (AT + timedelta(seconds=16), True), (19, False)])
     def test_only_what_is_recent_is_looked_at_where_that_is_asked(
-        self, shards: Shards, look: Look, since: Any, found: bool
+        self, shards: Shards, look_at: LookAt, since: Any, found: bool
     ) -> None:
         shards.go_on()
         shards.commit(1, decided(1, 18, 7, "evt_12", postings=booking(capture=True), **fact("ch_14")))
-        first, _ = look(shards, *EFFECTS, options=Options(since=since))
+        first = look_at(0, shards, *EFFECTS, options=Options(since=since))
         finding = next(one for one in first.findings if one.name == "one_effect_in_all_shards")
         assert (not finding.ok) is found
         assert finding.unknown == "what took effect in both of them earlier"

@@ -142,6 +142,7 @@ def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session:
     assert run("fine") == (200, {Applied})
 
 
+@pytest.mark.slow
 def test_whatever_handlers_do_the_stream_goes_on(session: SparkSession, tmp_path: Path) -> None:
     """Each odd answer and error, a hanging call and a killed worker, each its own entity's; the engine decides what
     Spark's workers made of them."""

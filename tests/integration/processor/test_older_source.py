@@ -62,6 +62,7 @@ def found(streams: OwnStreams) -> Findings:
         return find("retell", reader.state(), reader, there, topics)
 
 
+@pytest.mark.slow
 def test_an_older_journal_is_refused_by_the_stream_that_reads_it(streams: OwnStreams, tmp_path: Path) -> None:
     greet, retell = streams.layout.stream("greet"), streams.layout.stream("retell")
     with streams.running() as wait_for:

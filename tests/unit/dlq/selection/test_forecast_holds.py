@@ -124,7 +124,14 @@ def _script(bench: SelectionBench, key: str, tries: list[str]) -> None:
     usual.script[key] = act
 
 
-@pytest.mark.parametrize("dead_head", list(DeadHead))
+@pytest.mark.parametrize(
+    "dead_head",
+    [
+        DeadHead.CONTINUE,
+        pytest.param(DeadHead.DIE_WITH_IT, marks=pytest.mark.slow),
+        pytest.param(DeadHead.WAIT, marks=pytest.mark.slow),
+    ],
+)
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @example(before=PURGED_HOLDER, since=[], asked=Asked())
 @given(before=STEPS, since=STEPS, asked=ASKED)
