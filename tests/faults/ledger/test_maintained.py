@@ -11,18 +11,19 @@ import psutil
 import pytest
 
 from core.layout import Layout
+from ledger.maintain.compact import Limits
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from tests.e2e.conftest import DECIDED_S, Stack, assert_once
 
 ROUND_S = 120.0
+FILES_MIN = Limits().files_min
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PAYHOOK_LEDGER__MAINTAIN__EVERY_S", "3")
-        patch.setenv("PAYHOOK_LEDGER__MAINTAIN__FILES_MIN", "8")
         with embedded_stack(tmp_path_factory.mktemp("maintained")) as data_dir:
             yield Stack(data_dir)
 
@@ -39,11 +40,11 @@ def journal(data_dir: Path) -> dict[str, Any]:
 
 def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effect_once(stack: Stack) -> None:
     epoch = stack.epoch(DECIDED_S)
-    webhooks = stack.decided_captures(12, "batch")
+    webhooks = stack.decided_captures(FILES_MIN + 4, "batch")
     said = payhook("ledger", "maintain", "--json", "--data", str(stack.data_dir))
     assert said.returncode == 0 or "running already" in said.stderr, said.stderr
     assert wait_for(lambda: Layout(stack.data_dir).maintained.exists() and report(stack.data_dir)["ok"], ROUND_S)
-    assert wait_for(lambda: journal(stack.data_dir)["files_after"] < 8, ROUND_S), report(stack.data_dir)
+    assert wait_for(lambda: journal(stack.data_dir)["files_after"] < FILES_MIN, ROUND_S), report(stack.data_dir)
     more = stack.captures(5, "afterwards")
     stack.post(*more)
     assert_once(stack, webhooks + more)

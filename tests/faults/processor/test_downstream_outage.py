@@ -37,9 +37,8 @@ def service() -> Iterator[MerchantService]:
 def stack(
     service: MerchantService, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    """A stack whose ledger asks the service for every single event."""
+    """A stack whose ledger asks the service for every new account."""
     monkeypatch.setenv("PAYHOOK_LEDGER__MERCHANTS_URL", service.url)
-    monkeypatch.setenv("PAYHOOK_LEDGER__MERCHANTS_CACHE_S", "0")
     with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
         yield Stack(data_dir)
 
@@ -47,7 +46,10 @@ def stack(
 def test_a_minutes_outage_dead_letters_nothing_and_costs_few_calls(
     stack: Stack, service: MerchantService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    webhooks = stack.captures(int((BEFORE_S + OUTAGE_S + AFTER_S) * PER_S), "outage")
+    webhooks = [
+        stack.traffic.stripe(f"outage-{n}", "charge.succeeded", 1_000 + n, "EUR", account=f"acct_{n}")
+        for n in range(int((BEFORE_S + OUTAGE_S + AFTER_S) * PER_S))
+    ]
     answers: list[Answer] = []
 
     def post() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from core.errors import SettingError
+from stack.paths import CHECKOUT
 from stack.settings import load_settings, settings_page
 
 
@@ -133,3 +135,13 @@ def test_every_setting_says_what_it_is() -> None:
     rows = [line for line in settings_page().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
     assert all(len(row.split("|")[3].strip()) > 5 for row in rows)
+
+
+def test_every_variable_that_a_test_sets_is_a_setting() -> None:
+    """Of one that is gone a test of `make test-faults` would tell at its next run only."""
+    listed = re.findall(r"^\| `([a-z_.]+)", settings_page(), re.MULTILINE)
+    known = tuple("PAYHOOK_" + name.upper().replace(".", "__") for name in listed)
+    tests = [file for file in CHECKOUT.glob("tests/**/*.py") if file != Path(__file__)]
+    named = {(found, file.name) for file in tests for found in re.findall(r"PAYHOOK_\w+?__\w+\w", file.read_text())}
+    assert len(named) > 50
+    assert [one for one in sorted(named) if not one[0].startswith(known)] == []
