@@ -95,13 +95,17 @@ def measure_processor(run: Run) -> dict[str, float]:
 
 
 @contextmanager
-def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
-    """A broker whose ``payments.events`` holds so many events: its port and bootstrap address."""
+def kafka_with_backlog(run: Run, backlog: int, shards: int = 1) -> Iterator[tuple[int, str]]:
+    """A broker whose ``payments.events`` holds so many events: its port and bootstrap address. ``shards``: of how many
+    it has the dead letters' topics.
+    """
     port, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{port}"
     with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
         make_topics(
-            KafkaSettings(bootstrap_servers=bootstrap), [*topics(TopicsSettings()), Topic(WARM_TOPIC, 4, DAY_MS)], 1
+            KafkaSettings(bootstrap_servers=bootstrap),
+            [*topics(TopicsSettings(), shards=shards), Topic(WARM_TOPIC, 4, DAY_MS)],
+            1,
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:
             make_key(run.folder / "records")

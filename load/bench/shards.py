@@ -51,7 +51,7 @@ def measure_shards(run: Run) -> dict[str, float]:
     """Each shard of each number alone on the machine, over equally many events; then two at once."""
     backlog = run.count(BACKLOG, BACKLOG_SHORT)
     events = int(backlog / max(COUNTS) * MEASURED_SHARE)
-    with kafka_with_backlog(run, backlog) as (port, _):
+    with kafka_with_backlog(run, backlog, max(COUNTS)) as (port, _):
         costs: dict[int, float] = {}
         rates: dict[int, float] = {}
         for count in COUNTS:
