@@ -10,7 +10,7 @@ import pytest
 
 from journal.schema import GENESIS, JournalRow
 from tests.integration.ledger.conftest import Verify, World
-from tests.integration.ledger.findings import only, problems
+from tests.integration.ledger.findings import problems, wrong
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from tests.integration.ledger.findings import only, problems
 def test_a_row_that_was_edited_is_named(report: Verify, world: World, change: Callable[[JournalRow], None]) -> None:
     change(world.row(8))
     world.rewrite(forge=False)
-    found = only(report("chain_whole"), "chain_whole")
+    found = wrong(report, "chain_whole")
     assert {"problem": "rows don't match their hash", "seq": 8, "rows": 1} in found.offenders
 
 
@@ -37,17 +37,17 @@ def test_a_row_that_was_edited_with_its_hash_breaks_the_chain(report: Verify, wo
     world.rewrite()
     world.state = replace(world.state, chain=chain)
     world.rewrite(forge=False)
-    assert "head" in problems(only(report("chain_whole"), "chain_whole"))
+    assert "head" in problems(wrong(report, "chain_whole"))
 
 
 def test_a_commit_of_an_epoch_that_was_over_is_named(report: Verify, world: World) -> None:
     for row in world.rows:
         row.epoch = 2 if row.batch_seq == 1 else 1
     world.rewrite()
-    assert "after its successor" in problems(only(report("chain_whole"), "chain_whole"))
+    assert "after its successor" in problems(wrong(report, "chain_whole"))
 
 
 def test_a_chain_without_rows_has_the_first_head(report: Verify, world: World) -> None:
     world.state = replace(world.state, chain=GENESIS)
     world.rewrite(forge=False)
-    assert "head" in problems(only(report("chain_whole"), "chain_whole"))
+    assert "head" in problems(wrong(report, "chain_whole"))

@@ -9,14 +9,14 @@ import pytest
 
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import Verify, World
-from tests.integration.ledger.findings import failed, only
+from tests.integration.ledger.findings import failed, wrong
 
 
 @pytest.mark.parametrize("mode", ["test", None])
 def test_an_event_of_another_mode_is_named(report: Verify, world: World, mode: str | None) -> None:
     world.row(2).mode = mode
     world.rewrite()
-    found = only(report("one_mode"), "one_mode")
+    found = wrong(report, "one_mode")
     assert [(one["seq"], one["mode"]) for one in found.offenders] == [(2, mode)]
 
 
@@ -33,4 +33,4 @@ def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> 
     for kept in ("journal", "bodies", "postings", "index"):
         shutil.copytree(getattr(live, kept), getattr(test, kept))
     world.lake = replace(world.lake, places=test)
-    assert len(failed(report("one_mode"))["one_mode"].offenders) == Limits().sample_max
+    assert len(wrong(report, "one_mode").offenders) == Limits().sample_max

@@ -8,21 +8,21 @@ from core.decision import Decision
 from journal.histories import History
 from journal.schema import Record
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
-from tests.integration.ledger.findings import failed, only, problems
+from tests.integration.ledger.findings import failed, problems, wrong
 
 
 def test_an_offset_without_a_decision_is_named(report: Verify, world: World) -> None:
     world.row(8).offset = 1_000_000
     world.row(8).first = False
     world.rewrite()
-    found = failed(report("offsets_accounted"))["offsets_accounted"]
+    found = wrong(report, "offsets_accounted")
     assert {"problem": "an offset with no first row", "topic": EVENTS, "partition": 0, "offset": 103} in found.offenders
 
 
 def test_an_offset_with_two_first_decisions_is_named(report: Verify, world: World) -> None:
     world.row(8).offset = 102
     world.rewrite()
-    found = only(report("offsets_accounted"), "offsets_accounted")
+    found = wrong(report, "offsets_accounted")
     assert [(one["offset"], one["problem"]) for one in found.offenders] == [
         (102, "an offset with several first rows"),
         (103, "an offset with no first row"),
@@ -33,9 +33,7 @@ def test_the_first_offset_of_a_partition_decided_twice_is_named(report: Verify, 
     first, second = [row for row in world.rows if row.first and (row.topic, row.partition) == (EVENTS, 0)][:2]
     second.offset = first.offset
     world.rewrite()
-    found = [
-        (one["offset"], one["problem"]) for one in failed(report("offsets_accounted"))["offsets_accounted"].offenders
-    ]
+    found = [(one["offset"], one["problem"]) for one in wrong(report, "offsets_accounted").offenders]
     assert (first.offset, "an offset with several first rows") in found
     assert (first.offset + 1, "an offset with no first row") in found
 
@@ -45,25 +43,25 @@ def test_a_mark_beyond_the_rows_is_named(report: Verify, world: World) -> None:
     world.state.marks[EVENTS][1] = 6
     world.kafka.held[EVENTS][1] = (0, 6)
     world.rewrite()
-    assert only(report("offsets_accounted"), "offsets_accounted").offenders[0]["offset"] == 5
+    assert wrong(report, "offsets_accounted").offenders[0]["offset"] == 5
 
 
 def test_rows_beyond_the_mark_are_named(report: Verify, world: World) -> None:
     world.state.marks[EVENTS][1] = 4
     world.rewrite()
-    assert "beyond the marks" in problems(only(report("offsets_accounted"), "offsets_accounted"))
+    assert "beyond the marks" in problems(wrong(report, "offsets_accounted"))
 
 
 def test_rows_of_a_partition_without_a_mark_are_named(report: Verify, world: World) -> None:
     del world.state.marks[CONTROL]
     world.rewrite()
-    assert "without a mark" in problems(only(report("offsets_accounted"), "offsets_accounted"))
+    assert "without a mark" in problems(wrong(report, "offsets_accounted"))
 
 
 def test_decided_offsets_that_kafka_never_had_are_named(report: Verify, world: World) -> None:
     """The topic was made again under a journal that remembers the old one."""
     world.kafka.held[EVENTS][0] = (0, 3)
-    assert "never had" in problems(only(report("offsets_accounted"), "offsets_accounted"))
+    assert "never had" in problems(wrong(report, "offsets_accounted"))
 
 
 def second_history(world: World, since: int) -> None:
@@ -103,7 +101,7 @@ def test_a_record_before_the_border_that_kafka_holds_otherwise_is_named(report: 
     border = world.state.start[EVENTS][0]
     assert report("records_are_those_decided").findings[0].ok
     world.kafka.planted[EVENTS, 0, border - 1] = Record(border - 1, b"another", ())
-    [one] = only(report("records_are_those_decided"), "records_are_those_decided").offenders
+    [one] = wrong(report, "records_are_those_decided").offenders
     assert (one["offset"], one["topic"]) == (border - 1, EVENTS)
 
 
@@ -111,7 +109,7 @@ def test_an_offset_without_a_decision_in_the_second_history_is_named(report: Ver
     second_history(world, 8)
     world.state.start[EVENTS][0] -= 1
     world.rewrite()
-    offender = only(report("offsets_accounted"), "offsets_accounted").offenders[0]
+    offender = wrong(report, "offsets_accounted").offenders[0]
     assert (offender["topic"], offender["problem"]) == (f"{EVENTS}#2", "an offset with no first row")
 
 
@@ -146,4 +144,4 @@ def test_one_row_stands_for_a_range_that_was_lost(report: Verify, world: World) 
     assert "offsets_accounted" not in failed(report("offsets_accounted"))
     lost.offset_until = until + 39_999
     world.rewrite()
-    assert failed(report("offsets_accounted"))["offsets_accounted"].offenders[0]["offset"] == until + 39_999
+    assert wrong(report, "offsets_accounted").offenders[0]["offset"] == until + 39_999

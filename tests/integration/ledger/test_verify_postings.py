@@ -11,7 +11,7 @@ import pytest
 from journal.reader import JournalReader
 from ledger.postings import PostingsWriter
 from tests.integration.ledger.conftest import AT, Verify, World
-from tests.integration.ledger.findings import only
+from tests.integration.ledger.findings import wrong
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_postings_that_are_not_the_journals_are_named(
     report: Verify, world: World, change: Callable[[list[dict[str, Any]]], None], name: str
 ) -> None:
     world.rewrite_postings(change)
-    assert only(report("postings_equal_journal"), "postings_equal_journal").offenders, name
+    assert wrong(report, "postings_equal_journal").offenders, name
 
 
 def test_older_postings_are_behind_and_right_and_whole_once_they_have_followed(report: Verify, world: World) -> None:
