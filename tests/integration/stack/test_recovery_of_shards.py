@@ -1,4 +1,4 @@
-"""One shard disagrees with Kafka: what is lost is told once, and what another shard knows or decides isn't lost."""
+"""One shard disagrees with Kafka: what is lost is counted once, and what another shard knows or decides isn't lost."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     )
 
 
-def test_what_is_lost_is_told_by_the_shard_that_disagrees(looks: list[Look]) -> None:
+def test_what_is_lost_stands_once_at_the_shard_that_disagrees(looks: list[Look]) -> None:
     assert [(one.layout.stream, one.disagrees) for one in looks] == [("ledger", True), ("ledger.1", False)]
     assert [[event.event_key for event in one.events] for one in looks] == [[LOST], []]
     assert [one.claims for one in looks] == [(hash16(LOST),), None]
