@@ -166,8 +166,8 @@ def test_a_put_whose_answer_comes_too_late_is_known_to_be_there(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
 ) -> None:
     with relay:
-        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint, timeout_s=1.0))
-        relay.delay(3.0, answers=1)
+        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint, timeout_s=4.0))
+        relay.delay(300.0, answers=1)
         storage.put_new("_delta_log/1.json", b"entry")
         assert relay.to_be_lost == 0
         assert storage.read("_delta_log/1.json") == b"entry"
@@ -177,7 +177,7 @@ def test_a_put_whose_answer_comes_too_late_is_known_to_be_there(
 
 def test_a_slow_store_is_waited_for(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay) -> None:
     with relay:
-        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint, timeout_s=5.0))
+        storage = open_storage(reach(object_store, monkeypatch, relay.endpoint, timeout_s=15.0))
         relay.delay(0.5, answers=6)
         for number in range(3):
             storage.put_new(f"_delta_log/{number}.json", b"entry")

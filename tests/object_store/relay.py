@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import select
 import selectors
 import socket
 import threading
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,8 @@ class Relay:
     """Carries connections to a host's port while a ``with`` lasts.
 
     `lose`: requests reach the server; the connection ends before a byte of the answer comes back. `delay`: answers
-    come so many seconds late. `cut`: connections
-    end at once, those under way too.
+    come so many seconds late, sooner if the client has given up by then. `cut`: connections end at once, those under
+    way too.
     """
 
     def __init__(self, to: tuple[str, int]) -> None:
@@ -95,7 +95,7 @@ class _Carrier:
                     if not data or (ready.data is client and self._takes_one(LOSES_ANSWERS)):
                         return
                     if ready.data is client and self._takes_one(DELAYS_ANSWERS):
-                        time.sleep(self.delay_s.value)
+                        select.select([client], [], [], self.delay_s.value)
                     ready.data.sendall(data)
 
     def _takes_one(self, way: int) -> bool:
