@@ -93,7 +93,7 @@ def dlq() -> None:
 COMMANDS = {
     "up": Later("cli.stack_commands:up", "start Kafka, Redis, the receiver and the processor on loopback"),
     "down": Later("cli.stack_commands:down", "stop everything that up started, in order"),
-    "status": Later("cli.stack_commands:status", "do webhooks get all the way, and how far behind is the processor?"),
+    "status": Later("cli.status_command:status", "do webhooks get all the way, and how far behind is the processor?"),
     "demo": Later("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
     "send": Later("cli.send_command:send", "sign a body and post it"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),

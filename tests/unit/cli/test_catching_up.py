@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.stack_commands import catching_up
+from cli.status_command import catching_up
 
 KEEPS_UP: dict[str, Any] = {
     "lag": 12,

@@ -224,7 +224,7 @@ class TestTestTraffic:
         self, up: str, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sides = {mode: {"ready": mode == up, "processor": {"seq": f"{mode} seq"}} for mode in ("live", "test")}
-        monkeypatch.setattr("cli.stack_commands._ask", lambda _: {**sides["live"], "test": sides["test"]})
+        monkeypatch.setattr("cli.status_command._ask", lambda _: {**sides["live"], "test": sides["test"]})
         live, test = (payhook("status", *flags, "--data", str(tmp_path)) for flags in ([], ["--test"]))
         assert (live.exit_code, test.exit_code) == ((0, 1) if up == "live" else (1, 0))
         assert "live seq" in live.output
@@ -253,7 +253,7 @@ class TestTestTraffic:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         said = {"ready": True, "processor": {}, "streams": {"greet": stream}}
-        monkeypatch.setattr("cli.stack_commands._ask", lambda _: said)
+        monkeypatch.setattr("cli.status_command._ask", lambda _: said)
         assert re.search(
             rf"stream greet +{reported} *$", payhook("status", "--data", str(tmp_path)).output, re.MULTILINE
         )
@@ -261,7 +261,7 @@ class TestTestTraffic:
     def test_status_says_where_no_test_traffic_is_taken(
         self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cli.stack_commands._ask", lambda _: {"ready": True})
+        monkeypatch.setattr("cli.status_command._ask", lambda _: {"ready": True})
         said = payhook("status", "--test", "--data", str(tmp_path))
         assert said.exit_code == 1
         assert "ingest.test_traffic is off" in said.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cli.stack_commands import held_back
+from cli.status_command import held_back
 from core.clock import ManualClock
 from processor.calls.budget import Report
 from processor.calls.downstreams import Downstreams

@@ -1,0 +1,333 @@
+"""``payhook status``: whether webhooks get all the way, and what waits of one entity."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.place import Place, check_stream, with_place_of_mode
+from cli.tables import Rows, print_details
+from core.clock import SystemClock, to_rfc3339
+from core.event import Mode
+from core.layout import StreamLayout
+from core.routing import Shard
+from core.status_file import STATUS_AGE_MAX
+from core.visible import visible
+from stack.endpoints import Endpoints, read_endpoints
+
+if TYPE_CHECKING:
+    from journal.entity_queue import EntityQueue
+    from journal.open_item import OpenItem
+    from stack.settings import Settings
+
+ASK_TIMEOUT_S = 10.0
+PROCESSOR_FIGURES = {
+    "epoch": "epoch",
+    "seq": "decisions",
+    "open": "open events",
+    "dead": "dead events",
+    "blocked": "blocked",
+}
+"""What of the processor's status is shown to people, and how it is called; --json has all of it."""
+SUMMED = frozenset({"seq", "open", "dead"})
+"""Of several shards the sum is shown; of the others each one's."""
+NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "no test traffic is taken: ingest.test_traffic is off"}
+
+
+@click.command()
+@click.option("--entity", metavar="KEY", help="Show what waits of one payment instead, and why: stripe:acct_1:pi_1.")
+@click.option("--stream", default="ledger", show_default=True, metavar="NAME", help="With --entity: the work stream.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place_of_mode
+def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None:
+    """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't.
+
+    With --test: whether test traffic does. With --entity: that entity's open events in Kafka's order, each with its
+    attempt, when it is due, and its reason; read from the stream's index, whether the processor runs or not.
+
+    Where no `payhook up` runs on the data folder (containers, several hosts) each service is asked where the settings
+    say that it is: console.ingest_url, console.metrics_urls.
+    """
+    if entity is not None:
+        check_stream(place.settings, stream)
+        _print_entity(place, stream, entity, as_json=as_json)
+        return
+    endpoints = read_endpoints(place.settings.data_dir)
+    if endpoints is not None:
+        said = {"up": True, "ready": False, "endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+    else:
+        said = _ask_each(place.settings)
+    side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
+    if as_json:
+        click.echo(json.dumps(said, indent=2))
+    else:
+        _print_status(said, side, place.mode)
+    sys.exit(0 if side["ready"] else 1)
+
+
+def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
+    from journal.entity_queue import read_entity
+
+    layout = _place_of_entity(place, stream, entity)
+    queue = read_entity(layout.index, entity)
+    print_entity(layout.stream, queue, SystemClock().now(), as_json=as_json)
+
+
+def _place_of_entity(place: Place, stream: str, entity: str) -> StreamLayout:
+    """The places of the shard that decides the entity; of another stream, or of a shard that is named, its own."""
+    looked = replace(place, stream=stream)
+    for number, shard in enumerate(looked.shards.values()):
+        if Shard(number, len(looked.shards)).decides(entity):
+            return shard.looked_at
+    raise AssertionError("one shard decides it")
+
+
+def _ask(ops: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{ops}/status", timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - our own listener
+            read: dict[str, Any] = json.loads(answer.read())
+    except (OSError, urllib.error.URLError, ValueError) as failed:
+        return {"ready": False, "problem": f"the management listener doesn't answer: {failed}"}
+    return read
+
+
+def _ask_each(settings: Settings) -> dict[str, Any]:
+    """What the services say that the settings name; ``up`` where any of them answers, or writes its status here."""
+    named = bool(settings.console.ingest_url or settings.console.metrics_urls)
+    if not named and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
+        return {"up": False, "ready": False}
+
+    import asyncio
+
+    import httpx2
+
+    from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
+    from stack.watching import watched
+
+    lag = KafkaLag(settings.kafka)
+    places = watched(settings, lag.read)
+
+    async def ask() -> dict[str, Any]:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            said = await read_status(places, client, SystemClock().now())
+            pages = await asyncio.gather(*(scrape(name, url, client) for name, url in places.metrics.items()))
+        return {**said, "processes": {page.process: page.text is not None for page in pages}}
+
+    try:
+        said = asyncio.run(ask())
+        named = bool(settings.console.ingest_url or places.metrics)
+        # At the receiver's own port on loopback another stack's may answer.
+        answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
+        said["up"] = any([*answering, *map(_is_alive, said["streams"].values())])
+        if said["up"]:
+            for mode, side in sides(said).items():
+                side["lag"] = lag.read(marks_of(ledgers(said, mode)))
+    finally:
+        lag.close()
+    if not said["up"]:
+        said["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
+    return said
+
+
+def _is_alive(stream: dict[str, Any]) -> bool:
+    """Whether its processor says something now, be it that it waits for a person."""
+    return float(stream.get("age_s", "inf")) <= STATUS_AGE_MAX.total_seconds()
+
+
+def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
+    return {
+        "ingest": endpoints.ingest,
+        "ops": endpoints.ops,
+        "kafka": endpoints.kafka,
+        "redis": endpoints.redis,
+        "journal": endpoints.journal,
+        "pids": dict(endpoints.pids),
+        **({"test_journal": endpoints.test_journal} if endpoints.test_journal else {}),
+    }
+
+
+def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
+    """``side`` is what is said of live traffic, or of test traffic. Figures are of all shards together."""
+    if not said["up"]:
+        click.echo(_not_up(said))
+        return
+    from console.health import ledgers
+
+    shards, lag = ledgers(said, mode), side.get("lag")
+    details: list[tuple[str, str | None]] = [
+        ("ready", "yes" if side["ready"] else "no"),
+        ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
+        ("processor", "ready" if all(shard.get("ready") for shard in shards) else "not ready"),
+    ]
+    for name, shown in PROCESSOR_FIGURES.items():
+        known = [shard[name] for shard in shards if shard.get(name) is not None]
+        if known:
+            details.append(
+                (shown, str(sum(known)) if name in SUMMED and len(known) > 1 else ", ".join(map(str, known)))
+            )
+    if lag is not None:
+        details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
+    for shard in shards:
+        of_it = f" of {shard.get('stream')}" if len(shards) > 1 else ""
+        details += [(f"{name}{of_it}", shown) for name, shown in catching_up(shard.get("catch_up", {}))]
+        if shard.get("by_range"):
+            gone = f"Kafka no longer holds the last decided record of {', '.join(shard['by_range'])}"
+            details.append((f"compared by id and range{of_it}", gone))
+    details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
+    details += held_back([*shards, *said.get("streams", {}).values()])
+    if side is said and "test" in said:
+        details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
+    if "endpoints" in said:
+        details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
+    processes = said.get("processes", {})
+    details += [(f"process {name}", "answers" if up else "doesn't answer") for name, up in processes.items()]
+    problem = side.get("problem", said.get("problem"))
+    print_details([*details, ("problem", None if problem is None else str(problem))])
+
+
+def _not_up(said: dict[str, Any]) -> str:
+    """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
+    if asked := ", ".join(said.get("asked", [])):
+        return f"nothing answers at {asked}: look at the services there; `payhook up` would start another stack here"
+    return "not running: `payhook up --detach` starts it"
+
+
+def _of_stream(stream: dict[str, Any]) -> str:
+    """One work stream in a line: where it stands, and why if it doesn't run."""
+    ready, state = stream.get("ready"), str(stream.get("state", "not started"))
+    why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
+    reported = "not ready" if state == "running" and not ready else state
+    restarts = stream.get("restarts", 0)
+    return reported + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")
+
+
+REASON_SHOWN_CHARS_MAX = 120
+
+
+def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
+    """Prints an entity's queue as a table, or as one JSON object."""
+    if as_json:
+        click.echo(json.dumps(as_tree(stream, queue), indent=2))
+        return
+    if not queue.total:
+        click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: what arrives runs at once")
+        return
+    from console.details import Once
+
+    names = ("item", "event", "state", "place", "attempt", "due", "reason")
+    rows, once = Rows(*names, right=["item", "attempt"]), Once()
+    for item in queue.items:
+        last, place = item.row, queue.place(item)
+        reason = (last.reason or "")[:REASON_SHOWN_CHARS_MAX]
+        why = once.tell(reason, f"item {last.item_seq}", last.error_class or "")
+        rows.add(last.item_seq, last.event_key, last.decision.value, place, last.attempt, _due(item, now), why)
+    rows.print()
+    click.echo(_summary(queue))
+
+
+def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:
+    """What `--json` prints; times are RFC 3339."""
+    return {
+        "stream": stream,
+        "entity_key": queue.entity_key,
+        "seq": queue.seq,
+        "total": queue.total,
+        "head": queue.head,
+        "previous_dead": queue.previous_dead,
+        "items": [_item(queue, item) for item in queue.items],
+    }
+
+
+def _item(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
+    last = item.row
+    return {
+        "item_seq": last.item_seq,
+        "last_seq": item.last_seq,
+        "event_key": last.event_key,
+        "event_type": last.event_type,
+        "state": last.decision.value,
+        "place": queue.place(item),
+        "attempt": last.attempt,
+        "due_at": to_rfc3339(last.due_at) if last.due_at is not None else None,
+        "reason": last.reason,
+        "error_class": last.error_class,
+        "cause_seq": last.cause_seq,
+        "out_of_order": last.out_of_order,
+        "passed_over": item.died,
+        "received_at": to_rfc3339(last.received_at) if last.received_at is not None else None,
+        "decided_at": to_rfc3339(last.decided_at),
+    }
+
+
+def _due(item: OpenItem, now: datetime) -> str | None:
+    due_at = item.row.due_at
+    if due_at is None:
+        return None
+    left_s = (due_at - now).total_seconds()
+    return f"in {left_s:.1f} s" if left_s > 0 else f"since {-left_s:.1f} s"
+
+
+def _summary(queue: EntityQueue) -> str:
+    reported = [f"{queue.total} open as of row {queue.seq}"]
+    if queue.total > len(queue.items):
+        reported.append(f"the first {len(queue.items)} are shown")
+    if (dead := queue.held_by()) is not None:
+        reported.append(
+            f"item {dead.row.item_seq} is dead and holds the entity: see `payhook dlq show {dead.row.item_seq}`"
+        )
+    if queue.previous_dead:
+        reported.append("what runs next sees that an earlier event died")
+    return "; ".join(reported)
+
+
+def catching_up(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Lines about what a stream's status says under ``catch_up``; none while it says nothing."""
+    if not reported:
+        return []
+    lines = [("arriving", f"{reported['arrival_per_s']:,.0f} events/s")]
+    if reported["behind"]:
+        lines.append(("backlog", f"{reported['lag']:,} events, {_until_gone(reported)}"))
+    if reported["recommended_executors"] > reported["executors"] or reported["driver_bound"]:
+        lines.append(("capacity", _wanted(reported)))
+    return lines
+
+
+def _until_gone(reported: Mapping[str, Any]) -> str:
+    if reported["drain_per_s"] is None:
+        return "how long it takes isn't known yet"
+    if reported["recover_s"] is None:
+        return f"growing: {reported['drain_per_s']:,.0f} events/s are decided"
+    forecast = reported["forecast"]
+    said = f"; said at first: gone at {forecast['until']}" if forecast and forecast["until"] else ""
+    return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{said}"
+
+
+def _wanted(reported: Mapping[str, Any]) -> str:
+    executors, partitions = reported["recommended_executors"], reported["recommended_partitions"]
+    if reported["driver_bound"]:
+        return f"the driver is what is slow: split the stream, executors beyond {executors} won't help"
+    return f"the load asks for {executors} executors on {partitions} partitions"
+
+
+def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Lines about the downstreams that streams' statuses name under ``downstreams``; none of those that are well."""
+    reported = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
+    return [
+        (f"downstream {name}", f"{one['text']}; {_counted(one)}") for name, one in reported.items() if _is_held(one)
+    ]
+
+
+def _is_held(one: Mapping[str, Any]) -> bool:
+    return bool(one["state"] != "closed")
+
+
+def _counted(one: Mapping[str, Any]) -> str:
+    return f"{one['failed']:,} of {one['calls']:,} calls failed, {one['held']:,} weren't made"
