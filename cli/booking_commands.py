@@ -19,7 +19,7 @@ from core.layout import StreamLayout
 from core.money import Money
 from core.routing import topics_of
 from core.work import Posting, Side
-from dlq.commands import REVERSALS_MAX, propose_entry, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
 from journal.reader import lineage_of
 from ledger.reversals import Booking, all_proposals, bookings_of, entry_of, evidence_sha256
 
@@ -46,7 +46,9 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         return
     for at, bookings in of_shards.items():
         targets, lineage = [booking.target for booking in bookings], lineage_of(str(at.journal))
-        command = propose_reversal(at.stream, lineage, targets, this_account(), reason, SystemClock().now())
+        command = Command.new(
+            at.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
+        )
         named = keys if len(of_shards) == 1 else [one.row.event_key or "" for one in bookings]
         orders(place).send(command, f"{place.mode} {', '.join(named)}")
         click.echo(f"proposed as {command.command_id}")

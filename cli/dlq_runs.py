@@ -26,7 +26,7 @@ from console.dead_letters import DeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq import commands
+from dlq.command import REPLAY, ReplayMode
 from dlq.index import Filter
 from dlq.orders import DeltaView, Order, OrderService, Wanted
 from dlq.selection import Run, RunState
@@ -43,8 +43,8 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--dry-run", is_flag=True, help="Say what would become of each item; nothing is sent.")
 @click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in commands.ReplayMode]),
-    default=commands.ReplayMode.ALONE.value,
+    type=click.Choice([mode.value for mode in ReplayMode]),
+    default=ReplayMode.ALONE.value,
     show_default=True,
     help="with_followers: all that is dead of an entity from its first item on; superseded: behind what came since.",
 )
@@ -75,7 +75,7 @@ def replay(
     effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
-    run = Run("replay", reason, commands.ReplayMode(mode), per_s, in_place, force, propose)
+    run = Run("replay", reason, ReplayMode(mode), per_s, in_place, force, propose)
     for shard, number, ids in _meant(place, what):
         if number is None and run == Run("replay", reason) and not dry_run:
             _replay_now(shard, ids, reason, as_json)
@@ -160,7 +160,7 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
     """Single items in one command."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
     service = OrderService(place.looked_at.stream, view, orders(place), SystemClock())
-    order = Order(uuid.uuid4().hex, commands.REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
+    order = Order(uuid.uuid4().hex, REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
     service.give(order)
     if as_json:
         click.echo(json.dumps({"command_id": order.command_id, "items": list(ids)}))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,7 @@ from core.layout import StreamLayout
 from core.routing import row_name, topics_of
 from core.visible import visible
 from core.work import Posting
-from dlq.commands import REPROCESS_MAX, SPREAD_S_MAX, Target, propose_reprocess
-from dlq.commands import reprocess as reprocess_order
+from dlq.command import PROPOSE_REPROCESS, REPROCESS, REPROCESS_MAX, SPREAD_S_MAX, Command, Target
 from dlq.orders import DeltaView
 from journal.schema import JournalRow
 from ledger.reprocess import Forecast, Verdict
@@ -81,8 +80,8 @@ def run(
     """
     clock, ran = SystemClock(), Ran(waited=wait and not propose)
     interval_us = 0 if per_s is None else round(1_000_000 / per_s)
-    name, order = ("propose_reprocess", propose_reprocess) if propose else ("reprocess", reprocess_order)
-    giving = orders(place).giving(this_account(), name, f"{place.mode} {what}", reason)
+    action = PROPOSE_REPROCESS if propose else REPROCESS
+    giving = orders(place).giving(this_account(), action, f"{place.mode} {what}", reason)
     shards = [(at, own) for at in place.ledger.places if (own := [one for one in books if one.stream == at.stream])]
     views = {at.stream: DeltaView(at.journal, topics_of(place.mode).control) for at, _ in shards}
     with giving as act, looking("the processor decides"):
@@ -92,10 +91,8 @@ def run(
             for targets in commands_of([Target.of(one.row) for one in own], interval_us):
                 if ran.commands and not propose:
                     time.sleep(at_once_of(interval_us) * interval_us / 1_000_000)
-                command = order(
-                    at.stream, lineage, targets, this_account(), reason, clock.now(), interval_us=interval_us
-                )
-                act.send(command)
+                command = Command.new(at.stream, lineage, action, targets, this_account(), reason, clock.now())
+                act.send(replace(command, interval_us=interval_us))
                 decided = _decided(view, command.command_id, clock) if wait else None
                 ran.commands[command.command_id] = (decided.reason or decided.decision.value) if decided else None
                 if wait and decided is None:

@@ -21,7 +21,8 @@ from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
 from core.layout import LEDGER
 from core.routing import mode_of, stream_of
-from dlq.commands import ITEM_ACTIONS, CommandNotSent
+from dlq.command import ITEM_ACTIONS
+from dlq.commands import CommandNotSent
 from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 

@@ -16,7 +16,7 @@ from console.api_routes import StrictRoute, problems
 from console.as_json import item_story, plain
 from console.dead_letters import DeadLetters, Streams, StreamWanted
 from core.decision import ErrorKind
-from dlq.commands import SEQ_MAX
+from dlq.command_fields import SEQ_MAX
 from dlq.index import PAGE_MAX, Filter, Group, ItemState, ItemStory, Mark, Page, Sort, Stats
 
 LISTED_MAX = 100

@@ -26,7 +26,8 @@ from console.selection_words import (
     SelectionsView,
     SelectionView,
 )
-from dlq.commands import SEQ_MAX, ReplayMode
+from dlq.command import ReplayMode
+from dlq.command_fields import SEQ_MAX
 from dlq.frozen import NEWEST
 from dlq.selection import Kept, Run, RunItemState, Selections, Verdict
 

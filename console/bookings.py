@@ -22,7 +22,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
-from dlq.commands import Command, approve, propose_entry
+from dlq.command import Command, approve, propose_entry
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from dlq.hands import in_common, same_person
 from dlq.orders import Orders

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from console.dead_letters import StreamWanted
 from core.event import Mode
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command_fields import HASH_PATTERN
-from dlq.commands import SEQ_MAX, TARGETS_MAX, Target
+from dlq.command import TARGETS_MAX, Target
+from dlq.command_fields import HASH_PATTERN, SEQ_MAX
 from dlq.orders import Given, Order, Wanted
 from journal.schema import JournalRow
 

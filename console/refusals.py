@@ -24,7 +24,8 @@ from console.pages.place import TooMuchAsked
 from console.rendering import HOME, path_of, render
 from core.errors import PayhookError
 from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
-from dlq.commands import CommandInvalid, CommandNotSent
+from dlq.command import CommandInvalid
+from dlq.commands import CommandNotSent
 from dlq.index import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
 from dlq.selection import (
     RunRefused,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.api_dead import FilterAsked
 from console.orders import ItemAsked, Text
-from dlq.commands import PER_S_MAX, PER_S_MIN, ReplayMode, Target
+from dlq.command import PER_S_MAX, PER_S_MIN, ReplayMode, Target
 from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,

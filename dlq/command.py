@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from core.errors import PayhookError
 
 if TYPE_CHECKING:
     from dlq.entry import Entry
@@ -83,6 +86,14 @@ events of that entity wait for it. To replay more slowly, send less in one comma
 
 HASH_CHARS = 16
 """Of a row's hash, in hex: after a restore a seq names another row, and 64 bits tell the two apart."""
+
+
+class CommandInvalid(PayhookError):
+    """Bytes on the control topic that aren't a command, or a command that can't be one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"not a command: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,29 +193,27 @@ class Command:
     act: str = ""
     per_s: float | None = None
 
+    @classmethod
+    def new(
+        cls, stream: str, lineage: str, action: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
+    ) -> Command:
+        """With an id of its own."""
+        return cls(uuid.uuid4().hex, stream, lineage, action, tuple(targets), actor, reason, at)
+
     @property
     def proposed(self) -> Command:
         """The command that this one approves, as it was given."""
         assert self.proposal is not None
-        first, action = self.proposal, APPROVES[self.action]
-        return Command(
-            first.command_id,
-            self.stream,
-            self.lineage,
-            action,
-            self.targets,
-            first.actor,
-            first.reason,
-            first.at,
-            mode=self.mode,
-            interval_us=self.interval_us,
-            expects=self.expects,
-            force=self.force,
-            entry=self.entry,
+        first = self.proposal
+        return replace(
+            self,
+            command_id=first.command_id,
+            action=APPROVES[self.action],
+            actor=first.actor,
+            reason=first.reason,
+            at=first.at,
+            proposal=None,
             hands=first.hands,
-            selection=self.selection,
-            act=self.act,
-            per_s=self.per_s,
         )
 
     def portion(self, targets: Sequence[Target]) -> Portion:
@@ -234,3 +243,32 @@ class Portion(Command):
     also what a second person approved."""
 
     run: Command | None = None
+
+
+def propose_entry(
+    stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime, hands: Collection[str] = ()
+) -> Command:
+    """A new command that asks for a booking by hand; nothing is booked before a second person approves it."""
+    wanted = Command.new(stream, lineage, PROPOSE_ENTRY, (), actor, reason, at)
+    return replace(wanted, entry=entry, hands=tuple(sorted(hands)))
+
+
+def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
+    """A new command that does what was proposed, as it was given.
+
+    :raises CommandInvalid: it is no proposal
+    """
+    action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
+    if action is None:
+        raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
+    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at, proposed.hands)
+    return replace(
+        proposed,
+        command_id=uuid.uuid4().hex,
+        action=action,
+        actor=actor,
+        reason=reason,
+        at=at,
+        proposal=proposal,
+        hands=(),
+    )

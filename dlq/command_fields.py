@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from core.clock import from_rfc3339
-from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import HASH_CHARS, Target
+from dlq.command import HASH_CHARS, CommandInvalid, Target
 
 SEQ_MAX = 2**63 - 1
 NAMES_MAX = 1_000
@@ -21,14 +20,6 @@ _HASH = re.compile(HASH_PATTERN)
 _TEXT = re.compile(f"([1-9][0-9]{{0,18}})[.]([1-9][0-9]{{0,18}})[.]({HASH_PATTERN})")
 
 Word = TypeVar("Word", bound=StrEnum)
-
-
-class CommandInvalid(PayhookError):
-    """Bytes on the control topic that aren't a command, or a command that can't be one."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"not a command: {problem}")
 
 
 def text_of(tree: Mapping[str, Any], name: str) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from core.clock import to_rfc3339
@@ -17,118 +15,31 @@ from dlq.command import (
     ACTIONS,
     APPROVED_ALWAYS,
     APPROVES,
-    BOOK_ENTRY,
-    CANCEL_RUN,
-    CLOSING_ACTIONS,
     COMMAND_BYTES_MAX,
     CONTROL_TOPIC,
     ENTRY_ACTIONS,
-    ITEM_ACTIONS,
-    PAUSE_RUN,
     PER_S_MAX,
     PER_S_MIN,
-    PROPOSE_ENTRY,
-    PROPOSE_PURGE,
     PROPOSE_REPLAY,
-    PROPOSE_REPROCESS,
-    PROPOSE_RESOLVE,
-    PROPOSE_REVERSAL,
     PROPOSE_RUN,
-    PURGE,
     REPLAY,
-    REPROCESS,
     REPROCESS_ACTIONS,
     REPROCESS_MAX,
-    RESOLVE,
-    RESUME_RUN,
     REVERSAL_ACTIONS,
     REVERSALS_MAX,
-    REVERSE,
     RUN,
     RUN_ACTIONS,
     RUN_ACTS,
     SPREAD_S_MAX,
     TARGETS_MAX,
     Command,
+    CommandInvalid,
     Place,
-    Portion,
     Proposal,
     ReplayMode,
-    Target,
 )
-from dlq.command_fields import (
-    SEQ_MAX,
-    CommandInvalid,
-    flag_of,
-    names_of,
-    targets_of,
-    text_of,
-    time_of,
-    whole_of,
-    word_of,
-)
-from dlq.entry import Entry, entry_of_tree, entry_to_tree
-
-__all__ = [
-    "ACTIONS",
-    "APPROVES",
-    "BOOK_ENTRY",
-    "CANCEL_RUN",
-    "CLOSING_ACTIONS",
-    "COMMAND_BYTES_MAX",
-    "CONTROL_TOPIC",
-    "ENTRY_ACTIONS",
-    "ITEM_ACTIONS",
-    "PAUSE_RUN",
-    "PER_S_MAX",
-    "PER_S_MIN",
-    "PROPOSE_ENTRY",
-    "PROPOSE_PURGE",
-    "PROPOSE_REPLAY",
-    "PROPOSE_REPROCESS",
-    "PROPOSE_RESOLVE",
-    "PROPOSE_REVERSAL",
-    "PROPOSE_RUN",
-    "PURGE",
-    "REPLAY",
-    "REPROCESS",
-    "REPROCESS_ACTIONS",
-    "REPROCESS_MAX",
-    "RESOLVE",
-    "RESUME_RUN",
-    "REVERSALS_MAX",
-    "REVERSAL_ACTIONS",
-    "REVERSE",
-    "RUN",
-    "RUN_ACTIONS",
-    "RUN_ACTS",
-    "SEQ_MAX",
-    "SPREAD_S_MAX",
-    "TARGETS_MAX",
-    "Command",
-    "CommandInvalid",
-    "CommandNotSent",
-    "Place",
-    "Portion",
-    "Producer",
-    "Proposal",
-    "ReplayMode",
-    "Sent",
-    "Target",
-    "approve",
-    "decode",
-    "encode",
-    "propose_entry",
-    "propose_purge",
-    "propose_reprocess",
-    "propose_resolve",
-    "propose_reversal",
-    "purge",
-    "replay",
-    "reprocess",
-    "resolve",
-    "send",
-]
+from dlq.command_fields import flag_of, names_of, targets_of, text_of, time_of, whole_of, word_of
+from dlq.entry import entry_of_tree, entry_to_tree
 
 SEND_S_MAX = 10.0
 
@@ -158,123 +69,6 @@ class Producer(Protocol):
     def produce(self) -> Callable[..., None]: ...
     @property
     def flush(self) -> Callable[[float], int]: ...
-
-
-def replay(
-    stream: str,
-    lineage: str,
-    targets: Sequence[Target],
-    actor: str,
-    reason: str,
-    at: datetime,
-    *,
-    mode: ReplayMode = ReplayMode.ALONE,
-    interval_us: int = 0,
-    expects: Place | None = None,
-    force: bool = False,
-) -> Command:
-    """A new replay command."""
-    number = uuid.uuid4().hex
-    return Command(
-        number,
-        stream,
-        lineage,
-        REPLAY,
-        tuple(targets),
-        actor,
-        reason,
-        at,
-        None,
-        mode,
-        interval_us,
-        expects,
-        force=force,
-    )
-
-
-def purge(stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
-    """A new command that closes items for good: none of them takes effect any more."""
-    return Command(uuid.uuid4().hex, stream, lineage, PURGE, tuple(targets), actor, reason, at)
-
-
-def resolve(stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime) -> Command:
-    """A new command that closes items whose effect was brought about elsewhere."""
-    return Command(uuid.uuid4().hex, stream, lineage, RESOLVE, tuple(targets), actor, reason, at)
-
-
-def reprocess(
-    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
-) -> Command:
-    """A new command that takes ignored events up again: the present handler decides."""
-    number = uuid.uuid4().hex
-    return Command(number, stream, lineage, REPROCESS, tuple(targets), actor, reason, at, interval_us=interval_us)
-
-
-def propose_reprocess(
-    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime, *, interval_us: int = 0
-) -> Command:
-    """A new command that asks for a reprocess; nothing is taken up before a second person approves it."""
-    proposed = reprocess(stream, lineage, targets, actor, reason, at, interval_us=interval_us)
-    return replace(proposed, action=PROPOSE_REPROCESS)
-
-
-def propose_purge(
-    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
-) -> Command:
-    """A new command that asks for a purge; nothing is closed before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_PURGE, tuple(targets), actor, reason, at)
-
-
-def propose_resolve(
-    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
-) -> Command:
-    """A new command that asks for a resolve; nothing is closed before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_RESOLVE, tuple(targets), actor, reason, at)
-
-
-def propose_reversal(
-    stream: str, lineage: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
-) -> Command:
-    """A new command that asks for bookings to be reversed; nothing is booked before a second person approves it."""
-    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_REVERSAL, tuple(targets), actor, reason, at)
-
-
-def propose_entry(
-    stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime, hands: Collection[str] = ()
-) -> Command:
-    """A new command that asks for a booking by hand; nothing is booked before a second person approves it."""
-    behind = tuple(sorted(hands))
-    return Command(uuid.uuid4().hex, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry, hands=behind)
-
-
-def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
-    """A new command that does what was proposed, as it was given.
-
-    :raises CommandInvalid: it is no proposal
-    """
-    action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
-    if action is None:
-        raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
-    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at, proposed.hands)
-    return Command(
-        uuid.uuid4().hex,
-        proposed.stream,
-        proposed.lineage,
-        action,
-        proposed.targets,
-        actor,
-        reason,
-        at,
-        proposal,
-        mode=proposed.mode,
-        interval_us=proposed.interval_us,
-        expects=proposed.expects,
-        force=proposed.force,
-        entry=proposed.entry,
-        selection=proposed.selection,
-        act=proposed.act,
-        per_s=proposed.per_s,
-    )
 
 
 def encode(command: Command) -> bytes:

@@ -20,7 +20,8 @@ from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
 from core.routing import WHOLE
-from dlq.commands import ACTIONS, APPROVES, Command, Producer, Sent, Target, send
+from dlq.command import ACTIONS, APPROVES, Command, Target
+from dlq.commands import Producer, Sent, send
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import dataset_of, lineage_of

@@ -16,16 +16,8 @@ from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.routing import Shard
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.commands import (
-    APPROVES,
-    PROPOSE_ENTRY,
-    PROPOSE_REPROCESS,
-    PROPOSE_REVERSAL,
-    Command,
-    CommandInvalid,
-    Target,
-    decode,
-)
+from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, CommandInvalid, Target
+from dlq.commands import decode
 from dlq.entry import Entry, check_booking
 from dlq.orders import command_entity
 from journal.bodies import BodyStore

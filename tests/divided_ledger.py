@@ -16,7 +16,8 @@ from core.keys import join_key
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
-from dlq.commands import Command, encode
+from dlq.command import Command
+from dlq.commands import encode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import JournalReader

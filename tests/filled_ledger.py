@@ -10,7 +10,8 @@ from deltalake import write_deltalake
 from console.pages.ledger import reconciliations
 from core.money import Money, Movement
 from core.work import Posting
-from dlq.commands import encode, propose_entry
+from dlq.command import propose_entry
+from dlq.commands import encode
 from dlq.entry import Entry
 from ledger.queries import Shards
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation

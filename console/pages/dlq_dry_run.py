@@ -8,7 +8,7 @@ from console.access import Role, require
 from console.forms import Fields
 from console.pages.dlq_selections import MODES_TOLD, NUMBER_MAX
 from console.pages.place import DlqPlace
-from dlq.commands import REPLAY, ReplayMode
+from dlq.command import REPLAY, ReplayMode
 from dlq.selection import Run, Verdict
 
 PER_PAGE = 100

@@ -9,8 +9,8 @@ from console.forms import Fields
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
-from dlq.command_fields import CommandInvalid, target_of_text
-from dlq.commands import Target
+from dlq.command import CommandInvalid, Target
+from dlq.command_fields import target_of_text
 from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
 from dlq.index.listing import TEXT_CHARS_MAX
 

@@ -15,7 +15,7 @@ from console.pages import dlq_filters
 from console.pages.place import DlqPlace, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.commands import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.index import Filter
 from dlq.selection import Kept, Progress, Run, RunKept, RunRefused

@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.money import Money
 from core.work import Posting
-from dlq.commands import CommandInvalid
+from dlq.command import CommandInvalid
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from ledger.queries import Hit, Shards, Wanted, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.clock import from_micros
 from core.decision import Decision, ErrorKind
 from core.money import Money, decimals_of
-from dlq.commands import Target
+from dlq.command import Target
 
 
 class ItemState(StrEnum):

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from core.decision import Decision, ErrorKind
 from core.location import Location
-from dlq.commands import Target
+from dlq.command import Target
 from dlq.index.file import IndexFile
 from dlq.index.follow import read_entries
 from dlq.index.item import OPEN_STATES, Entry, Mark

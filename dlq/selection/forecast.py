@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dlq.acceptance import Judged, Meanwhile, ReplayRules, dead_head_of, judge_replay
-from dlq.commands import Place, ReplayMode, Target
+from dlq.command import Place, ReplayMode, Target
 from dlq.index.item import Entry, Mark
 from dlq.refusals import Ground, Refusal
 from dlq.selection.facts import Facts

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from core.clock import to_rfc3339
-from dlq.commands import Target
+from dlq.command import Target
 from dlq.frozen import SCHEMA, each_line
 from dlq.index import Filter, Seen
 from dlq.selection.model import SelectionEmpty, SelectionTooLarge

@@ -19,9 +19,8 @@ from deltalake import DeltaTable
 from core.clock import from_rfc3339, to_micros
 from core.decision import Decision
 from core.location import Location
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
-from dlq.commands import Place as ReplayPlace
-from dlq.commands import Target
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
+from dlq.command import Place as ReplayPlace
 from dlq.frozen import Frozen
 from dlq.refusals import Refusal
 from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from core.decision import Decision
 from core.errors import PayhookError
-from dlq.commands import ReplayMode, Target
+from dlq.command import ReplayMode, Target
 from dlq.frozen import Selection
 from dlq.run import RunState
 

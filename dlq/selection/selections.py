@@ -14,9 +14,22 @@ from pathlib import Path
 from core.clock import Clock
 from core.decision import Decision
 from core.location import Location
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTS
-from dlq.commands import PER_S_MAX, PER_S_MIN, REPLAY, Command, ReplayMode, Target, approve
-from dlq.commands import Place as ReplayPlace
+from dlq.command import (
+    CANCEL_RUN,
+    PAUSE_RUN,
+    PER_S_MAX,
+    PER_S_MIN,
+    PROPOSE_RUN,
+    REPLAY,
+    RESUME_RUN,
+    RUN,
+    RUN_ACTS,
+    Command,
+    ReplayMode,
+    Target,
+    approve,
+)
+from dlq.command import Place as ReplayPlace
 from dlq.done_alone import DoneAlone, given_since
 from dlq.frozen import NEWEST, Frozen, Selection, SelectionFiles
 from dlq.hands import Hands, in_common, same_person

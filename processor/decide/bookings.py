@@ -11,7 +11,8 @@ from datetime import datetime
 from core.decision import Decision
 from core.keys import join_key
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from dlq.commands import PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Target, encode
+from dlq.command import PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Target
+from dlq.commands import encode
 from dlq.hands import in_common
 from dlq.refusals import restored
 from journal.index_layout import CONTENT_BYTES

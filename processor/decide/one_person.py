@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from core.money import Money
-from dlq.commands import PROPOSE_RUN, Command, Portion
+from dlq.command import PROPOSE_RUN, Command, Portion
 from dlq.limits import AloneLimits, Volume, kind_of
 from journal.schema import JournalRow
 from processor.decide.bookings import not_approved

@@ -11,7 +11,7 @@ from core.decision import Decision
 from core.keys import join_key
 from core.record_keys import check_record
 from dlq.acceptance import Judged, Meanwhile, judge_closing, judge_replay
-from dlq.commands import (
+from dlq.command import (
     APPROVES,
     CLOSING_ACTIONS,
     ENTRY_ACTIONS,
@@ -23,8 +23,8 @@ from dlq.commands import (
     RUN_ACTIONS,
     Command,
     Portion,
-    decode,
 )
+from dlq.commands import decode
 from dlq.refusals import Ground, Refusal, older_than_restore
 from dlq.run import command_headers, run_entity
 from journal.open_item import frees_key, is_conflict

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from core.decision import Decision
 from core.errors import Unparseable
 from dlq.acceptance import Meanwhile, dead_head_of
-from dlq.commands import Command, Target
+from dlq.command import Command, Target
 from dlq.refusals import restored
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem

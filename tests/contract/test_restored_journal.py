@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.commands import Command, approve, encode, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, approve
+from dlq.commands import encode
 from dlq.orders import DeltaView, Wanted, as_seen
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
@@ -117,7 +118,7 @@ def test_an_order_of_before_does_nothing_to_the_event_that_has_its_number_now(
 def test_an_approved_reversal_of_before_reverses_nothing(engine: DeltaEngine) -> None:
     second(engine, "evt_2", "applied")
     booked = engine.seen("reverse", 2).targets
-    first = propose_reversal("ledger", engine.lineage, booked, "ada", "captured twice", NOW)
+    first = Command.new("ledger", engine.lineage, PROPOSE_REVERSAL, booked, "ada", "captured twice", NOW)
     engine.put_back()
     other = second(engine, "evt_3", "applied")
     for command in (first, approve(first, "bob", "I looked", NOW)):

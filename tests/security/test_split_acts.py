@@ -23,7 +23,8 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.commands import Target, propose_reprocess, reprocess, send
+from dlq.command import PROPOSE_REPROCESS, REPROCESS, Command, Target
+from dlq.commands import send
 from dlq.limits import AloneLimits
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
@@ -163,10 +164,10 @@ def test_ignored_events_are_no_way_around_it(night: Night) -> None:
     night.replays(ADA, *night.keys[:3])
     letters.batch()
     target, at = Target.of(night.row_of(key)), letters.clock.now()
-    send(night.kafka, reprocess("ledger", letters.lineage, [target], ADA, "its type is known", at))
+    send(night.kafka, Command.new("ledger", letters.lineage, REPROCESS, [target], ADA, "its type is known", at))
     letters.batch()
     assert night.applied() == 3
-    proposed = propose_reprocess("ledger", letters.lineage, [target], ADA, "its type is known", at)
+    proposed = Command.new("ledger", letters.lineage, PROPOSE_REPROCESS, [target], ADA, "its type is known", at)
     send(night.kafka, proposed)
     letters.batch()
     [listed] = night.listener.request("GET", "/api/ledger/proposals", FAY).json()["proposals"]

@@ -21,7 +21,7 @@ from console.bookings import Bookings
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
-from dlq.commands import Target, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target
 from dlq.commands import send as send_command
 from journal.schema import JournalRow
 from ledger.queries import entity_story
@@ -118,7 +118,9 @@ def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
 def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: Office) -> None:
     letters = office.letters
     target = Target.of(next(row for row in letters.journal.rows if row.event_key == office.key))
-    command = propose_reversal("ledger", letters.lineage, [target], this_account(), "twice", letters.clock.now())
+    command = Command.new(
+        "ledger", letters.lineage, PROPOSE_REVERSAL, [target], this_account(), "twice", letters.clock.now()
+    )
     send_command(office.kafka, command)
     letters.batch()
     assert office.approves(ADA, command.command_id)[0] == 202
@@ -163,7 +165,7 @@ def test_who_made_the_proposer_does_not_approve(office: Office, then: str) -> No
 
 def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> None:
     """Who may write to the control topic still can't approve in the name of a proposer, or of one behind it."""
-    from dlq.commands import approve
+    from dlq.command import approve
     from ledger.reversals import proposal
 
     users = office.listener.users

@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.commands import Target
+from dlq.command import Target
 from journal.schema import JournalRow, stamped
 from journal.writer import JournalWriter
 

@@ -21,7 +21,8 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.clock import SystemClock
 from dlq.audit_log import AuditLog
-from dlq.commands import Command, decode
+from dlq.command import Command
+from dlq.commands import decode
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate

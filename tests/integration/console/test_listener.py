@@ -18,7 +18,7 @@ from core.layout import Layout
 from core.routing import topics_of
 from core.settings import KafkaSettings
 from dlq.audit_log import STREAM
-from dlq.commands import CONTROL_TOPIC
+from dlq.command import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running

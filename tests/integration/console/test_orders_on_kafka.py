@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
-from dlq.commands import CommandNotSent, Sent, Target, decode
+from dlq.command import Target
+from dlq.commands import CommandNotSent, Sent, decode
 from dlq.orders import DeltaView, Order, Orders, OrderService, Wanted
 from dlq.recorder import Recorder, Unrecorded
 from journal.reader import JournalReader

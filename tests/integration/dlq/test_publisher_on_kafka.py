@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from core.decision import Decision
 from core.settings import KafkaSettings
-from dlq.commands import Target, decode, replay, send
+from dlq.command import REPLAY, Command, Target
+from dlq.commands import decode, send
 from dlq.publisher import DlqPublisher
 from journal.schema import JournalRow
 from stack.kafka import kafka_server
@@ -135,7 +136,7 @@ def test_a_command_is_on_the_control_topic_when_send_returns(
     kafka_broker: str, make_topic: Callable[[str, int], str]
 ) -> None:
     topic = make_topic("payments.control", 1)
-    command = replay("ledger", "1" * 32, [Target(7, 9, "0" * 16)], "ada", "directory mended", AT)
+    command = Command.new("ledger", "1" * 32, REPLAY, [Target(7, 9, "0" * 16)], "ada", "directory mended", AT)
     send(producer(kafka_broker)(), command, topic)
     (message,) = read(kafka_broker, topic, partitions=1)
     assert decode(message.value() or b"") == command

@@ -22,7 +22,8 @@ from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings
-from dlq.commands import Command, Target, encode
+from dlq.command import Command, Target
+from dlq.commands import encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.keys import join_key
 from core.routing import topics_of
-from dlq.commands import Target, approve, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target, approve
 from journal.schema import JournalRow
 from load.subscriber import Subscriber
 from notify.settings import Allowance, NotifySettings
@@ -127,8 +127,8 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     """Two people take back what an event booked; returns once the journal says so."""
     key, now = f"door:{event_id}:pays", SystemClock().now()
     (booked,) = [row for row in streams.rows("greet") if row.event_key == key and row.decision == "applied"]
-    wanted = propose_reversal(
-        "greet", streams.lineage("greet"), [Target.of(booked)], "ada", "paid at another door", now
+    wanted = Command.new(
+        "greet", streams.lineage("greet"), PROPOSE_REVERSAL, [Target.of(booked)], "ada", "paid at another door", now
     )
     streams.command(wanted)
     resolved = join_key("payhook", wanted.command_id, wanted.action)

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
-from dlq.commands import Target, encode, propose_reprocess
+from dlq.command import PROPOSE_REPROCESS, Command, Target
+from dlq.commands import encode
 from tests.dead_letters import DeadLetters
 from tests.filled_ledger import propose
 from tests.unit.processor.harness import CONTROL, ignored
@@ -95,7 +96,9 @@ def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, m
     letters.handler.script[key] = ignored
     letters.batch()
     [row] = letters.journal.rows
-    wanted = propose_reprocess("ledger", letters.lineage, [Target.of(row)], "ada", "known now", letters.clock.now())
+    wanted = Command.new(
+        "ledger", letters.lineage, PROPOSE_REPROCESS, [Target.of(row)], "ada", "known now", letters.clock.now()
+    )
     letters.send(CONTROL, encode(wanted), [])
     letters.batch()
     command = ["ledger", "proposals", "--data", str(tmp_path / "data")]

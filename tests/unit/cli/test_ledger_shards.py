@@ -22,7 +22,8 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.commands import Command, Target, decode, propose_entry, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target, propose_entry
+from dlq.commands import decode
 from dlq.entry import Entry
 from dlq.orders import Orders
 from dlq.recorder import Recorder
@@ -150,7 +151,7 @@ def proposed(tmp_path: Path) -> tuple[Divided, dict[str, Command]]:
         commands[name] = propose_entry("ledger", lineage, entry(payment), "ada", "lost", START)
         before.given(commands[name], Decision.RESOLVED)
     target = Target.of(before.rows[1])
-    commands["reversal"] = propose_reversal("ledger", lineage, [target], "ada", "wrong", START)
+    commands["reversal"] = Command.new("ledger", lineage, PROPOSE_REVERSAL, [target], "ada", "wrong", START)
     before.given(commands["reversal"], Decision.RESOLVED)
     before.commit()
     shards = before.split()

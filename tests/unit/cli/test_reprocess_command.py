@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from core.decision import Decision
 from core.layout import Layout
 from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
-from dlq.commands import REPROCESS_MAX, Target, decode, encode, reprocess
+from dlq.command import REPROCESS, REPROCESS_MAX, Command, Target
+from dlq.commands import decode, encode
 from stack.data_folder import make_key
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
@@ -131,5 +133,6 @@ def test_commands_are_of_neighbours_and_of_what_is_due_within_their_time() -> No
     slow = list(commands_of(near, 2_000_000))
     assert {len(targets) for targets in slow[:-1]} == {31}
     for targets in slow:
-        command = reprocess("ledger", "1" * 32, targets, "ada", "known now", START, interval_us=2_000_000)
+        plain = Command.new("ledger", "1" * 32, REPROCESS, targets, "ada", "known now", START)
+        command = replace(plain, interval_us=2_000_000)
         assert decode(encode(command)) == command

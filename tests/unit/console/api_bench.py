@@ -17,7 +17,8 @@ from console.dead_letters import DeadLetters, Streams
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditLog
-from dlq.commands import ACTIONS, Command, decode
+from dlq.command import ACTIONS, Command
+from dlq.commands import decode
 from dlq.orders import Orders, OrderService
 from dlq.recorder import Recorder
 from journal.schema import JournalRow

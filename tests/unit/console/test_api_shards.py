@@ -14,7 +14,8 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
-from dlq.commands import Target, decode
+from dlq.command import Target
+from dlq.commands import decode
 from dlq.index import Filter
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder

@@ -11,7 +11,7 @@ from console.forms import Fields
 from console.pages import dlq_filters
 from core import moments
 from core.decision import ErrorKind
-from dlq.commands import Target
+from dlq.command import Target
 from dlq.index import Filter, ItemState, Mark, Sort
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from core.money import Money
 from core.work import Posting
-from dlq.commands import CommandInvalid, approve, decode, encode, propose_entry
+from dlq.command import CommandInvalid, approve, propose_entry
+from dlq.commands import decode, encode
 from dlq.entry import Entry
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

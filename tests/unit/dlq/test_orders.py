@@ -14,7 +14,8 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditEntry, Outcome
-from dlq.commands import Command, CommandNotSent, Sent, Target, decode, propose_purge
+from dlq.command import PROPOSE_PURGE, Command, Target
+from dlq.commands import CommandNotSent, Sent, decode
 from dlq.orders import DeltaView, Order, OrderRefused, Orders, OrderService, Wanted
 from dlq.recorder import Recorder
 from journal.reader import JournalReader, lineage_of
@@ -180,7 +181,9 @@ def test_the_commands_of_one_act_are_one_entry_that_names_those_that_were_sent()
     log, kafka = Kept(), Kafka()
     orders = Orders(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
     kafka.down_after = 2
-    commands = [propose_purge("ledger", "l", [Target(n, n, "0" * 16)], "ada", "gone", AT) for n in (1, 2, 3)]
+    commands = [
+        Command.new("ledger", "l", PROPOSE_PURGE, [Target(n, n, "0" * 16)], "ada", "gone", AT) for n in (1, 2, 3)
+    ]
     with pytest.raises(CommandNotSent), orders.giving("ada", "propose_purge", "three items", "gone") as giving:
         for command in commands:
             giving.send(command)

@@ -10,7 +10,7 @@ import pytest
 
 from core.money import Money
 from core.work import Posting
-from dlq.commands import CommandInvalid
+from dlq.command import CommandInvalid
 from ledger.accounts import is_account
 from ledger.reversals import EntryUnfit, entry_of, evidence_sha256
 

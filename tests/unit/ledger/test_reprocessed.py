@@ -19,7 +19,7 @@ from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
 from core.work import Outcome, WorkItem
-from dlq.commands import Target
+from dlq.command import Target
 from journal.schema import JournalRow
 from ledger.handler import LedgerHandler
 from ledger.postings import flat

@@ -12,7 +12,8 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.commands import Command, Target, approve, encode, propose_entry, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target, approve, propose_entry
+from dlq.commands import encode
 from dlq.entry import Entry
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
@@ -89,7 +90,7 @@ def books(tmp_path: Path) -> Books:
 
 
 def wanted(books: Books, row: JournalRow) -> Command:
-    return propose_reversal("ledger", lineage_of(books.journal), [Target.of(row)], "ada", "twice", AT)
+    return Command.new("ledger", lineage_of(books.journal), PROPOSE_REVERSAL, [Target.of(row)], "ada", "twice", AT)
 
 
 @pytest.mark.parametrize("key", ["stripe:evt:charge", "stripe:evt"])
@@ -176,7 +177,7 @@ def test_what_cannot_be_approved_says_why(books: Books) -> None:
 
 def test_a_proposal_of_before_a_restore_is_listed_as_such_and_cannot_be_approved(books: Books) -> None:
     row = books.booked("evt")
-    older = propose_reversal("ledger", "0" * 32, [Target.of(row)], "ada", "twice", AT)
+    older = Command.new("ledger", "0" * 32, PROPOSE_REVERSAL, [Target.of(row)], "ada", "twice", AT)
     books.given(older, Decision.RESOLVED)
     (found,) = proposals(books.journal, books.bodies, CONTROL)
     assert (found.approved, found.outdated, found.waits, found.state) == (False, True, False, "older than a restore")

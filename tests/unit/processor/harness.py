@@ -18,8 +18,8 @@ from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
 from core.record_keys import Header
 from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
-from dlq.command import hash_head
-from dlq.commands import Command, Target, encode
+from dlq.command import Command, Target, hash_head
+from dlq.commands import encode
 from dlq.done_alone import DoneAlone
 from dlq.frozen import SelectionFiles
 from dlq.record import build_record

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.commands import Target
+from dlq.command import Target
 from journal.schema import JournalRow
 from processor.judge.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlq.commands import Command, Proposal, Target, encode
+from dlq.command import Command, Proposal, Target
+from dlq.commands import encode
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, NOW, Engine
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.clock import ManualClock
-from dlq.command import hash_head
-from dlq.commands import Command, ReplayMode, Target, encode
+from dlq.command import Command, ReplayMode, Target, hash_head
+from dlq.commands import encode
 from journal import index_layout
 from journal.index import Index
 from journal.schema import JournalRow

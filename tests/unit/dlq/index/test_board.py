@@ -11,7 +11,7 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.commands import Target
+from dlq.command import Target
 from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
 from dlq.index.stats import time_to_clear
 from tests.dead_items import DeadItems, seqs

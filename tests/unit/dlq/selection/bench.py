@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from core.layout import Layout
 from dlq.audit_log import AuditEntry
-from dlq.commands import Command, ReplayMode, decode, encode
+from dlq.command import Command, ReplayMode
+from dlq.commands import decode, encode
 from dlq.frozen import SelectionFiles
 from dlq.index import DeadLetterIndex
 from dlq.limits import AloneLimits

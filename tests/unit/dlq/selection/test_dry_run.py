@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.commands import ReplayMode
+from dlq.command import ReplayMode
 from dlq.index import Filter
 from dlq.selection import Asked, DryRuns, Verdict, dry_run
 from processor.settings import DeadHead

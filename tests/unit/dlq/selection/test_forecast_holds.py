@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dlq.commands import Command, Place, ReplayMode, Target, encode
+from dlq.command import Command, Place, ReplayMode, Target
+from dlq.commands import encode
 from dlq.index import Filter
 from dlq.selection import Asked, Forecast, Verdict
 from journal.open_item import is_other_content

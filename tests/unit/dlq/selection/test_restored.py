@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.commands import Target
+from dlq.command import Target
 from dlq.index import Filter
 from dlq.selection import Asked, Run, RunRefused, RunState, Verdict
 from tests.unit.dlq.selection.bench import SelectionBench

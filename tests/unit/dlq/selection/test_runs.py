@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.clock import to_rfc3339
-from dlq.commands import CommandNotSent, ReplayMode
+from dlq.command import ReplayMode
+from dlq.commands import CommandNotSent
 from dlq.index import Filter
 from dlq.selection import Run, RunRefused, RunState
 from processor.settings import DeadHead

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.commands import ReplayMode
+from dlq.command import ReplayMode
 from dlq.frozen import Selection
 from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume

@@ -11,7 +11,8 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.commands import Command, Target, approve, encode, propose_entry, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target, approve, propose_entry
+from dlq.commands import encode
 from dlq.entry import Entry
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
@@ -129,7 +130,9 @@ def test_an_entry_is_reversed_like_any_booking(engine: Engine) -> None:
     wanted = proposal()
     give(engine, wanted)
     (booked,) = give(engine, approve(wanted, "bob", "checked", NOW))
-    taken_back = propose_reversal("ledger", LINEAGE, [Target.of(booked)], "ada", "the letter was another's", NOW)
+    taken_back = Command.new(
+        "ledger", LINEAGE, PROPOSE_REVERSAL, [Target.of(booked)], "ada", "the letter was another's", NOW
+    )
     give(engine, taken_back)
     _, row = give(engine, approve(taken_back, "bob", "so it is", NOW))
     assert (row.decision, row.entity_key) == (Decision.REVERSED, "e1")

@@ -10,7 +10,7 @@ import pytest
 
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.commands import Target
+from dlq.command import Target
 from journal.schema import JournalRow
 from processor.run.execute import Results
 from processor.settings import DeadHead

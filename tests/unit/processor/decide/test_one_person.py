@@ -10,7 +10,8 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from dlq.commands import Command, ReplayMode, approve, encode
+from dlq.command import Command, ReplayMode, approve
+from dlq.commands import encode
 from dlq.limits import AloneLimits
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored

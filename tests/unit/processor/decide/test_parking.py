@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from dlq.commands import Command, Place, ReplayMode, Target, encode
+from dlq.command import Command, Place, ReplayMode, Target
+from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
 from tests.examples import examples

@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import Decision
 from dlq import acceptance
-from dlq.commands import Place, ReplayMode
+from dlq.command import Place, ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.dying import dying, mended, passing
 from tests.unit.processor.harness import CONTROL, Engine, Stuck

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.commands import Place
+from dlq.command import Place
 from tests.unit.processor.dying import BUG, dying, mended, passing
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.ordering import command, decided, last, order, target

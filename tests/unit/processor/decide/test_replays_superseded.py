@@ -9,7 +9,7 @@ import pytest
 from core.decision import Decision
 from core.work import MissingPredecessor
 from dlq.acceptance import ReplayRules, judge_replay
-from dlq.commands import Place, ReplayMode
+from dlq.command import Place, ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.dying import dying, mended, passing
 from tests.unit.processor.harness import Engine

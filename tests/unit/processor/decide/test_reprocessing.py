@@ -13,7 +13,7 @@ from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
-from dlq.commands import REPROCESS_MAX, CommandInvalid
+from dlq.command import REPROCESS_MAX, CommandInvalid
 from journal.schema import JournalRow
 from load.samples.stripe import stripe_event
 from processor.settings import DeadHead

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.commands import Command, approve, encode, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, approve
+from dlq.commands import encode
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
 from tests.unit.processor.ordering import approval, decided, given, last, target
@@ -85,7 +86,7 @@ def test_an_approved_closing_closes_nothing_else(engine: Engine, action: str, li
 def test_an_approved_reversal_reverses_no_other_booking(engine: Engine, lineage: str) -> None:
     older = engine.copy()
     booked = target(engine, is_applied(engine, "evt_2"))
-    first = propose_reversal("ledger", engine.lineage, [booked], "ada", "captured twice", NOW)
+    first = Command.new("ledger", engine.lineage, PROPOSE_REVERSAL, [booked], "ada", "captured twice", NOW)
     second = approve(first, "bob", "I looked", NOW)
     engine.restore(older, lineage)
     other = is_applied(engine, "evt_3")
@@ -108,11 +109,15 @@ def test_a_reprocess_takes_up_no_other_event(engine: Engine, lineage: str) -> No
 def test_what_was_approved_before_a_restore_is_proposed_again(engine: Engine) -> None:
     """The rows are the same ones, and so is the proposal: an order of before a restore is refused all the same."""
     booked = is_applied(engine, "evt_2")
-    first = propose_reversal("ledger", engine.lineage, [target(engine, booked)], "ada", "captured twice", NOW)
+    first = Command.new(
+        "ledger", engine.lineage, PROPOSE_REVERSAL, [target(engine, booked)], "ada", "captured twice", NOW
+    )
     send(engine, first)
     engine.restore(engine.copy(), RENEWED)
     assert was_refused(send(engine, approve(first, "bob", "I looked", NOW)))
-    again = propose_reversal("ledger", engine.lineage, [target(engine, booked)], "ada", "captured twice", NOW)
+    again = Command.new(
+        "ledger", engine.lineage, PROPOSE_REVERSAL, [target(engine, booked)], "ada", "captured twice", NOW
+    )
     assert send(engine, again).decision is Decision.RESOLVED
     assert send(engine, approve(again, "bob", "I looked", NOW)).decision is Decision.REVERSED
 

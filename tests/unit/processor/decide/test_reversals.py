@@ -8,7 +8,8 @@ import pytest
 
 from core.decision import Decision
 from core.work import postings_from_json, reversed_postings
-from dlq.commands import Command, Target, approve, encode, propose_reversal
+from dlq.command import PROPOSE_REVERSAL, Command, Target, approve
+from dlq.commands import encode
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
 
@@ -27,7 +28,7 @@ def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> Targe
 
 
 def proposal(*targets: Target, actor: str = "ada") -> Command:
-    return propose_reversal("ledger", LINEAGE, targets, actor, "captured twice by hand", NOW)
+    return Command.new("ledger", LINEAGE, PROPOSE_REVERSAL, targets, actor, "captured twice by hand", NOW)
 
 
 def give(engine: Engine, *commands: Command) -> list[JournalRow]:

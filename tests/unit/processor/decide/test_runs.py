@@ -15,8 +15,8 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, ReplayMode
-from dlq.commands import Command, Place, Proposal, encode
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command, Place, Proposal, ReplayMode
+from dlq.commands import encode
 from dlq.frozen import SCHEMA, Frozen, Selection, each_line
 from dlq.limits import AloneLimits
 from dlq.refusals import Ground
