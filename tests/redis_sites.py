@@ -16,12 +16,12 @@ from redis.crc import key_slot
 
 from core.redis import FAILURES, AsyncClient, Client, async_redis, sync_redis
 from core.settings import RedisSettings
+from load.certificates import Issuer
 from load.client import wait_for
 from stack.machine import find_redis
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, acl
 from stack.server import Running, Server
-from tests.redis_certificates import Authority
 
 SERVICE = "claims"
 DOWN_MS = 1_000
@@ -99,9 +99,9 @@ class Site:
         self._asks = asks
         self._where: dict[str, Any] = {}
         if tls:
-            self.authority = Authority(folder)
-            self.certificate = self.authority.sign("server")
-            self.client_certificate = self.authority.sign("client")
+            self.issuer = Issuer.make(folder)
+            self.certificate = self.issuer.issue("server")
+            self.client_certificate = self.issuer.issue("client")
 
     def credentials(self, user: str = PAYHOOK) -> Path:
         return self.folder / f"{user}.credentials"
@@ -116,10 +116,9 @@ class Site:
         """How the site is reached; with other settings for what ``changes`` names."""
         given: dict[str, Any] = {"credentials_file": str(self.credentials(user))}
         if self.tls:
-            given["ca_file"] = str(self.authority.file)
+            given["ca_file"] = str(self.issuer.ca)
         if self._asks:
-            certificate, key = self.client_certificate
-            given |= {"certificate_file": str(certificate), "key_file": str(key)}
+            given |= dict.fromkeys(("certificate_file", "key_file"), str(self.client_certificate))
         return RedisSettings.model_validate(given | (changes if "url" in changes else self._where | changes))
 
     def variables(self, **changes: Any) -> dict[str, str]:
@@ -301,14 +300,13 @@ class Site:
     def _listening(self, port: int) -> list[str]:
         if not self.tls:
             return [f"bind {LOOPBACK}", f"port {port}"]
-        certificate, key = self.certificate
         return [
             f"bind {LOOPBACK}",
             "port 0",
             f"tls-port {port}",
-            f'tls-cert-file "{certificate}"',
-            f'tls-key-file "{key}"',
-            f'tls-ca-cert-file "{self.authority.file}"',
+            f'tls-cert-file "{self.certificate}"',
+            f'tls-key-file "{self.certificate}"',
+            f'tls-ca-cert-file "{self.issuer.ca}"',
             f"tls-auth-clients {'yes' if self._asks else 'no'}",
             "tls-replication yes",
             "tls-cluster yes",

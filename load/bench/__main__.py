@@ -45,6 +45,7 @@ from load.bench.receiver import (
     measure_redis,
 )
 from load.bench.retry import RETRY_SECONDS, RETRY_SECONDS_SHORT, measure_retry
+from load.bench.secured import SECURED_SECONDS, SECURED_SECONDS_SHORT, measure_secured
 from load.bench.shards import SHARDS_SECONDS, SHARDS_SECONDS_SHORT, measure_shards
 from load.bench.start import START_SECONDS, START_SECONDS_SHORT, measure_start
 from stack.paths import DEFAULT_DATA_DIR
@@ -56,6 +57,7 @@ GROUPS = (
     Group("processor", measure_processor, DRAIN_SECONDS, DRAIN_SECONDS_SHORT),
     Group("shards", measure_shards, SHARDS_SECONDS, SHARDS_SECONDS_SHORT),
     Group("e2e", measure_e2e, E2E_SECONDS, E2E_SECONDS_SHORT),
+    Group("secured", measure_secured, SECURED_SECONDS, SECURED_SECONDS_SHORT),
     Group("cost", measure_cost, COST_SECONDS, COST_SECONDS_SHORT),
     Group("retry", measure_retry, RETRY_SECONDS, RETRY_SECONDS_SHORT),
     # Both use one history. `start` comes first: its broker is new, and would hold none of what `index` adds.

@@ -121,6 +121,7 @@ GOALS = {
     "e2e.p99_s_at_1200": Goal(at_most=0.5),
     "e2e.p99_ratio_to_plain": Goal(at_most=0.2),
     "e2e.saturation_per_s": Goal(at_least=5_000),
+    "secured.p99_ratio_to_embedded": Goal(at_most=3),
     "index.batch_growth_10m": Goal(at_most=1.2),
     "index.batch_growth_old_redeliveries": Goal(at_most=2),
     "index.disk_bytes_per_key": Goal(at_most=32),

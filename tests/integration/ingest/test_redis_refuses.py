@@ -10,11 +10,11 @@ import pytest
 
 from core.redis import Client
 from load.bench.receiver import announce_generation
+from load.certificates import Issuer
 from load.client import wait_for
 from stack.redis import PAYHOOK
 from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, receiver_on
 from tests.integration.ingest.test_receiver import outcome
-from tests.redis_certificates import Authority
 from tests.redis_sites import Site, has_tls
 
 WAIT_S = 60.0
@@ -48,13 +48,13 @@ def wrong_password(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
     return {"credentials_file": str(file)}, "AuthenticationError invalid username-password pair or user is disabled"
 
 
-def wrong_authority(_site: Site, folder: Path) -> tuple[dict[str, object], str]:
-    return {"ca_file": str(Authority(folder, "another").file)}, "certificate verify failed"
+def wrong_issuer(_site: Site, folder: Path) -> tuple[dict[str, object], str]:
+    return {"ca_file": str(Issuer.make(folder, "another").ca)}, "certificate verify failed"
 
 
 def expired_client(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
-    certificate, key = site.authority.sign("expired", expired=True)
-    return {"certificate_file": str(certificate), "key_file": str(key)}, "certificate expired"
+    expired = str(site.issuer.issue("expired", expired=True))
+    return {"certificate_file": expired, "key_file": expired}, "certificate expired"
 
 
 def no_client(_site: Site, _folder: Path) -> tuple[dict[str, object], str]:
@@ -66,7 +66,7 @@ def without_tls(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
     return plain | {"certificate_file": "", "key_file": ""}, "Connection"
 
 
-@pytest.mark.parametrize("wrong", [wrong_password, wrong_authority, expired_client, no_client, without_tls])
+@pytest.mark.parametrize("wrong", [wrong_password, wrong_issuer, expired_client, no_client, without_tls])
 def test_what_redis_refuses_is_said_and_events_go_on(
     servers: Servers, secured: Site, tmp_path: Path, wrong: Callable[[Site, Path], tuple[dict[str, object], str]]
 ) -> None:
@@ -86,7 +86,7 @@ def test_password_and_certificates_are_changed_while_it_runs(servers: Servers, s
     with receiver_on(servers, PATIENT, **secured.variables()) as receiver, secured.nodes[0].admin() as admin:
         another = map(str, itertools.count(100))
         assert outcomes(receiver, "1") == [NEW, KNOWN]
-        use(admin, secured.authority.sign("over", expired=True))
+        use(admin, secured.issuer.issue("over", expired=True))
         assert wait_for(lambda: "certificate has expired" in log_of(receiver), WAIT_S)
         assert outcomes(receiver, "2")[0] == NEW
         use(admin, secured.certificate)
@@ -95,16 +95,15 @@ def test_password_and_certificates_are_changed_while_it_runs(servers: Servers, s
         secured.passwords[PAYHOOK] = "another"
         admin.acl_setuser(PAYHOOK, enabled=True, reset_passwords=True, passwords=["+another"])
         secured.write_credentials()
-        replaced = secured.authority.sign("client")
+        replaced = secured.issuer.issue("client")
         assert replaced == secured.client_certificate
         admin.client_kill_filter(_type="normal", skipme=True)
         assert wait_for(lambda: outcomes(receiver, next(another)) == [NEW, KNOWN], WAIT_S)
 
 
-def use(admin: Client, certificate: tuple[Path, Path]) -> None:
+def use(admin: Client, certificate: Path) -> None:
     """The server has this one for each new connection, which all that it had now become."""
-    file, key = map(str, certificate)
-    admin.execute_command("CONFIG SET", "tls-cert-file", file, "tls-key-file", key)
+    admin.execute_command("CONFIG SET", "tls-cert-file", str(certificate), "tls-key-file", str(certificate))
     admin.client_kill_filter(_type="normal", skipme=True)
 
 

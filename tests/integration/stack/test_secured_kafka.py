@@ -28,30 +28,21 @@ from core.durability import RECORD_BYTES_MAX
 from core.errors import SettingError
 from core.kafka import open_admin, open_consumer, open_producer
 from core.layout import Layout
-from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
+from core.settings import KafkaSecurity, KafkaSettings
 from core.topics import check_topics
 from ingest.publisher import producer_settings
 from journal.kafka_log import KafkaLog
 from ledger.verify.kafka import RealKafka
+from load.certificates import Issuer
+from load.secured_kafka import OPERATIONS, Cluster, secured_cluster
 from processor.spark import open_session
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_secrets
 from stack.jars import spark_jars
 from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
-from stack.topics import make_topics, topics
-from tests.certificates import Issuer
-from tests.kafka_cluster import Cluster, secured_cluster
 
 TOPICS = (EVENTS, CONTROL, RECEIPTS, ANCHORS, "dlq.ledger")
-OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "AlterConfigs": AclOperation.ALTER_CONFIGS,
-    "Create": AclOperation.CREATE,
-}
 WAIT_S = 20.0
 CHECKOUT = Path(__file__).parents[3]
 REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
@@ -68,13 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """With a user for each service, its rights, and payhook's topics."""
     with secured_cluster(tmp_path_factory.mktemp("secured"), nodes=1) as made:
-        for service, rights in RIGHTS.items():
-            made.make_user(service)
-            made.allow(
-                service,
-                [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
-            )
-        make_topics(made.settings("topics"), topics(TopicsSettings()), replication=1)
+        made.make_services()
         yield made
 
 

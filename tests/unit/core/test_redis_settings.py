@@ -13,8 +13,8 @@ from redis.exceptions import AuthenticationError
 from core.errors import SettingError
 from core.redis import FileCredentials, Tls, check_redis
 from core.settings import RedisSettings
+from load.certificates import Issuer
 from stack.settings import load_settings
-from tests.redis_certificates import Authority
 
 SENTINELS = {"sentinels": ["a:26379", "[::1]:26379"], "sentinel_service": "claims"}
 TLS = {"url": "rediss://redis:6379/0"}
@@ -81,20 +81,19 @@ def test_a_file_of_credentials_that_cant_be_read_is_named(name: str, tmp_path: P
 
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
-    authority = Authority(tmp_path)
-    certificate, key = authority.sign("client")
-    other_key = authority.sign("other")[1]
+    issuer = Issuer.make(tmp_path)
+    certificate, other = str(issuer.issue("client")), str(issuer.issue("other"))
     text, missing = str(tmp_path / "text"), str(tmp_path / "missing")
     for given, setting in (
         ({"ca_file": text}, "ca_file"),
         ({"ca_file": missing}, "ca_file"),
-        ({"certificate_file": text, "key_file": str(key)}, "certificate_file"),
-        ({"certificate_file": str(certificate), "key_file": missing}, "certificate_file"),
-        ({"certificate_file": str(certificate), "key_file": str(other_key)}, "certificate_file"),
+        ({"certificate_file": text, "key_file": certificate}, "certificate_file"),
+        ({"certificate_file": certificate, "key_file": missing}, "certificate_file"),
+        ({"certificate_file": certificate, "key_file": other}, "certificate_file"),
     ):
         with pytest.raises(SettingError, match=rf"redis\.{setting}"):
             check_redis(RedisSettings.model_validate({**TLS, **given}))
-    check_redis(RedisSettings.model_validate({**TLS, "certificate_file": str(certificate), "key_file": str(key)}))
+    check_redis(RedisSettings.model_validate({**TLS, "certificate_file": certificate, "key_file": certificate}))
 
 
 def test_credentials_are_those_of_the_file_now(tmp_path: Path) -> None:
@@ -110,12 +109,12 @@ def test_credentials_are_those_of_the_file_now(tmp_path: Path) -> None:
 
 
 def test_connections_share_a_context_until_a_file_changes(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    tls = Tls(RedisSettings.model_validate({**TLS, "ca_file": str(authority.file)}))
+    issuer = Issuer.make(tmp_path)
+    tls = Tls(RedisSettings.model_validate({**TLS, "ca_file": str(issuer.ca)}))
     first = tls.get()
     assert tls.get() is first
     assert len(first.get_ca_certs()) == 1, "nobody else's are believed"
     until = time.monotonic() + 10
     while tls.get() is first and time.monotonic() < until:
-        Authority(tmp_path)
+        Issuer.make(tmp_path)
     assert tls.get() is not first

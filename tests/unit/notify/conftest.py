@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from load.certificates import Issuer
 from tests.unit.notify.place import Place, placed
-from tests.unit.notify.receiver import Authority, Receiver, receiving
+from tests.unit.notify.receiver import Receiver, receiving
 
 
 @pytest.fixture
@@ -23,5 +24,5 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer.make(tmp_path_factory.mktemp("ca"))

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from load.certificates import Issuer
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -120,46 +115,8 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
         receiver.close()
 
 
-class Authority:
-    """A certificate authority of the test's own; ``file`` is its certificate."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("test CA")
-        builder = _certificate(self._name, self._name, self._key.public_key())
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.file = folder / "ca.pem"
-        self.file.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-
-    def server_for(self, host: str) -> ssl.SSLContext:
-        """What a server of that name shows."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = _certificate(_named(host), self._name, key.public_key())
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        pem = self._folder / f"{host}.pem"
-        certificate = builder.sign(self._key, hashes.SHA256())
-        pem.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pem)
-        return context
-
-
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-    )
+def shows(issuer: Issuer, host: str) -> ssl.SSLContext:
+    """A server's context with a certificate for a host."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issuer.issue(host, host))
+    return context

@@ -10,12 +10,13 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, limited_by
+from load.certificates import Issuer
 from notify.delivery import BODY_BYTES_MAX
 from notify.errors import AddressRefused, NotTaken, Unreachable
 from notify.settings import Allowance
 from tests.unit.notify.calls import Calls
 from tests.unit.notify.place import HOST, FixedResolver, Place, item, row
-from tests.unit.notify.receiver import OK, Authority, Receiver, receiving, status
+from tests.unit.notify.receiver import OK, Receiver, receiving, shows, status
 
 METADATA = "169.254.169.254"
 
@@ -119,9 +120,9 @@ def test_an_address_that_refuses_is_passed_over_for_the_next(place: Place, recei
     assert receiver.connections == 1
 
 
-def test_the_certificate_must_be_the_names(place: Place, authority: Authority) -> None:
-    place.settings["ca_file"] = str(authority.file)
-    with receiving(authority.server_for(HOST)) as right, receiving(authority.server_for("other.example.com")) as wrong:
+def test_the_certificate_must_be_the_names(place: Place, issuer: Issuer) -> None:
+    place.settings["ca_file"] = str(issuer.ca)
+    with receiving(shows(issuer, HOST)) as right, receiving(shows(issuer, "other.example.com")) as wrong:
         place.add("shop", right.port, scheme="https")
         place.add("bank", wrong.port, scheme="https")
         assert place.handler()(item("shop")) == Applied()
@@ -132,8 +133,8 @@ def test_the_certificate_must_be_the_names(place: Place, authority: Authority) -
         assert wrong.requests == []
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, authority: Authority) -> None:
-    with receiving(authority.server_for(HOST)) as server:
+def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, issuer: Issuer) -> None:
+    with receiving(shows(issuer, HOST)) as server:
         place.add("shop", server.port, scheme="https")
         with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
             place.handler()(item("shop"))

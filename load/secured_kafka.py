@@ -1,4 +1,4 @@
-"""Kafka as an operator secures it: several brokers, TLS, SCRAM users and access control lists. On loopback.
+"""Kafka as an operator secures it, on loopback: several brokers, TLS, SCRAM users and access control lists.
 
 Brokers prove themselves to each other by certificates, users to brokers by SCRAM. A topic that isn't allowed isn't even
 known to exist.
@@ -30,16 +30,26 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import RECORD_BYTES_MAX, Durability
 from core.kafka import open_admin
-from core.settings import KafkaSecurity, KafkaSettings
+from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
+from load.certificates import Issuer
 from stack.kafka import java_command, logging_file
+from stack.kafka_rights import RIGHTS
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.server import Running, Server
-from tests.certificates import Issuer
+from stack.topics import make_topics, topics
 
 ADMIN = "admin"
 BROKER = "broker"
 """The name in the certificates of brokers."""
 FORMAT_S_MAX = 60.0
+OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "AlterConfigs": AclOperation.ALTER_CONFIGS,
+    "Create": AclOperation.CREATE,
+}
 ITERATIONS = 4_096
 
 
@@ -122,6 +132,16 @@ class Cluster:
 
     def make_user(self, name: str) -> None:
         self.write_credentials(name, self.set_password(name))
+
+    def make_services(self) -> None:
+        """A user for each of payhook's services, with its rights, and payhook's topics."""
+        for service, rights in RIGHTS.items():
+            self.make_user(service)
+            self.allow(
+                service,
+                [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
+            )
+        make_topics(self.settings("topics"), topics(TopicsSettings()), replication=len(self.nodes))
 
     def allow(self, name: str, rights: Iterable[tuple[str, str, AclOperation]]) -> None:
         """``rights``: kind of resource (topic, group, cluster), its name, or how it begins and ``*``, operation."""

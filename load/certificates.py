@@ -1,4 +1,4 @@
-"""An issuer of certificates for the length of a test, and what it issues, as PEM files."""
+"""An issuer of certificates for two days, and what it issues, as PEM files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from stack.ports import LOOPBACK
+
 DAY = timedelta(days=1)
-HOSTS = ("127.0.0.1",)
 
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,10 @@ class Issuer:
     def ca(self) -> Path:
         return self.folder / "ca.pem"
 
-    def issue(self, name: str, hosts: tuple[str, ...] = HOSTS, expired: bool = False) -> Path:
-        """A file with a key (PKCS #8) and its certificate, good for servers at ``hosts`` and for clients."""
+    def issue(self, name: str, host: str = LOOPBACK, *, expired: bool = False) -> Path:
+        """A file with a key (PKCS #8) and its certificate, good for a server at ``host`` and for clients."""
         key = ec.generate_private_key(ec.SECP256R1())
         until = datetime.now(UTC) + (-DAY if expired else DAY)
-        addresses = [x509.IPAddress(ip_address(host)) for host in hosts]
         made = (
             x509.CertificateBuilder()
             .subject_name(_name(name))
@@ -66,7 +73,7 @@ class Issuer:
             .serial_number(x509.random_serial_number())
             .not_valid_before(until - 3 * DAY)
             .not_valid_after(until)
-            .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+            .add_extension(x509.SubjectAlternativeName([_host(host)]), critical=False)
             .sign(self.key, hashes.SHA256())
         )
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
