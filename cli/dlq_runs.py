@@ -14,6 +14,7 @@ from cli.dlq_watch import (
     SELECTION,
     Named,
     opened,
+    options_again,
     outcome,
     read_name,
     shard_of_item,
@@ -85,7 +86,7 @@ def replay(
         if dry_run:
             _dry_run(dead, chosen, run, as_json)
         else:
-            _run(dead, chosen, run, wait=wait, as_json=as_json)
+            _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
 
 
 @click.command()
@@ -179,21 +180,17 @@ def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: 
     for shard, number, ids in _meant(place, what):
         dead = opened(shard)
         chosen = _frozen(dead, ids, run.reason) if number is None else number
-        _run(dead, chosen, run, wait=wait, as_json=as_json)
+        _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
 
 
-def _run(dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
     started = dead.selections.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
         click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
         click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")
-    _watch(dead, number, wait=wait, as_json=as_json)
-
-
-def _watch(dead: DeadLetters, number: int, *, wait: bool, as_json: bool) -> None:
-    progress = watch(dead.selections, number) if wait else dead.selections.progress(number)
+    progress = watch(dead.selections, number, options_again(place)) if wait else dead.selections.progress(number)
     if as_json:
         click.echo(ProgressView.of_run(progress).model_dump_json(indent=1))
     else:

@@ -138,8 +138,13 @@ LOOK_S = 0.5
 STOPS = frozenset({RunState.PROPOSED, RunState.PAUSED})
 
 
-def watch(selections: Selections, number: int, sleep: Callable[[float], None] = time.sleep) -> RunProgress:
-    """Until the run is finished, paused, or waits for a second person. Ctrl-C leaves it running."""
+def watch(
+    selections: Selections, number: int, again: str = "", sleep: Callable[[float], None] = time.sleep
+) -> RunProgress:
+    """Until the run is finished, paused, or waits for a second person. Ctrl-C leaves it running.
+
+    ``again``: as `options_again` says.
+    """
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -159,7 +164,7 @@ def watch(selections: Selections, number: int, sleep: Callable[[float], None] = 
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
-        click.echo(f"s{number} goes on without you; `payhook dlq pause s{number}` holds it", err=True)
+        click.echo(f"s{number} goes on without you; `payhook dlq pause s{number}{again}` holds it", err=True)
     return progress
 
 

@@ -10,10 +10,12 @@ from click.testing import CliRunner, Result
 
 from cli import dlq_watch
 from cli.acting import this_account
-from cli.dlq_watch import outcome, watch
+from cli.dlq_watch import options_again, outcome, watch
 from cli.main import main
+from cli.place import Place
 from core.layout import Layout
 from dlq.audit_log import AuditLog
+from stack.settings import Settings
 from tests.unit.dlq.selection.bench import SelectionBench
 
 
@@ -41,7 +43,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert "nothing was sent" in dry.output
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
     assert begun.output.splitlines() == ["s1: 5 not taken up", "waits: the processor isn't running"]
-    final = watch(bench.selections, 1, lambda _: bench.round())
+    final = watch(bench.selections, 1, sleep=lambda _: bench.round())
     assert outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output
     [one] = json.loads(payhook(bench, "selections", "--json").output)["selections"]
@@ -51,6 +53,22 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
         ("select", "done", "cli"),
         ("replay", "done", "cli"),
     ]
+
+
+def test_who_stops_watching_is_told_how_to_hold_that_run(
+    bench: SelectionBench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the options of its command that would be another stream's run, or a live one in place of a test's."""
+    bench.dead(5)
+    payhook(bench, "select")
+    payhook(bench, "replay", "s1", "--rate", "1", "--no-wait")
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    place = Place(Settings(data_dir=bench.folder), None, "test", "ledger.1")
+    watch(bench.selections, 1, options_again(place), interrupted)
+    assert "`payhook dlq pause s1 --stream ledger.1 --test` holds it" in capsys.readouterr().err
 
 
 def test_a_second_replay_of_a_selection_says_so(bench: SelectionBench) -> None:
