@@ -16,6 +16,7 @@ from cli.dlq_watch import (
     opened,
     options_again,
     outcome,
+    page_of_selection,
     read_name,
     shard_of_item,
     shard_of_selection,
@@ -189,7 +190,8 @@ def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, 
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
         click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
-        click.echo(f"an administrator who isn't you approves it: /dlq/selections/{number} at the management listener")
+        page = page_of_selection(place, number)
+        click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
     progress = watch(dead.selections, number, options_again(place)) if wait else dead.selections.progress(number)
     if as_json:
         click.echo(ProgressView.of_run(progress).model_dump_json(indent=1))

@@ -134,6 +134,12 @@ def options_again(place: Place) -> str:
     return stream + (" --test" if mode == "test" else "")
 
 
+def page_of_selection(place: Place, number: int) -> str:
+    """Its address at the management listener, where each stream counts its own."""
+    stream = place.looked_at.stream
+    return f"/dlq/selections/{number}" + ("" if stream == LEDGER else f"?stream={stream}")
+
+
 LOOK_S = 0.5
 STOPS = frozenset({RunState.PROPOSED, RunState.PAUSED})
 

@@ -197,3 +197,12 @@ def test_a_selection_is_made_of_each_shard_that_has_something(items: DeadItems, 
     payhook(items, "replay", "ledger.1:s1", "--no-wait")
     assert [one.stream for one in control.commands] == ["ledger.1"]
     assert payhook(items, "selections", "ledger.1:s1").output.startswith("s1: ")
+
+
+def test_a_proposal_is_approved_at_the_page_of_its_shard(items: DeadItems, control: Control) -> None:
+    """Each shard counts its own selections: the first one of the other shard is somebody else's."""
+    page = "/dlq/selections/1{} at the management listener"
+    other = payhook(items, "purge", "ledger.1:13", "--reason", "a test of ours", "--propose", "--no-wait")
+    assert page.format("?stream=ledger.1") in other.output
+    first = payhook(items, "purge", "ledger.0:13", "--reason", "a test of ours", "--propose", "--no-wait")
+    assert page.format("") in first.output
