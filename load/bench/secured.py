@@ -13,7 +13,7 @@ from load.secured_stack import secured_stack
 WINDOW_S, WINDOW_S_SHORT = 60.0, 30.0
 WARM_S = 30.0
 WINDOWS, WINDOWS_SHORT = 3, 1
-SECURED_SECONDS, SECURED_SECONDS_SHORT = 660.0, 360.0
+SECURED_SECONDS, SECURED_SECONDS_SHORT = 500.0, 260.0
 
 
 def measure_secured(run: Run) -> dict[str, float]:

@@ -25,7 +25,7 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports, processes
 from stack.data_folder import make_key, make_merchants
-from stack.server import Server, running
+from stack.server import Running, Server
 from stack.settings import Settings
 
 BACKLOG, BACKLOG_SHORT = 240_000, 60_000
@@ -44,6 +44,11 @@ class Spent:
 
     @property
     def us_an_event(self) -> float:
+        """
+        :raises RuntimeError: nothing was decided between the two looks at it
+        """
+        if not self.events:
+            raise RuntimeError("all was decided before the first look: too few events to tell what one costs")
         return self.cpu_s / self.events * 1e6
 
 
@@ -94,7 +99,8 @@ def _servers(layout: Layout, kafka_port: int, count: int) -> list[tuple[int, Ser
 
 
 def _drain(layout: Layout, servers: Sequence[Server], shards: Sequence[int], events: int) -> list[Spent]:
-    """Runs shards at once until each has decided so many events.
+    """Runs shards until each has decided so many events. They start together: one that waits for another to start would
+    find it done.
 
     :raises NotInTime: one hasn't
     """
@@ -102,8 +108,11 @@ def _drain(layout: Layout, servers: Sequence[Server], shards: Sequence[int], eve
     first: dict[str, Spent] = {}
     last: dict[str, Spent] = {}
     with ExitStack() as held:
-        for server in servers:
-            held.enter_context(running(server))
+        started = [Running(server) for server in servers]
+        for one in started:
+            held.callback(one.stop)
+        for one in started:
+            one.wait_until_it_answers()
         until = time.monotonic() + DRAIN_S_MAX
         while len(last) < len(places):
             if time.monotonic() > until:
@@ -114,7 +123,7 @@ def _drain(layout: Layout, servers: Sequence[Server], shards: Sequence[int], eve
                 if now is None or place.stream in last:
                     continue
                 before = first.setdefault(place.stream, now)
-                if now.events >= events and now.events > before.events:
+                if now.events >= events:
                     last[place.stream] = Spent(now.cpu_s - before.cpu_s, now.events - before.events)
     return [last[place.stream] for place in places]
 
