@@ -14,7 +14,6 @@ from cli.dlq_watch import (
     SELECTION,
     Named,
     opened,
-    options_again,
     outcome,
     page_of_selection,
     read_name,
@@ -167,7 +166,8 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
     if as_json:
         click.echo(json.dumps({"command_id": order.command_id, "items": list(ids)}))
     else:
-        click.echo(f"sent as command {order.command_id}; `payhook dlq show ID` tells what became of it")
+        show = f"payhook dlq show ID{place.options_again}"
+        click.echo(f"sent as command {order.command_id}; `{show}` says what became of it")
 
 
 def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
@@ -192,7 +192,7 @@ def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, 
         click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
         page = page_of_selection(place, number)
         click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
-    progress = watch(dead.selections, number, options_again(place)) if wait else dead.selections.progress(number)
+    progress = watch(dead.selections, number, place.options_again) if wait else dead.selections.progress(number)
     if as_json:
         click.echo(ProgressView.of_run(progress).model_dump_json(indent=1))
     else:

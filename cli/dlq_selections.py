@@ -10,7 +10,7 @@ import click
 
 from cli.acting import this_account
 from cli.dlq_commands import with_filter
-from cli.dlq_watch import SELECTION, WORDS, Named, opened, options_again, outcome, shard_of_selection
+from cli.dlq_watch import SELECTION, WORDS, Named, opened, outcome, shard_of_selection
 from cli.place import Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
@@ -41,7 +41,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
             continue
         where = f" of {selection.stream}" if place.has_several else ""
         click.echo(f"frozen as {selection.name}{where}: {selection.count:,} items{_amounts(selection)}")
-        click.echo(f"payhook dlq replay {selection.name} --dry-run{options_again(shard)}   says what a replay would do")
+        click.echo(f"payhook dlq replay {selection.name} --dry-run{shard.options_again}   says what a replay would do")
 
 
 def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:

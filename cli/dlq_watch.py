@@ -20,9 +20,8 @@ from cli.place import Place
 from console.dead_letters import DeadLetters
 from core.clock import SystemClock
 from core.errors import PayhookError
-from core.event import Mode
 from core.layout import LEDGER
-from core.routing import mode_of, topics_of
+from core.routing import topics_of
 from dlq.index import ItemUnknown, name_in
 from dlq.orders import DeltaView
 from dlq.selection import Progress as RunProgress
@@ -127,13 +126,6 @@ def opened(place: Place) -> DeadLetters:
     return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
 
 
-def options_again(place: Place) -> str:
-    """The options that lead to the same stream again, for a command that is told."""
-    mode: Mode = mode_of(place.looked_at.stream)
-    stream = "" if place.stream == LEDGER else f" --stream {place.stream}"
-    return stream + (" --test" if mode == "test" else "")
-
-
 def page_of_selection(place: Place, number: int) -> str:
     """Its address at the management listener, where each stream counts its own."""
     stream = place.looked_at.stream
@@ -149,7 +141,7 @@ def watch(
 ) -> RunProgress:
     """Until the run is finished, paused, or waits for a second person. Ctrl-C leaves it running.
 
-    ``again``: as `options_again` says.
+    ``again``: `Place.options_again`.
     """
     bar = Progress(
         TextColumn("{task.description}"),

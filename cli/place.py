@@ -69,6 +69,12 @@ class Place:
         return self.layout.stream(stream_of(base_of(self.stream), self.mode, shard_of(self.stream)))
 
     @property
+    def options_again(self) -> str:
+        """The options that lead here again, for a command that is named."""
+        stream = "" if self.stream == LEDGER else f" --stream {self.stream}"
+        return stream + (" --test" if self.mode == "test" else "")
+
+    @property
     def shards(self) -> dict[str, Place]:
         """By stream, a place for each shard of the work stream that is looked at."""
         if SHARD_MARK in self.stream:

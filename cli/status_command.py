@@ -17,7 +17,6 @@ from cli.place import Place, check_stream, with_place_of_mode
 from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
-from core.layout import StreamLayout
 from core.routing import Shard
 from core.status_file import STATUS_AGE_MAX
 from core.visible import visible
@@ -76,17 +75,17 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
 def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
     from journal.entity_queue import read_entity
 
-    layout = _place_of_entity(place, stream, entity)
-    queue = read_entity(layout.index, entity)
-    print_entity(layout.stream, queue, SystemClock().now(), as_json=as_json)
+    shard = _shard_of_entity(place, stream, entity)
+    queue = read_entity(shard.looked_at.index, entity)
+    print_entity(shard, queue, SystemClock().now(), as_json=as_json)
 
 
-def _place_of_entity(place: Place, stream: str, entity: str) -> StreamLayout:
-    """The places of the shard that decides the entity; of another stream, or of a shard that is named, its own."""
+def _shard_of_entity(place: Place, stream: str, entity: str) -> Place:
+    """The place of the shard that decides the entity; of another stream, or of a shard that is named, its own."""
     looked = replace(place, stream=stream)
     for number, shard in enumerate(looked.shards.values()):
         if Shard(number, len(looked.shards)).decides(entity):
-            return shard.looked_at
+            return shard
     raise AssertionError("one shard decides it")
 
 
@@ -212,8 +211,9 @@ def _of_stream(stream: dict[str, Any]) -> str:
 REASON_SHOWN_CHARS_MAX = 120
 
 
-def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
+def print_entity(place: Place, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
     """Prints an entity's queue as a table, or as one JSON object."""
+    stream = place.looked_at.stream
     if as_json:
         click.echo(json.dumps(as_tree(stream, queue), indent=2))
         return
@@ -225,12 +225,14 @@ def print_entity(stream: str, queue: EntityQueue, now: datetime, *, as_json: boo
     names = ("item", "event", "state", "place", "attempt", "due", "reason")
     rows, once = Rows(*names, right=["item", "attempt"]), Once()
     for item in queue.items:
-        last, place = item.row, queue.place(item)
+        last = item.row
         reason = (last.reason or "")[:REASON_SHOWN_CHARS_MAX]
         why = once.tell(reason, f"item {last.item_seq}", last.error_class or "")
-        rows.add(last.item_seq, last.event_key, last.decision.value, place, last.attempt, _due(item, now), why)
+        rows.add(
+            last.item_seq, last.event_key, last.decision.value, queue.place(item), last.attempt, _due(item, now), why
+        )
     rows.print()
-    click.echo(_summary(queue))
+    click.echo(_summary(place, queue))
 
 
 def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:
@@ -275,13 +277,14 @@ def _due(item: OpenItem, now: datetime) -> str | None:
     return f"in {left_s:.1f} s" if left_s > 0 else f"since {-left_s:.1f} s"
 
 
-def _summary(queue: EntityQueue) -> str:
+def _summary(place: Place, queue: EntityQueue) -> str:
     reported = [f"{queue.total} open as of row {queue.seq}"]
     if queue.total > len(queue.items):
         reported.append(f"the first {len(queue.items)} are shown")
     if (dead := queue.held_by()) is not None:
+        number = dead.row.item_seq
         reported.append(
-            f"item {dead.row.item_seq} is dead and holds the entity: see `payhook dlq show {dead.row.item_seq}`"
+            f"item {number} is dead and holds the entity: see `payhook dlq show {number}{place.options_again}`"
         )
     if queue.previous_dead:
         reported.append("what runs next sees that an earlier event died")

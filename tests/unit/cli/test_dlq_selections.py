@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli import dlq_watch
 from cli.acting import this_account
-from cli.dlq_watch import options_again, outcome, watch
+from cli.dlq_watch import outcome, watch
 from cli.main import main
 from cli.place import Place
 from core.layout import Layout
@@ -67,7 +67,7 @@ def test_who_stops_watching_is_told_how_to_hold_that_run(
         raise KeyboardInterrupt
 
     place = Place(Settings(data_dir=bench.folder), None, "test", "ledger.1")
-    watch(bench.selections, 1, options_again(place), interrupted)
+    watch(bench.selections, 1, place.options_again, interrupted)
     assert "`payhook dlq pause s1 --stream ledger.1 --test` holds it" in capsys.readouterr().err
 
 

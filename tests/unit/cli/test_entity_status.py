@@ -96,7 +96,7 @@ def test_an_entity_is_looked_up_in_its_shard(data: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
     keys = [f"stripe:acct_1:shared_{number}" for number in range(10)]
-    of_second = next(key for key in keys if Shard(1, 2).decides(key))
+    of_second, held = [key for key in keys if Shard(1, 2).decides(key)][:2]
     of_first = next(key for key in keys if Shard(0, 2).decides(key))
     index = Index.open(data / "index" / "ledger.1", 1)
     index.apply([row(1, entity_key=of_second, decision=Decision.PARKED, reason="behind", blocking=True)], {})
@@ -104,6 +104,11 @@ def test_an_entity_is_looked_up_in_its_shard(data: Path, monkeypatch: pytest.Mon
     for key, stream, total in ((of_second, "ledger.1", 1), (of_first, "ledger", 0)):
         found = json.loads(status(data, "--entity", key, "--json").output)
         assert (found["stream"], found["total"]) == (stream, total)
+    dead = row(2, entity_key=held, decision=Decision.DEAD, error_class="Bug", handler_version="1", blocking=True)
+    index = Index.open(data / "index" / "ledger.1", 1)
+    index.apply([dead], {})
+    index.close()
+    assert "see `payhook dlq show 2 --stream ledger.1`" in status(data, "--entity", held).output
     named = json.loads(status(data, "--entity", of_first, "--stream", "ledger.1", "--json").output)
     assert (named["stream"], named["total"]) == ("ledger.1", 0)
     assert "there is no stream ledger.2" in status(data, "--entity", of_first, "--stream", "ledger.2").output
