@@ -46,7 +46,7 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
         "spark.ui.retainedTasks": "200",
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
-        "spark.sql.shuffle.partitions": str(max(2, rows // ROWS_PER_SHUFFLE_PARTITION)),
+        "spark.sql.shuffle.partitions": str(max(1, rows // ROWS_PER_SHUFFLE_PARTITION)),
         # A journal has one small file a batch: reading them must not cost a task each.
         "spark.sql.files.openCostInBytes": str(256 << 10),
     }
