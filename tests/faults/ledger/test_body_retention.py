@@ -185,7 +185,7 @@ def test_an_index_is_made_again_without_them(spark: SparkSession, lake: Lake, tm
 
 def test_what_another_shard_goes_on_with_keeps_no_body_here(spark: SparkSession, lake: Lake) -> None:
     """Its shard has a body of its own; in this journal the item is never closed."""
-    events = written(lake, OLD, 2, decision=Decision.DEAD)
+    events = written(lake, OLD, 3, decision=Decision.DEAD)
     written(lake, OLD)
     lake.writer = JournalWriter.create_or_open(str(lake.tables.journal), "ledger")
     lake.writer.begin_epoch({}, notes=shard_note(Shard(0, 2)))
