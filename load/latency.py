@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from core.clock import EPOCH
 from core.location import Location
 from journal.log import LOG
 from journal.reader import dataset_of
@@ -38,7 +40,8 @@ class Decided:
 def first_decisions(journal: Location, topic: str, after_seq: int = 0) -> list[Decided]:
     """First decisions of a topic's events with seq above ``after_seq``.
 
-    When a commit was there its log's file tells: to the microsecond on a disk, to the second on an object store.
+    When a commit was there its log's file tells, to the microsecond on a disk. An object store tells seconds: there it
+    is when the commit began.
     """
     rows = _first_rows(journal, topic, after_seq, COLUMNS)
     committed = _commit_times(journal)
@@ -80,9 +83,9 @@ def _commit_times(journal: Location) -> dict[int, datetime]:
         if not entry.name.endswith(".json"):
             continue
         lines = storage.read(f"{LOG}/{entry.name}").splitlines()
-        info: dict[str, str] = next(
+        info: dict[str, Any] = next(
             (json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {}
         )
         if (batch_seq := info.get("payhook.batch_seq")) is not None:
-            times.setdefault(int(batch_seq), entry.at)
+            times.setdefault(int(batch_seq), max(entry.at, EPOCH + timedelta(milliseconds=info["timestamp"])))
     return times

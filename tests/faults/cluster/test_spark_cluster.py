@@ -12,11 +12,16 @@ from pathlib import Path
 
 import psutil
 
-from load.traffic import Webhook
+from core.location import LakeUrl
+from journal.reader import JournalReader
+from load.latency import percentile, seconds_to_decide
+from load.traffic import StripeRequests, Webhook
+from load.wire import open_loop, undisturbed
 from tests.faults.cluster.conftest import Site
 from tests.hosts import Host, until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
+RATE_PER_S, STEADY_S = 120.0, 60.0
 BACK_S = 120.0
 """Until a site whose part was lost decides again."""
 
@@ -107,6 +112,22 @@ def test_webhooks_go_to_the_ledger_and_on_to_a_subscriber(site: Site, report: Re
     site.post(some)
     report(f"200 events are decided after {site.decide(some):.1f} s")
     report(f"and reported to the subscriber {all_reported(site, some):.1f} s later")
+
+
+def test_a_steady_load_is_decided_in_time(site: Site, report: Report) -> None:
+    """Beside the embedded one's figure, as `make bench ONLY=secured` says it."""
+    driver(site, report)
+    before = JournalReader(site.journal).last_seq
+    secret = (site.settings / "secrets" / "stripe").read_text("utf-8").split()[0]
+    requests = StripeRequests(secret, time.time).make(int(RATE_PER_S * STEADY_S))
+    load = undisturbed(open_loop(site.hosts["services"].address, 8080, requests, RATE_PER_S))
+    assert set(load.statuses) == {200}
+    wanted = before + len(requests)
+    until(lambda: JournalReader(site.journal).last_seq >= wanted, BACK_S, "all of it is decided")
+    seconds = seconds_to_decide(LakeUrl(site.journal), "payments.events", before)
+    assert len(seconds) == len(requests)
+    p50, p99 = percentile(seconds, 0.5), percentile(seconds, 0.99)
+    report(f"{RATE_PER_S:.0f}/s for {STEADY_S:.0f} s, receipt to ledger: P50 {p50:.2f} s, P99 {p99:.2f} s")
 
 
 def test_a_changed_merchants_file_reaches_the_executors(site: Site, report: Report) -> None:
