@@ -1,4 +1,4 @@
-"""``python -m tests.object_store.one_at_a_time PORT [ADDRESS]``: moto's S3 over HTTP, one request at a time.
+"""``python -m tests.object_store.one_at_a_time PORT``: moto's S3 over HTTP, one request at a time.
 
 moto looks whether an object is there and then puts it, as two steps: of requests that it answers side by side two may
 win. One at a time it is what S3 is: a conditional put is atomic.
@@ -31,8 +31,7 @@ class OneAtATime:
 
 def main() -> None:
     app = OneAtATime(DomainDispatcherApplication(create_backend_app))
-    address = sys.argv[2] if len(sys.argv) > 2 else LOOPBACK
-    make_server(address, int(sys.argv[1]), app, threaded=True).serve_forever()
+    make_server(LOOPBACK, int(sys.argv[1]), app, threaded=True).serve_forever()
 
 
 if __name__ == "__main__":

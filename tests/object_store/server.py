@@ -94,8 +94,8 @@ def versity_gateway(folder: Path) -> Iterator[ObjectStore]:
 
     :raises NotBuilt: it can't be had here
     """
-    program, (port,) = go_program(*VERSITYGW), free_ports(1)
-    with running(_versity(program, folder, port)):
+    (port,) = free_ports(1)
+    with running(_versity(folder, port)):
         yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
 
 
@@ -168,18 +168,25 @@ def _moto(folder: Path, port: int) -> Server:
     )
 
 
-def _versity(program: Path, folder: Path, port: int) -> Server:
-    """What a file system can't keep of an object's attributes is in files beside it."""
+def versity_command(folder: Path, port: int, address: str = LOOPBACK) -> tuple[str, ...]:
+    """VersityGW's command. What a file system can't keep of an object's attributes is in files beside it.
+
+    :raises NotBuilt: it can't be had here
+    """
     data, attributes = folder / "buckets", folder / "attributes"
     for one in (data, attributes):
         one.mkdir(parents=True)
     keys = ("--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret", KEYS["AWS_SECRET_ACCESS_KEY"])
+    return (
+        *(str(go_program(*VERSITYGW)), *keys, "--port", f"{address}:{port}", "--region", "us-east-1"),
+        *("posix", "--sidecar", str(attributes), str(data)),
+    )
+
+
+def _versity(folder: Path, port: int) -> Server:
     return Server(
         name="versitygw",
-        command=(
-            *(str(program), *keys, "--port", f"{LOOPBACK}:{port}", "--region", "us-east-1"),
-            *("posix", "--sidecar", str(attributes), str(data)),
-        ),
+        command=versity_command(folder, port),
         log=folder / "versitygw.log",
         answers=lambda: _answers(f"http://{LOOPBACK}:{port}/"),
     )
