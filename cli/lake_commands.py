@@ -335,7 +335,8 @@ def storage(place: Place, as_json: bool) -> None:
     """Show where the lake is, and try whether that place gives each name to one writer only.
 
     Four writers race for fifty names in a folder of their own, which is gone afterwards. Every commit rests on one of
-    them getting it: do this once before payments go to another store or mount. Exit 1 where a name went to two.
+    them getting it: do this once before payments go to another store or mount. Exit 1 where a name went to two, or
+    where a listing doesn't begin where it should.
     """
     # Its libraries take a third of a second to load; few commands need them.
     from journal.storage import race
@@ -348,11 +349,14 @@ def storage(place: Place, as_json: bool) -> None:
         sys.exit(1)
     if as_json:
         result = {"lake": str(lake), "ok": found.holds, "won": found.winners, "twice": found.twice}
-        click.echo(json.dumps({**result, "nobody": found.nobody}))
+        click.echo(json.dumps({**result, "nobody": found.nobody, "listed": found.listed}))
     elif found.holds:
         won = ", ".join(map(str, found.winners))
         click.echo(f"{lake}: each of {sum(found.winners)} names went to one of four writers ({won})")
-    else:
+    elif found.twice or found.nobody:
         problem = f"{found.twice} names went to two writers, {found.nobody} to none"
         click.echo(f"{lake}: {problem}. Don't keep a lake there: commits would be lost.", err=True)
+    else:
+        problem = "a listing that begins after a name has others than the later ones"
+        click.echo(f"{lake}: {problem}. Don't keep a lake there: its tables couldn't be read.", err=True)
     sys.exit(0 if found.holds else 1)

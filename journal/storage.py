@@ -202,16 +202,18 @@ class Race:
     """Whether a place gives each name to one writer only, which every commit of the lake rests on.
 
     ``winners``: how many names each writer was given. ``twice``: names that were given to several, or that hold another
-    writer's file; ``nobody``: names that all were refused.
+    writer's file; ``nobody``: names that all were refused. ``listed``: whether a listing that begins after a name has
+    the later names and no others, by which readers find a log's end.
     """
 
     winners: tuple[int, ...]
     twice: int
     nobody: int
+    listed: bool
 
     @property
     def holds(self) -> bool:
-        return not self.twice and not self.nobody
+        return not self.twice and not self.nobody and self.listed
 
 
 def race(lake: Location, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> Race:
@@ -251,7 +253,10 @@ def _race_of(folder: Location, won: Sequence[frozenset[int]], names: int) -> Rac
         having = [writer for writer, its in enumerate(won) if name in its]
         nobody += not having
         twice += len(having) > 1 or (len(having) == 1 and storage.read(str(name)) != str(having[0]).encode())
-    return Race(tuple(map(len, won)), twice, nobody)
+    names_there, middle = sorted(one.name for one in storage.files()), str(names // 2)
+    later = sorted(one.name for one in storage.files(after=middle))
+    listed = later == [name for name in names_there if name > middle]
+    return Race(tuple(map(len, won)), twice, nobody, listed)
 
 
 def _remove(folder: Location, names: int) -> None:
