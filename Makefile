@@ -3,6 +3,9 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
+# Without bytecode every process that is started would compile all that it imports, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help docs environment setup demo up down test test-faults lint bench load clean
 
 help:  ## say what there is

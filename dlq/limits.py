@@ -34,14 +34,25 @@ class AloneLimits:
     ``items_max``: items that are purged and resolved; ``amounts_minor_max``: the money of all of them, in minor units
     by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no limit.
     ``replay_items_max``, ``replay_amounts_minor_max``: the same of what is replayed and reprocessed.
-    ``redactions_max``: bodies that are removed.
     """
 
     items_max: int = 100
     amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
     replay_items_max: int = 100_000
     replay_amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
-    redactions_max: int = 100
+
+    def of_each(self, shards: int) -> AloneLimits:
+        """What each of so many shards, which count by themselves, may allow: together no more than this."""
+
+        def parts(amounts: Mapping[str, int]) -> dict[str, int]:
+            return {currency: amount // shards for currency, amount in amounts.items()}
+
+        return AloneLimits(
+            self.items_max // shards,
+            parts(self.amounts_minor_max),
+            self.replay_items_max // shards,
+            parts(self.replay_amounts_minor_max),
+        )
 
     def amount_minor_max(self, kind: Kind, currency: str) -> int | None:
         """None: as much as it may be."""

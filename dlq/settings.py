@@ -41,7 +41,11 @@ class DlqSettings(BaseModel):
         description="an item that was replayed so often and died each time is replayed again only by force",
     )
     alone_items_max: int = Field(
-        100, ge=1, le=5_000, description="most items that one person may purge or resolve within 24 hours"
+        100,
+        ge=1,
+        le=5_000,
+        description="most items that one person may purge or resolve within 24 hours; of this, and of the three below, "
+        "each of several shards allows its part",
     )
     alone_amounts_minor_max: dict[str, NonNegativeInt] = Field(
         default_factory=lambda: {EVERY_CURRENCY: 1_000_000},
@@ -69,11 +73,10 @@ class DlqSettings(BaseModel):
 
     @property
     def alone(self) -> AloneLimits:
-        """What one person may do by themselves."""
+        """What one person may do by themselves in the whole stream."""
         return AloneLimits(
             self.alone_items_max,
             self.alone_amounts_minor_max,
             self.alone_replay_items_max,
             self.alone_replay_amounts_minor_max,
-            self.alone_redactions_max,
         )

@@ -123,7 +123,7 @@ def wire(
         shard,
         places_of(name),
         _task(config, name, build_handler, _handler_files(config, given)),
-        _rules(config, mode, name),
+        _rules(config, mode, name, shard.count),
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
         _reads(config, mode, places_of, sections, receivers, sources),
@@ -147,7 +147,7 @@ def _reads(
     return Reads({name: places_of(name).journal for name in names}, feed, receivers)
 
 
-def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
+def _rules(config: StreamConfig, mode: Mode, name: str, shards: int) -> StreamRules:
     return StreamRules(
         name=name,
         events_topic=config.events_topic(mode),
@@ -161,7 +161,7 @@ def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
         replays_max=config.dlq.replays_max,
-        alone=config.dlq.alone,
+        alone=config.dlq.alone.of_each(shards),
     )
 
 

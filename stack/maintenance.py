@@ -115,7 +115,7 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     :raises MaintenanceRunning: maintenance is at it; run it again
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     """
-    clock, alone = SystemClock(), streams_of(settings)[LEDGER].dlq.alone
+    clock, alone_max = SystemClock(), streams_of(settings)[LEDGER].dlq.alone_redactions_max
     names = streams_of(settings)[base_of(stream)].names(mode_of(stream), settings.processor.shards)
     tables = [one for one in stream_tables(settings) if one.stream in names]
     shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
@@ -123,7 +123,7 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
         raise EventUnknown(order.event_key)
     redactions = Redactions(settings.layout.stream(stream).shared("redactions"))
     with sole_maintenance(settings.layout.run, clock.now()):
-        redacted = redact(shards, redactions, order, clock, alone.redactions_max)
+        redacted = redact(shards, redactions, order, clock, alone_max)
     _forget_findings(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
     return redacted
 

@@ -45,6 +45,7 @@ def open_dead_letters(
     layout, control = settings.layout, topics_of(mode_of(stream)).control
     places, users = layout.stream(stream), Users(layout.users)
     config = streams_of(settings)[base_of(stream)]
+    limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
     board = open_board(places, settings, clock, settings.kafka)
     recorder = Recorder(AuditLog(layout.acts), clock, channel)
 
@@ -53,7 +54,7 @@ def open_dead_letters(
 
     own = Places(places.journal, control, places.selections, places.status)
     orders = Orders(producer, control, recorder)
-    selections = Selections(stream, own, board, config.dlq.alone, clock, orders, recorder, hands)
+    selections = Selections(stream, own, board, limits, clock, orders, recorder, hands)
     finder = FactFinder(places.board, places.journal, places.bodies)
     return DeadLetters(
         stream,

@@ -206,3 +206,17 @@ def test_a_proposal_is_approved_at_the_page_of_its_shard(items: DeadItems, contr
     assert page.format("?stream=ledger.1") in other.output
     first = payhook(items, "purge", "ledger.0:13", "--reason", "a test of ours", "--propose", "--no-wait")
     assert page.format("") in first.output
+
+
+def test_what_one_person_may_do_alone_is_divided_among_the_shards(
+    items: DeadItems, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard counts by itself: four a day in all are two in each."""
+    streams = items.data / "streams.toml"
+    streams.write_text("[ledger.dlq]\nalone_items_max = 4\n", "utf-8")
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(streams))
+    numbers = [f"ledger.1:{number}" for number, stream in whose(items).items() if stream == "ledger.1"]
+    answer = payhook(items, "purge", *numbers[:3], "--reason", "a test of ours", "--no-wait")
+    assert "above 2 a day a second person approves" in answer.output
+    answer = payhook(items, "purge", *numbers[:2], "--reason", "a test of ours", "--no-wait")
+    assert answer.exit_code == 0 and "a second person" not in answer.output

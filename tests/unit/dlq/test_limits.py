@@ -45,3 +45,9 @@ def test_what_is_no_currency_or_no_amount_is_refused(setting: str, amounts: dict
 def test_a_wrong_currency_is_named_with_what_is_wanted() -> None:
     with pytest.raises(ValidationError, match="'eur' is no currency: three capital letters"):
         DlqSettings(alone_amounts_minor_max={"eur": 1})
+
+
+def test_shards_together_allow_no_more_than_the_stream() -> None:
+    each = AloneLimits(100, {"EUR": 1_000, "*": 5}, 7, {"USD": 2}).of_each(3)
+    assert each == AloneLimits(33, {"EUR": 333, "*": 1}, 2, {"USD": 0})
+    assert AloneLimits(7, {"EUR": 5}).of_each(1) == AloneLimits(7, {"EUR": 5})

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from core.clock import SystemClock
 from core.errors import SettingError
 from core.layout import Layout
+from core.routing import Shard
 from core.settings import KafkaSettings
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
@@ -43,6 +44,18 @@ def file(tmp_path: Path) -> Path:
 def wired(tmp_path: Path, file: Path) -> Wired:
     sections: dict[type, BaseModel] = {NotifySettings: NotifySettings(subscribers_file=str(file))}
     return wire(load_streams()["notify"], "live", Layout(tmp_path).stream, sections)
+
+
+def test_a_shard_lets_one_person_do_its_part_alone(tmp_path: Path, file: Path) -> None:
+    """Each counts by itself; together they allow what the stream's settings say."""
+    sections: dict[type, BaseModel] = {NotifySettings: NotifySettings(subscribers_file=str(file))}
+    config = load_streams()["notify"]
+    whole, part = (
+        wire(config, "live", Layout(tmp_path).stream, sections, shard).rules.alone
+        for shard in (Shard(0, 1), Shard(1, 2))
+    )
+    assert whole == config.dlq.alone
+    assert part.items_max == whole.items_max // 2
 
 
 def test_a_worker_that_starts_later_knows_whom_its_stream_was_started_with(wired: Wired, file: Path) -> None:
