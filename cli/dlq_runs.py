@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import uuid
 from collections.abc import Sequence
 
 import click
@@ -27,7 +26,7 @@ from console.dead_letters import DeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq.command import REPLAY, ReplayMode
+from dlq.command import REPLAY, ReplayMode, new_command_id
 from dlq.index import Filter
 from dlq.orders import DeltaView, Order, OrderService, Wanted
 from dlq.selection import Run, RunState
@@ -161,7 +160,7 @@ def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) ->
     """Single items in one command."""
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
     service = OrderService(place.looked_at.stream, view, orders(place), SystemClock())
-    order = Order(uuid.uuid4().hex, REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
+    order = Order(new_command_id(), REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
     service.give(order)
     if as_json:
         click.echo(json.dumps({"command_id": order.command_id, "items": list(ids)}))

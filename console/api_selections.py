@@ -29,7 +29,7 @@ from console.selection_words import (
 from dlq.command import ReplayMode
 from dlq.command_fields import SEQ_MAX
 from dlq.frozen import NEWEST
-from dlq.selection import Kept, Run, RunItemState, Selections, Verdict
+from dlq.selection import Kept, Run, RunItemState, RunKept, Selections, Verdict
 
 PAGE_MAX = 1_000
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]
@@ -192,13 +192,13 @@ def acting(streams: Streams) -> APIRouter:
         reported: RunView = await change(request, stream, act, RunView.of)
         return reported
 
-    def simple(verb: str, why: str) -> None:
+    def simple(verb: str, change_run: Callable[[Selections, int, str, str], RunKept], why: str) -> None:
         @post(f"{ONE}/{verb}", Role.REPLAYER)
         async def changed(
             number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
         ) -> RunView:
-            def act(selections: Selections, actor: str) -> Any:
-                return getattr(selections, verb)(number, actor)
+            def act(selections: Selections, actor: str) -> RunKept:
+                return change_run(selections, number, actor, request.state.idempotency.request_id)
 
             reported: RunView = await change(request, stream, act, RunView.of)
             return reported
@@ -206,7 +206,11 @@ def acting(streams: Streams) -> APIRouter:
         changed.__doc__ = why
         router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]
 
-    simple("pause", "Nothing more of the run is taken up; what is on its way goes on")
-    simple("resume", "A paused run goes on")
-    simple("cancel", "Nothing more is taken up, for good; what wasn't stays dead as it is")
+    simple("pause", Selections.pause, "Nothing more of the run is taken up; what is on its way goes on")
+    simple("resume", Selections.resume, "A paused run goes on")
+    simple(
+        "cancel",
+        lambda selections, number, actor, _request_id: selections.cancel(number, actor),
+        "Nothing more is taken up, for good; what wasn't stays dead as it is",
+    )
     return router

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -20,13 +20,14 @@ from console.orders import Text
 from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
+from core.layout import StreamLayout
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
-from dlq.command import Command, approve, propose_entry
+from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from dlq.hands import in_common, same_person
-from dlq.orders import Orders
-from ingest.idempotency import Problem
+from dlq.orders import DeltaView, Giving, Orders
+from ingest.idempotency import Problem, Run
 from journal.reader import lineage_of
 from ledger.queries import Shards
 from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting
@@ -64,35 +65,52 @@ class BookingService:
         """What was proposed, newest first, and what became of it."""
         return all_proposals(self._ledger, self._control_topic)
 
-    def propose_entry(self, entry: Entry, actor: str, reason: str) -> Command:
-        """Sends a proposal; the processor takes it down.
+    def propose_entry(self, entry: Entry, actor: str, reason: str, command_id: str) -> CommandSent:
+        """Sends a proposal, unless it was decided already; the processor takes it down. ``command_id``: the same
+        order, given again, has the same one.
 
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
         hands = hands_of(self._users.all(), actor) - same_person(actor)
         at = self._ledger.of_entity(entry.entity_key)
-        command = propose_entry(at.stream, lineage_of(str(at.journal)), entry, actor, reason, self._clock.now(), hands)
-        self._orders.send(command, f"{at.stream} {entry.entity_key}")
-        return command
+        with self._orders.giving(actor, PROPOSE_ENTRY, f"{at.stream} {entry.entity_key}", reason) as giving:
+            if (decided := self._decided(at, command_id, giving)) is not None:
+                return decided
+            lineage, now = lineage_of(str(at.journal)), self._clock.now()
+            return _sent(giving, propose_entry(at.stream, lineage, entry, actor, reason, now, hands, command_id))
 
-    def approve(self, command_id: str, actor: str, reason: str) -> Command:
-        """Sends the approval of a proposal that waits; the processor books it, once.
+    def approve(self, proposal_id: str, actor: str, reason: str, command_id: str) -> CommandSent:
+        """Sends the approval of a proposal that waits, unless it was decided already; the processor books it, once.
+        ``command_id``: as of `propose_entry`.
 
         :raises ProposalUnknown: there is none that waits
         :raises AnotherPersonWanted: it is one's own, or of somebody who could be oneself
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        what = f"{proposed_at(self._ledger, self._control_topic, command_id).stream} proposal {command_id}"
-        with self._orders.giving(actor, "approve_booking", what, reason) as giving:
-            found = waiting(self._ledger, self._control_topic, command_id).command
+        at = proposed_at(self._ledger, self._control_topic, proposal_id)
+        with self._orders.giving(actor, "approve_booking", f"{at.stream} proposal {proposal_id}", reason) as giving:
+            if (decided := self._decided(at, command_id, giving)) is not None:
+                return decided
+            found = waiting(self._ledger, self._control_topic, proposal_id).command
             known = self._users.all()
             if in_common({*found.hands, *hands_of(known, found.actor)}, hands_of(known, actor)):
-                raise AnotherPersonWanted(command_id, found.actor, actor)
-            approval = approve(found, actor, reason, self._clock.now())
-            giving.send(approval)
-            return approval
+                raise AnotherPersonWanted(proposal_id, found.actor, actor)
+            return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
+
+    def _decided(self, at: StreamLayout, command_id: str, giving: Giving) -> CommandSent | None:
+        """What an earlier run of the same order sent, if the processor has decided it."""
+        row = DeltaView(at.journal, self._control_topic).command_row(command_id)
+        if row is None:
+            return None
+        giving.changes.after = f"command {command_id}"
+        return CommandSent(command_id=command_id, action=row.event_type or "")
+
+
+def _sent(giving: Giving, command: Command) -> CommandSent:
+    giving.send(command)
+    return CommandSent(command_id=command.command_id, action=command.action)
 
 
 COMMAND_ID = r"^[0-9a-f]{32}$"
@@ -160,10 +178,6 @@ class CommandSent(BaseModel):
     command_id: str
     action: str
 
-    @classmethod
-    def of(cls, command: Command) -> Self:
-        return cls(command_id=command.command_id, action=command.action)
-
 
 def booking_routes(services: Bookings) -> APIRouter:
     """Finance reads and proposes; an administrator who didn't propose approves."""
@@ -193,15 +207,16 @@ def booking_routes(services: Bookings) -> APIRouter:
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:
         """Proposes a booking by hand."""
         service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
-        return CommandSent.of(await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason))
+        run: Run = request.state.idempotency
+        return await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason, run.request_id)
 
     @post("/proposals/{command_id}/approve", Role.ADMIN)
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:
         """Approves what another person proposed. Of a reversal or an entry all is booked, or none, and once."""
-        service, actor = _service(services, asked.mode), signed_in(request).name
-        return CommandSent.of(await asyncio.to_thread(service.approve, command_id, actor, asked.reason))
+        service, actor, run = _service(services, asked.mode), signed_in(request).name, request.state.idempotency
+        return await asyncio.to_thread(service.approve, command_id, actor, asked.reason, run.request_id)
 
     return router
 

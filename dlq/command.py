@@ -124,6 +124,12 @@ def hash_head(row_hash: str) -> str:
     return row_hash[:HASH_CHARS]
 
 
+def new_command_id() -> str:
+    """Of an order that nobody gives twice. One that may be repeated has the id of its request
+    (`ingest.idempotency.Run.request_id`) or of its selection (`dlq.run.command_id_of`)."""
+    return uuid.uuid4().hex
+
+
 class ReplayMode(StrEnum):
     """What a replay's targets are to each other and to what was applied since."""
 
@@ -198,7 +204,7 @@ class Command:
         cls, stream: str, lineage: str, action: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
     ) -> Command:
         """With an id of its own."""
-        return cls(uuid.uuid4().hex, stream, lineage, action, tuple(targets), actor, reason, at)
+        return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
 
     @property
     def proposed(self) -> Command:
@@ -246,15 +252,27 @@ class Portion(Command):
 
 
 def propose_entry(
-    stream: str, lineage: str, entry: Entry, actor: str, reason: str, at: datetime, hands: Collection[str] = ()
+    stream: str,
+    lineage: str,
+    entry: Entry,
+    actor: str,
+    reason: str,
+    at: datetime,
+    hands: Collection[str] = (),
+    command_id: str | None = None,
 ) -> Command:
-    """A new command that asks for a booking by hand; nothing is booked before a second person approves it."""
-    wanted = Command.new(stream, lineage, PROPOSE_ENTRY, (), actor, reason, at)
-    return replace(wanted, entry=entry, hands=tuple(sorted(hands)))
+    """A command that asks for a booking by hand; nothing is booked before a second person approves it.
+
+    ``command_id``: None is a new one.
+    """
+    named = command_id or new_command_id()
+    return Command(
+        named, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry, hands=tuple(sorted(hands))
+    )
 
 
-def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command:
-    """A new command that does what was proposed, as it was given.
+def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id: str | None = None) -> Command:
+    """A command that does what was proposed, as it was given. ``command_id``: None is a new one.
 
     :raises CommandInvalid: it is no proposal
     """
@@ -264,7 +282,7 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime) -> Command
     proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at, proposed.hands)
     return replace(
         proposed,
-        command_id=uuid.uuid4().hex,
+        command_id=command_id or new_command_id(),
         action=action,
         actor=actor,
         reason=reason,

@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.money import Money
 from core.work import Posting
-from dlq.command import CommandInvalid
+from dlq.command import CommandInvalid, new_command_id
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from ledger.queries import Hit, Shards, Wanted, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
@@ -55,8 +55,9 @@ class BookingPages:
         reason = reason_of(fields)
         if reason is None:
             return await self._list(request, fields.problems["reason"], 422)
+        service = self._service(request)
         try:
-            await self._place.asking.ask(self._service(request).approve, command_id, user.name, reason)
+            await self._place.asking.ask(service.approve, command_id, user.name, reason, new_command_id())
         except AnotherPersonWanted as refused:
             return await self._list(request, str(refused), 409)
         except ProposalUnknown as unknown:
@@ -70,8 +71,9 @@ class BookingPages:
         entry, reason = entry_asked(fields), reason_of(fields)
         if entry is None or reason is None:
             return self._place.show(request, "ledger/entry.html", 422, fields=fields)
-        command = await self._place.asking.ask(self._service(request).propose_entry, entry, user.name, reason)
-        return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command.command_id), 303)
+        service, command_id = self._service(request), new_command_id()
+        await self._place.asking.ask(service.propose_entry, entry, user.name, reason, command_id)
+        return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command_id), 303)
 
     async def _list(self, request: Request, problem: str = "", status: int = 200) -> Response:
         service, ledger = self._service(request), self._place.ledger(request)

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from core.clock import from_rfc3339, to_micros
 from core.decision import Decision
+from core.keys import join_key
 from core.location import Location
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
 from dlq.command import Place as ReplayPlace
@@ -84,6 +85,11 @@ class RunProgress:
             self.state, self.changed_by = _CHANGES[action], row.actor
             if self.begun is None:
                 self.finished_at = row.decided_at
+
+    def was_given(self, action: str, command_id: str | None) -> bool:
+        """Whether the last command of a kind was this one, and was accepted."""
+        last = self.given.get(action)
+        return last is not None and command_id is not None and last.event_key == join_key("payhook", command_id, action)
 
     def _advance(self, row: JournalRow, reported: PortionResult) -> None:
         self.upto, self.state, self.ended = reported.upto, reported.state, reported.ended

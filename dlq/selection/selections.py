@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from dlq.command import (
     ReplayMode,
     Target,
     approve,
+    new_command_id,
 )
 from dlq.command import Place as ReplayPlace
 from dlq.done_alone import DoneAlone, given_since
@@ -258,25 +258,27 @@ class Selections:
                 raise SecondPersonWanted(number, run.actor, actor)
             if proposed is None:
                 raise RunRefused(number, "the processor hasn't decided its proposal yet: approve it then")
-            command = replace(
-                approve(proposed, actor, reason, self._clock.now()), command_id=command_id_of(selection.digest)
-            )
+            command = approve(proposed, actor, reason, self._clock.now(), command_id_of(selection.digest))
             self._give(giving, selection, command)
             giving.changes.after = f"{_reported(run)}, approved"
             return self._as_ordered(selection, run, RunState.RUNNING, Approval(actor, reason, command.at))
 
-    def pause(self, number: int, actor: str) -> RunKept:
-        """Nothing more is taken up; what is on its way goes on.
+    def pause(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
+        """Nothing more is taken up; what is on its way goes on. ``command_id``: the same order, given again, has the
+        same one, and isn't carried out again; None: it isn't given again.
 
         :raises RunRefused: it doesn't run
         """
-        return self._change(number, actor, PAUSE_RUN, (RunState.RUNNING, RunState.PAUSED), RunState.PAUSED)
+        states = (RunState.RUNNING, RunState.PAUSED)
+        return self._change(number, actor, PAUSE_RUN, states, RunState.PAUSED, command_id or new_command_id())
 
-    def resume(self, number: int, actor: str) -> RunKept:
-        """
+    def resume(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
+        """``command_id``: as of `pause`.
+
         :raises RunRefused: it isn't paused
         """
-        return self._change(number, actor, RESUME_RUN, (RunState.PAUSED, RunState.RUNNING), RunState.RUNNING)
+        states = (RunState.PAUSED, RunState.RUNNING)
+        return self._change(number, actor, RESUME_RUN, states, RunState.RUNNING, command_id or new_command_id())
 
     def cancel(self, number: int, actor: str) -> RunKept:
         """For good: what isn't taken up stays dead as it is. A proposal is taken back so, too.
@@ -322,22 +324,35 @@ class Selections:
                 self._followed.popitem(last=False)
             return items, reader
 
-    def _change(self, number: int, actor: str, action: str, before: Sequence[RunState], after: RunState) -> RunKept:
+    def _change(
+        self,
+        number: int,
+        actor: str,
+        action: str,
+        before: Sequence[RunState],
+        after: RunState,
+        command_id: str | None = None,
+    ) -> RunKept:
+        """``command_id``: None is the selection's."""
         verb = action.removesuffix("_run")
         with self._orders.giving(actor, verb, self._name(number), "") as giving:
             selection, run = self._begun(number)
+            if self._log.of(selection.digest).was_given(action, command_id):
+                giving.changes.after = f"command {command_id}"
+                return run
             if run.state not in before:
                 raise RunRefused(number, f"its {_reported(run)} is {run.state.value}")
             if run.state is not after:
-                self._give(giving, selection, self._command(selection, action, Run("", verb), actor))
+                self._give(giving, selection, self._command(selection, action, Run("", verb), actor, command_id))
             giving.changes.after = f"{_reported(run)}: from {run.state.value} to {after.value}"
             return replace(self._as_ordered(selection, run, after), changed_by=actor)
 
-    def _command(self, selection: Selection, action: str, run: Run, actor: str) -> Command:
-        once = action in (RUN, PROPOSE_RUN, CANCEL_RUN)
+    def _command(
+        self, selection: Selection, action: str, run: Run, actor: str, command_id: str | None = None
+    ) -> Command:
         hands = tuple(sorted(self._hands(actor) - same_person(actor))) if action == PROPOSE_RUN else ()
         return Command(
-            command_id_of(selection.digest) if once else uuid.uuid4().hex,
+            command_id or command_id_of(selection.digest),
             self._stream,
             selection.lineage,
             action,

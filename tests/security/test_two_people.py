@@ -7,6 +7,7 @@ import pwd
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from console.bookings import Bookings
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
+from dlq.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
 from dlq.command import PROPOSE_REVERSAL, Command, Target
 from dlq.commands import send as send_command
 from journal.schema import JournalRow
@@ -56,9 +58,9 @@ class Office:
     def token(self, name: str) -> str:
         return accounts.make_token(self.listener.users, name, "more", self.letters.clock.now(), lambda *_: None)
 
-    def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
+    def post(self, path: str, user: str, key: str | None = None, **body: Any) -> httpx2.Response:
         """To the API; what it sent is decided."""
-        headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
+        headers = {"idempotency-key": f'"{key or uuid.uuid4()}"'}
         answer = self.listener.request("POST", f"/api/ledger/{path}", user, json=body, headers=headers)
         self.letters.batch()
         return answer
@@ -94,6 +96,22 @@ def entry() -> dict[str, Any]:
     }
 
 
+class LateAcknowledgement:
+    """Kafka takes the first command and doesn't say so in time. ``sent``: the ids of all commands that it has."""
+
+    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[str] = []
+        self._produce = office.kafka.produce
+        monkeypatch.setattr(office.kafka, "produce", self.produce)
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        is_late = not self.sent
+        self.sent.append(key.decode())
+        self._produce(topic, value=value, key=key, on_delivery=(lambda *_: None) if is_late else on_delivery)
+        if is_late:
+            on_delivery("timed out", None)
+
+
 @pytest.fixture
 def office(tmp_path: Path) -> Office:
     return Office(tmp_path / "data")
@@ -113,6 +131,49 @@ def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
     assert (status, "it was approved before" in reported, len(office.booked())) == (404, True, 1)
     story = entity_story(str(office.letters.layout.journal), PAYMENT)
     assert [event.first.event_type for event in story.events] == ["charge.captured", "book_entry"]
+
+
+def test_an_entry_whose_answer_was_lost_is_proposed_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka has the proposal, the client reads 503 and repeats its request with the same key."""
+    kafka = LateAcknowledgement(office, monkeypatch)
+    answers = [office.post("entries", FAY, "k", **entry()) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [503, 202]
+    assert {*kafka.sent} == {answers[1].json()["command_id"]}
+    assert office.states() == [("propose_entry", "waits")]
+
+
+def test_an_entry_that_could_not_be_put_on_record_is_proposed_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = LateAcknowledgement(office, monkeypatch)
+    kafka.sent.append("none is late")
+    record = AuditLog.record
+
+    def unwritable_once(_log: AuditLog, _entry: AuditEntry) -> None:
+        monkeypatch.setattr(AuditLog, "record", record)
+        raise AuditLogUnwritable("acts", "disk full")
+
+    monkeypatch.setattr(AuditLog, "record", unwritable_once)
+    answers = [office.post("entries", FAY, "k", **entry()) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [503, 202]
+    assert {*kafka.sent[1:]} == {answers[1].json()["command_id"]}
+    assert office.states() == [("propose_entry", "waits")]
+
+
+def test_the_same_key_for_another_entry_is_refused(office: Office) -> None:
+    assert office.post("entries", FAY, "k", **entry()).status_code == 202
+    assert office.post("entries", FAY, "k", **{**entry(), "reason": "another"}).status_code == 422
+    assert len(office.states()) == 1
+
+
+def test_an_approval_whose_answer_was_lost_is_given_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The repeated request is told that it was carried out, and not that somebody approved it before."""
+    where = f"proposals/{office.proposes(FAY)}/approve"
+    kafka = LateAcknowledgement(office, monkeypatch)
+    answers = [office.post(where, ADA, "k", reason="read it") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [503, 202]
+    assert answers[1].json() == {"command_id": kafka.sent[0], "action": "book_entry"}
+    assert ({*kafka.sent}, len(office.booked())) == ({kafka.sent[0]}, 1)
 
 
 def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: Office) -> None:

@@ -22,7 +22,7 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REVERSAL, Command, Target, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
 from dlq.commands import decode
 from dlq.entry import Entry
 from dlq.orders import Orders
@@ -187,14 +187,15 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, 
     orders = Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"))
     service = BookingService(divided.ledger, CONTROL, orders, Users(divided.layout.users), clock)
     for name in ("stays", "after"):
-        service.approve(commands[name].command_id, "bob", "checked")
+        service.approve(commands[name].command_id, "bob", "checked", new_command_id())
     assert [decode(value).stream for value in kafka.values] == ["ledger", "ledger.1"]
     for name in ("moves", "reversal"):
         with pytest.raises(ProposalUnknown, match="another shard goes on with what it is about"):
-            service.approve(commands[name].command_id, "bob", "checked")
+            service.approve(commands[name].command_id, "bob", "checked", new_command_id())
     with pytest.raises(ProposalUnknown, match="there is none"):
-        service.approve("0" * 32, "bob", "checked")
-    given = service.propose_entry(entry(MOVES[0]), "ada", "lost")
+        service.approve("0" * 32, "bob", "checked", new_command_id())
+    service.propose_entry(entry(MOVES[0]), "ada", "lost", new_command_id())
+    given = decode(kafka.values[-1])
     assert (given.stream, given.lineage) == ("ledger.1", lineage_of(divided.shards[1].journal))
     assert {act.what for act in acts.read(10)} >= {f"ledger.1 proposal {commands['after'].command_id}"}
 

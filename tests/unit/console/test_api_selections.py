@@ -116,6 +116,25 @@ def test_pause_resume_and_cancel(api: Api) -> None:
     assert problem(api.post("/selections/1/resume", {})) == "run-refused"
 
 
+@pytest.mark.parametrize(("verb", "other"), [("pause", "resume"), ("resume", "pause")])
+def test_a_change_whose_answer_was_lost_is_not_made_again_after_another_one(api: Api, verb: str, other: str) -> None:
+    """Kafka has it and the client reads 503. Somebody changes the run; then the client repeats its request."""
+    api.bench.dead(7)
+    api.post("/selections", {})
+    api.post("/selections/1/replay", {"reason": "mended"})
+    if verb == "resume":
+        api.post("/selections/1/pause", {})
+    api.bench.kafka.late = True
+    assert api.post(f"/selections/1/{verb}", {}, key="k").status_code == 503
+    api.bench.decide()
+    state = api.post(f"/selections/1/{other}", {}).json()["state"]
+    again = api.post(f"/selections/1/{verb}", {}, key="k")
+    assert (again.status_code, again.json()["state"]) == (200, state)
+    api.bench.decide()
+    assert api.get("/selections/1").json()["run"]["state"] == state
+    assert len({one.command_id for one in api.bench.sent if one.action == f"{verb}_run"}) == 1
+
+
 def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> None:
     api.bench.dead(5)
     api.post("/selections", {})

@@ -53,12 +53,12 @@ class Acknowledged:
 
 
 class EngineKafka:
-    """A control topic that the bench's engine reads. ``down``: it takes no command. ``first``: what comes before the
-    next one; ``then``: what comes after each."""
+    """A control topic that the bench's engine reads. ``down``: it takes no command; ``late``: it takes the next
+    one and doesn't say so in time. ``first``: what comes before the next one; ``then``: what comes after each."""
 
     def __init__(self, bench: SelectionBench) -> None:
         self._bench = bench
-        self.down = False
+        self.down = self.late = False
         self.first: Callable[[], None] = lambda: None
         self.then: Callable[[], None] = lambda: None
 
@@ -70,7 +70,8 @@ class EngineKafka:
             on_delivery("broker down", None)
             return
         self._bench.send(decode(value))
-        on_delivery(None, Acknowledged())
+        late, self.late = self.late, False
+        on_delivery("timed out" if late else None, Acknowledged())
         self.then()
 
     def flush(self, timeout: float) -> int:
