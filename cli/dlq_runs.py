@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
@@ -76,12 +77,11 @@ def replay(
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
     run = Run("replay", reason, ReplayMode(mode), per_s, in_place, force, propose)
-    for shard, number, ids in _meant(place, what):
-        if number is None and run == Run("replay", reason) and not dry_run:
-            _replay_now(shard, ids, reason, as_json)
-            continue
-        dead = opened(shard)
-        chosen = _frozen(dead, ids, reason) if number is None else number
+    meant = _meant(place, what)
+    if meant[0].selection is None and run == Run("replay", reason) and not dry_run:
+        _replay_now(meant, reason, as_json)
+        return
+    for shard, dead, chosen in _chosen(meant, reason):
         if dry_run:
             _dry_run(dead, chosen, run, as_json)
         else:
@@ -141,11 +141,19 @@ resume = _change("resume", "Let a paused run go on.")
 cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
 
 
-def _meant(place: Place, what: Sequence[str]) -> list[tuple[Place, int | None, list[int]]]:
-    """A selection's shard and number; or, for each shard of the items that are named, their numbers."""
+class Meant(NamedTuple):
+    """What is named of one shard: the number of its selection, or None and its items."""
+
+    shard: Place
+    selection: int | None
+    items: list[int]
+
+
+def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
+    """One selection; or for each shard its items that are named."""
     names = {text: read_name(text) for text in what}
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
-        return [(shard_of_selection(place, only), only.number, [])]
+        return [Meant(shard_of_selection(place, only), only.number, [])]
     items: dict[str, tuple[Place, list[int]]] = {}
     for text, named in names.items():
         if named is None or named.is_selection:
@@ -153,20 +161,38 @@ def _meant(place: Place, what: Sequence[str]) -> list[tuple[Place, int | None, l
             raise click.UsageError(problem)
         shard = shard_of_item(place, named)
         items.setdefault(shard.looked_at.stream, (shard, []))[1].append(named.number)
-    return [(shard, None, list(dict.fromkeys(numbers))) for shard, numbers in items.values()]
+    return [Meant(shard, None, list(dict.fromkeys(numbers))) for shard, numbers in items.values()]
 
 
-def _replay_now(place: Place, ids: Sequence[int], reason: str, as_json: bool) -> None:
-    """Single items in one command."""
+def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
+    """Single items in one command a shard. All are looked at before the first command goes out."""
+    services = [_orders_of(one.shard) for one in meant]
+    commands = [
+        service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, one.items)), this_account(), reason))
+        for service, one in zip(services, meant, strict=True)
+    ]
+    for service, command, one in zip(services, commands, meant, strict=True):
+        service.send(command)
+        if as_json:
+            click.echo(json.dumps({"command_id": command.command_id, "items": one.items}))
+        else:
+            show = f"payhook dlq show ID{one.shard.options_again}"
+            click.echo(f"sent as command {command.command_id}; `{show}` says what became of it")
+
+
+def _orders_of(place: Place) -> OrderService:
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
-    service = OrderService(place.looked_at.stream, view, orders(place), SystemClock())
-    order = Order(new_command_id(), REPLAY, tuple(map(Wanted, ids)), this_account(), reason)
-    service.give(order)
-    if as_json:
-        click.echo(json.dumps({"command_id": order.command_id, "items": list(ids)}))
-    else:
-        show = f"payhook dlq show ID{place.options_again}"
-        click.echo(f"sent as command {order.command_id}; `{show}` says what became of it")
+    return OrderService(place.looked_at.stream, view, orders(place), SystemClock())
+
+
+def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters, int]]:
+    """Of each shard the number of a selection. Single items are frozen as one: all of them, before anything is done
+    with the first.
+    """
+    dead = [(one, opened(one.shard)) for one in meant]
+    return [
+        (one.shard, of, _frozen(of, one.items, note) if one.selection is None else one.selection) for one, of in dead
+    ]
 
 
 def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
@@ -177,9 +203,7 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
 
 
 def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: bool) -> None:
-    for shard, number, ids in _meant(place, what):
-        dead = opened(shard)
-        chosen = _frozen(dead, ids, run.reason) if number is None else number
+    for shard, dead, chosen in _chosen(_meant(place, what), run.reason):
         _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
 
 

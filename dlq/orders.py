@@ -6,7 +6,7 @@ Nothing is sent of a part.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -134,6 +134,10 @@ class Orders:
         with self.giving(command.actor, command.action, what, command.reason) as giving:
             return giving.send(command)
 
+    def refusals(self, actor: str, action: str, what: str, reason: str) -> AbstractContextManager[None]:
+        """For the length of a ``with`` that checks what is ordered: what it raises is in the audit log."""
+        return self._recorder.refusals(actor, action, what, reason)
+
     @contextmanager
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
         """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
@@ -177,24 +181,44 @@ class OrderService:
         :raises CommandNotSent: Kafka didn't acknowledge it; giving the same order again is safe
         :raises AuditLogUnwritable: it can't be recorded; the command may have been sent
         """
-        what = f"{self._stream} items {', '.join(str(wanted.item_seq) for wanted in order.items)}"
-        with self._orders.giving(order.actor, order.action, what, order.reason) as giving:
+        with self._orders.giving(order.actor, order.action, self._what(order.items), order.reason) as giving:
             if (decided := self.decision(order.command_id)) is not None:
                 giving.changes.after = f"command {order.command_id}"
                 return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
-            lineage = self._journal.lineage()
-            targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
-            command = Command(
-                order.command_id,
-                self._stream,
-                lineage,
-                order.action,
-                targets,
-                order.actor,
-                order.reason,
-                self._clock.now(),
-            )
-            return Given(giving.send(command), None)
+            return Given(giving.send(self._command(order)), None)
+
+    def command(self, order: Order) -> Command:
+        """The order's command, checked and not sent yet: orders on several streams are all checked before the first
+        goes out. A refusal is recorded.
+
+        :raises OrderRefused: as `give`
+        """
+        with self._orders.refusals(order.actor, order.action, self._what(order.items), order.reason):
+            return self._command(order)
+
+    def send(self, command: Command) -> Sent:
+        """Sends what `command` made.
+
+        :raises CommandNotSent, AuditLogUnwritable: as `give`
+        """
+        return self._orders.send(command, self._what(command.targets))
+
+    def _command(self, order: Order) -> Command:
+        lineage = self._journal.lineage()
+        targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
+        return Command(
+            order.command_id,
+            self._stream,
+            lineage,
+            order.action,
+            targets,
+            order.actor,
+            order.reason,
+            self._clock.now(),
+        )
+
+    def _what(self, items: Sequence[Wanted | Target]) -> str:
+        return f"{self._stream} items {', '.join(str(one.item_seq) for one in items)}"
 
     def decision(self, command_id: str) -> JournalRow | None:
         """What the processor decided of a command, if it has."""

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from cli import acting, dlq_watch
 from cli.main import main
+from core.decision import Decision
 from core.routing import Shard
 from dlq.command import Command
 from dlq.commands import decode
@@ -34,17 +35,23 @@ class Control:
 
 
 @pytest.fixture
-def items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeadItems:
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, DeadItems]:
     """Twelve items died before the division; then one in each shard, under the same number."""
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
     items = DeadItems(tmp_path)
     items.deaths(12)
     items.commit(with_bodies=True)
-    for one in (items.divided(), items):
+    shards = {"ledger.1": items.divided(), "ledger": items}
+    for one in shards.values():
         one.dead(entity_key=next(key for key in map("stripe:acct:new_{}".format, range(9)) if own(one).decides(key)))
         one.commit(with_bodies=True)
-    return items
+    return shards
+
+
+@pytest.fixture
+def items(shards: dict[str, DeadItems]) -> DeadItems:
+    return shards["ledger"]
 
 
 @pytest.fixture
@@ -176,6 +183,21 @@ def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Cont
     found = {one.stream: [target.item_seq for target in one.targets] for one in control.commands}
     assert found == {"ledger": [first], "ledger.1": [second, 13]}
     assert len({one.lineage for one in control.commands}) == 2
+
+
+ACTS = [["replay"], ["replay", "--rate", "5"], ["purge", "--reason", "gone"], ["resolve", "--reason", "booked by hand"]]
+
+
+@pytest.mark.parametrize("act", ACTS, ids=" ".join)
+@pytest.mark.parametrize("moved", ["ledger", "ledger.1"])
+def test_of_several_shards_nothing_is_sent_where_an_item_of_one_is_not_dead(
+    shards: dict[str, DeadItems], control: Control, act: list[str], moved: str
+) -> None:
+    shard = shards[moved]
+    shard.then(shard.ledger.rows[-1], Decision.REPLAYED, Decision.APPLIED)
+    shard.commit(with_bodies=True)
+    answer = payhook(shards["ledger"], *act, "ledger:13", "ledger.1:13", "--no-wait")
+    assert (answer.exit_code, control.commands) == (1, []), answer.output
 
 
 def test_a_purge_is_a_run_of_the_item_s_shard(items: DeadItems, control: Control) -> None:
