@@ -54,6 +54,9 @@ _JSON_TOKEN = re.compile(
 )
 """A text with the colon that makes it a name, an opening or closing bracket, a comma, a number or word."""
 _PLUS, _BLANK = b"+ "
+_POINT = ord(".")
+_NUMBER = re.compile(rb"([0-9]+)(?:\.([0-9]+))?(?:[eE][+ ]?(-?0*[0-9]{1,6}))?")
+"""Of JSON, without its sign: what stands before the point and behind it, and the exponent. In a form a + is a blank."""
 _FORM = re.compile(rb"[\w.%+\[\]-]{1,128}=")
 _ELEMENT = re.compile(rb"<(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024})?>(?:<!\[CDATA\[)?([^<>\[\]]+)")
 _NAMED = re.compile(
@@ -183,11 +186,9 @@ class BodyMask:
         if kind is Kind.SECRET and digits[:1].isdigit():
             masked = b"0" if len(raw) == 1 else b"1".ljust(len(raw), b"0")
             self.secret = True
-        elif not digits.isdigit():
-            return None
-        elif kind is Kind.CARD and CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX:
-            masked = sign + b"1".ljust(len(digits) - 4, b"0") + digits[-4:]
-        elif is_card_number(digits):
+        elif kind is Kind.CARD and _holds_card_digits(digits):
+            masked = sign + _number_of_last_four(digits)
+        elif digits.isdigit() and is_card_number(digits):
             masked = sign + _number_beside(digits)
         else:
             return None
@@ -336,8 +337,31 @@ def _within(places: list[tuple[int, int]], start: int, end: int) -> bool:
 
 
 def _holds_card_digits(plain: bytes) -> bool:
+    """12 to 19 digits. Of a number with a fraction or an exponent that has 12 or more: all of them, or those before
+    the point once the exponent has moved it.
+    """
     digits = plain.translate(None, b" -\t")
-    return digits.isdigit() and CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX
+    if digits.isdigit():
+        return CARD_DIGITS_MIN <= len(digits) <= CARD_DIGITS_MAX
+    number = _NUMBER.fullmatch(plain.strip(b" \t").removeprefix(b"-"))
+    if number is None:
+        return False
+    whole, fraction, exponent = number.groups(b"")
+    written = whole + fraction
+    count = len(written.lstrip(b"0"))
+    before_point = count - len(fraction) + int(exponent or b"0")
+    return len(written) >= CARD_DIGITS_MIN and any(
+        CARD_DIGITS_MIN <= length <= CARD_DIGITS_MAX for length in (count, before_point)
+    )
+
+
+def _number_of_last_four(number: bytes) -> bytes:
+    """Another number, written in the same way: a 1, zeros and the last four digits before the exponent."""
+    mantissa = number.lower().partition(b"e")[0]
+    masked = bytearray(number)
+    for at in [at for at, byte in enumerate(mantissa) if byte != _POINT][:-4]:
+        masked[at] = ord("1" if at == 0 else "0")
+    return bytes(masked)
 
 
 def _number_beside(number: bytes) -> bytes:

@@ -39,12 +39,15 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def published(bench: Bench, note: Any) -> tuple[bytes, bytes, str]:
-    """A webhook with something in its metadata: what was sent, what reached Kafka, and its headers and receipts."""
+def published(bench: Bench, note: Any, written: str = '"@"') -> tuple[bytes, bytes, str]:
+    """A webhook with something in its metadata: what was sent, what reached Kafka, and its headers and receipts.
+
+    ``written``: what stands in the body for ``"@"``.
+    """
     plain, _ = bench.stripe()
     document = json.loads(plain)
     document["data"]["object"]["metadata"] = note
-    body, headers = bench.signed("stripe", json.dumps(document, ensure_ascii=False).encode())
+    body, headers = bench.signed("stripe", json.dumps(document, ensure_ascii=False).replace('"@"', written).encode())
     assert asyncio.run(bench.post(body, headers)).status_code == 200
     [(key, value, sent)] = bench.publisher.records
     return body, value, repr((key, sent, bench.publisher.receipts))
@@ -74,6 +77,25 @@ def test_no_way_of_writing_a_number_brings_it_past_the_receiver(bench: Bench, te
     sent, kept, _ = published(bench, {"note": text})
     assert CARD in digits(sent), "the reader of this test finds it where it is"
     assert CARD not in digits(kept)
+
+
+@pytest.mark.parametrize(
+    ("written", "masked"),
+    [
+        ("4111111111111111.0", "1000000000000111.0"),
+        ("4111111111111112.0", "1000000000000112.0"),
+        ("4.111111111111111e15", "1.000000000001111e15"),
+        ("4.111111111111112E+15", "1.000000000001112E+15"),
+        ("-4111111111111111.00", "-1000000000000011.00"),
+        ('"4111111111111111.0"', '"*************111.0"'),
+        ('"4.111111111111112e15"', '"*.*************12e15"'),
+    ],
+)
+def test_a_card_field_hides_a_number_with_a_fraction_or_an_exponent(bench: Bench, written: str, masked: str) -> None:
+    """As a spreadsheet, or a language without whole numbers, writes a card's."""
+    sent, kept, _ = published(bench, {"card_number": "@"}, written)
+    assert (written.encode() in sent, written.encode() in kept) == (True, False)
+    assert masked.encode() in kept
 
 
 @pytest.mark.parametrize("name", ["id", "order_id", "reference", "transaction_id", "pan_id"])

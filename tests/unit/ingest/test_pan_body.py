@@ -97,6 +97,41 @@ def test_a_card_field_shows_its_last_four_whatever_the_check_digit(name: str):
     }
 
 
+CARD_FIELD_NUMBERS = [
+    ("4111111111111112.0", "1000000000000112.0"),
+    ("4.111111111111112e15", "1.000000000001112e15"),
+    ("4.1111111111111120000000E+0015", "1.0000000000000000000000E+0015"),
+    ("0.004111111111111112e18", "1.000000000000001112e18"),
+    ("4111111111111112e-4", "1000000000001112e-4"),
+    ("4111111111111112e99999999", "4111111111111112e99999999"),
+    ("411111111111111200000.0", "411111111111111200000.0"),
+    ("20260131.5", "20260131.5"),
+    ("1e15", "1e15"),
+]
+"""Numbers as JSON writes them, and as a card field shows them."""
+
+
+@pytest.mark.parametrize(("written", "shown"), CARD_FIELD_NUMBERS)
+@pytest.mark.parametrize("template", ['{"number":%s}', '{"card":{"pan": [ %s ,1]}}', '{"number":-%s}'])
+def test_a_card_field_hides_a_number_with_a_fraction_or_an_exponent(template: str, written: str, shown: str):
+    after = masked((template % written).encode())
+    assert after == (template % shown).encode()
+    json.loads(after)
+
+
+@pytest.mark.parametrize("written", [written for written, shown in CARD_FIELD_NUMBERS if written != shown])
+@pytest.mark.parametrize("template", ['{"number":"%s"}', '{"pan":"-%s "}', "a=1&number=%s", "<a><pan>%s</pan></a>"])
+def test_a_card_field_hides_a_text_that_is_such_a_number(template: str, written: str):
+    after = masked((template % (quote(written) if "&" in template else written)).encode())
+    assert b"4111111" not in after.replace(b".", b"") and b"*" * 7 in after
+
+
+@pytest.mark.parametrize("value", ["4111111111111111.50", "0.4111111111111111", "4.111111111111111e15"])
+def test_in_any_other_field_a_number_with_a_fraction_stays(value: str):
+    body = b'{"amount":%b}' % value.encode()
+    assert masked(body) == body
+
+
 @pytest.mark.parametrize(
     "value", ["8008", "MM00064", None, "EE1DF78D-0001", "", "************1111", "42", 20260131, "x" * 16, "1" * 20]
 )
@@ -391,6 +426,16 @@ def test_a_card_number_is_hidden_whatever_stands_between_its_groups(
         json.dumps({"a": text}, ensure_ascii=ascii_only).replace("/", "\\/"),
     ):
         assert masked(body.encode()).count(b"*") + masked(body.encode()).count(b"u002a") >= 6
+
+
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+
+
+@given(
+    NUMBERS, st.sampled_from(["number", "card-number", "cvc", "a"]), st.sampled_from(["%s", '"%s"', '"é %s"', "[ %s]"])
+)
+def test_the_quick_look_never_says_no_to_a_number_in_any_field(written: str, name: str, around: str):
+    json.loads(masked(f'{{"{name}": {around % written}, "n": [1]}}'.encode()))
 
 
 @given(st.text('0123456789 -_.,:{}[]"\\ux2dcvnumber', max_size=120))
