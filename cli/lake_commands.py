@@ -150,7 +150,12 @@ def rebuild_postings(place: Place) -> None:
 
     jars, settings = spark_jars(place.layout.lake), place.settings
     for one in there:
-        done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger.maintain)
+        with on_record(place, "rebuild_postings", one.stream) as changes:
+            done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger.maintain)
+            changes.before = f"{done.before} lines"
+            changes.after = (
+                f"{done.lines} lines of the journal up to row {done.mark}, version {done.version} of the postings"
+            )
         journal = f"the journal {one.stream}" if len(there) > 1 else "the journal"
         click.echo(
             f"{done.lines:,} lines of {journal} up to row {done.mark:,} are the postings now (version {done.version}, "

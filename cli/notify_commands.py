@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cli.acting import put_on_record
 from cli.place import Place, with_place
 from cli.tables import Rows, print_text
 from core.card_numbers import shown
@@ -57,8 +58,12 @@ def subscribers(place: Place, as_json: bool) -> None:
 def enable(place: Place, name: str) -> None:
     """Send to NAME again, which answered 410 and was disabled. What came since isn't sent."""
     subscriber = _file(place).named(name)
-    was_disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).enable(name)
-    click.echo(f"{name} gets events again" if was_disabled else f"{name} wasn't disabled")
+    kept = DisabledSubscribers(disabled_folder(place.settings.notify))
+    disabled = kept.find(name)
+    if disabled is not None:
+        put_on_record(place, "notify_enable", name, before=f"disabled: {disabled.reason}", after="enabled")
+        kept.enable(name)
+    click.echo(f"{name} gets events again" if disabled is not None else f"{name} wasn't disabled")
     if not subscriber.enabled:
         click.echo(f"but it stays off: enabled = false in {place.settings.notify.subscribers_file}")
 
@@ -93,6 +98,7 @@ def new_secret_command(place: Place, name: str) -> None:
     if len(known) >= SECRETS_MAX:
         problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
         raise FileUnusable(name, path, problem)
+    put_on_record(place, "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets")
     secret = new_secret()
     write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
     click.echo(secret)

@@ -94,10 +94,9 @@ def reconcile(
     if is_repair:
         repair = Repair(made, place.mode, this_account(), reason or "")
         if dry_run:
-            _repair(place, repair, found, reader, dry_run)
+            _show_repair(repair, found, reader)
         else:
-            with on_record(place, "repair", f"{place.mode} run {made.run_id}", reason or ""):
-                _repair(place, repair, found, reader, dry_run)
+            _repair(place, repair, found, reader)
     sys.exit(0 if made.clean else 1)
 
 
@@ -132,28 +131,39 @@ def _found(place: Place) -> Reconciliations:
     return Reconciliations(ledger.shared("reconciliation"), ledger.shared("reconciliation-runs"))
 
 
-def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport, dry_run: bool) -> None:
-    from ledger.reconcile import LeftOut, plan, send
+def _planned(repair: Repair, found: Reconciliations, reader: SettlementReport, left_out: Kept) -> Iterator[Made]:
+    from ledger.reconcile import LeftOut, plan
+
+    for one in plan(repair, found.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
+        if isinstance(one, LeftOut):
+            left_out.add(one)
+        else:
+            yield one
+
+
+def _show_repair(repair: Repair, found: Reconciliations, reader: SettlementReport) -> None:
+    left_out = Kept()
+    count = print_planned(_planned(repair, found, reader, left_out))
+    print_left_out(left_out)
+    click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
+
+
+def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport) -> None:
+    """Sends what is missing. How much Kafka has is on record, also where it didn't take all of it."""
+    from ledger.reconcile import NotAcknowledged, send
 
     left_out = Kept()
-
-    def planned() -> Iterator[Made]:
-        for one in plan(repair, found.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
-            if isinstance(one, LeftOut):
-                left_out.add(one)
-            else:
-                yield one
-
-    if dry_run:
-        count = print_planned(planned())
-        print_left_out(left_out)
-        click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
-        return
-    # Any: the client's stubs and the port agree only on arguments given by name.
-    producer: Any = open_producer(
-        place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()
-    )
-    sent = send(producer, planned(), place.mode, SystemClock().now())
+    with on_record(place, "repair", f"{place.mode} run {repair.run.run_id}", repair.reason) as changes:
+        # Any: the client's stubs and the port agree only on arguments given by name.
+        producer: Any = open_producer(
+            place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()
+        )
+        try:
+            sent = send(producer, _planned(repair, found, reader, left_out), place.mode, SystemClock().now())
+        except NotAcknowledged as lost:
+            changes.after = f"{lost.sent} events sent, {lost.failed} not acknowledged"
+            raise
+        changes.after = f"{sent.events} events sent"
     print_left_out(left_out)
     click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")
 

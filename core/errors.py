@@ -21,6 +21,12 @@ def _rebuilt(error_class: type[PayhookError], args: tuple[Any, ...]) -> PayhookE
     return error_class.__new__(error_class, *args)
 
 
+class Unconfirmed(PayhookError):
+    """Something was begun, and nobody said that all of it was done: it may take effect all the same. Who refuses before
+    anything began raises another one.
+    """
+
+
 class SettingError(PayhookError):
     """A setting is missing or wrong; found at start, never later."""
 

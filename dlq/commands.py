@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from core.clock import to_rfc3339
-from core.errors import PayhookError
+from core.errors import Unconfirmed
 from dlq.command import (
     ACTIONS,
     APPROVED_ALWAYS,
@@ -44,7 +44,7 @@ from dlq.entry import entry_of_tree, entry_to_tree
 SEND_S_MAX = 10.0
 
 
-class CommandNotSent(PayhookError):
+class CommandNotSent(Unconfirmed):
     """Kafka didn't acknowledge a command; sending the same command again is safe."""
 
     def __init__(self, command_id: str, problem: str) -> None:

@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Protocol
 
 from core.clock import Clock
-from core.errors import PayhookError
+from core.errors import PayhookError, Unconfirmed
 from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
-from dlq.commands import CommandNotSent
 
 READ_PAYLOAD, EXPORT = "read_payload", "export"
 """Actions of who takes something out."""
@@ -93,7 +92,7 @@ class Recorder:
         self, actor: str, action: str, what: str, reason: str = "", changes: Changes | None = None
     ) -> Iterator[None]:
         """Records what the ``with`` raises: refused, if it is one of payhook's errors, and failed, if it is another one
-        or Kafka didn't take a command. What is done records who does it, before it takes effect.
+        or `Unconfirmed`: then it may have taken effect. What is done records who does it, before it takes effect.
 
         :raises AuditLogUnwritable: it can't be recorded
         """
@@ -103,7 +102,7 @@ class Recorder:
         except AuditLogUnwritable:
             raise
         except Exception as problem:
-            refused = isinstance(problem, PayhookError) and not isinstance(problem, CommandNotSent)
+            refused = isinstance(problem, PayhookError) and not isinstance(problem, Unconfirmed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
             why = "; ".join(part for part in (reason, str(problem) or type(problem).__name__) if part)
             changed = changes or Changes()

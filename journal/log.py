@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from core.errors import PayhookError
+from core.errors import PayhookError, Unconfirmed
 from journal.storage import Storage
 
 LOG = "_delta_log"
@@ -64,7 +64,7 @@ class NotCommitted(CommitFailed):
         super().__init__(path, problem, "; nothing was committed, try again")
 
 
-class OutcomeUnknown(CommitFailed):
+class OutcomeUnknown(CommitFailed, Unconfirmed):
     """The entry may be in the log and may count. The files that it names stay: where it doesn't count, they are no part
     of the table."""
 

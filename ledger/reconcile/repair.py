@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from core.errors import PayhookError
+from core.errors import PayhookError, Unconfirmed
 from core.event import Event, Mode
 from core.money import Money, MoneyFact, Movement
 from core.routing import TENANT_MARK, topics_of
@@ -34,8 +34,8 @@ class AccountInDoubt(PayhookError):
         )
 
 
-class NotAcknowledged(PayhookError):
-    """Kafka didn't take all of the events."""
+class NotAcknowledged(Unconfirmed):
+    """Kafka didn't take all of the events. Those that it took are booked."""
 
     def __init__(self, sent: int, failed: int, problem: str) -> None:
         self.sent = sent

@@ -14,9 +14,11 @@ from cli.lake_commands import size
 from cli.main import main
 from core.decision import Decision
 from core.layout import Layout
+from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger.maintain import sole_maintenance
+from ledger.rebuild import BookingUnreadable, Rebuilt
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
 KEY = "stripe:evt_0:charge.succeeded"
@@ -126,3 +128,25 @@ def test_sizes_are_for_people() -> None:
         "2.3 MB",
         "12.0 GB",
     ]
+
+
+def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark does is tested in tests/integration/ledger/test_rebuild.py."""
+    monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
+    monkeypatch.setattr("ledger.rebuild.run", lambda *_: Rebuilt(before=7, lines=4, mark=2, version=5, seconds=1.5))
+    answer = payhook(folder, "ledger", "rebuild-postings")
+    assert (answer.exit_code, "4 lines of the journal up to row 2" in answer.output) == (0, True), answer.output
+    [act] = AuditLog(Layout(folder).acts).read(10)
+    assert (act.actor, act.action, act.outcome, act.what) == (this_account(), "rebuild_postings", "done", "ledger")
+    assert (act.before, act.after) == ("7 lines", "4 lines of the journal up to row 2, version 5 of the postings")
+
+
+def test_postings_that_could_not_be_made_again_are_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(journal: object, *_: object) -> Rebuilt:
+        raise BookingUnreadable(str(journal), 1, 2)
+
+    monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
+    monkeypatch.setattr("ledger.rebuild.run", unreadable)
+    assert payhook(folder, "ledger", "rebuild-postings").exit_code == 1
+    [act] = AuditLog(Layout(folder).acts).read(10)
+    assert (act.action, act.outcome, act.after) == ("rebuild_postings", "refused", None)

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.acting import this_account
 from cli.main import main
 from core.clock import SystemClock
+from core.layout import Layout
+from dlq.audit_log import AuditLog, AuditLogUnwritable
 from load.subscriber import Reply, Subscriber
 from notify.signature import new_secret
 
@@ -160,6 +163,39 @@ def test_a_new_secret_signs_first_and_the_older_one_beside_it(shop: Shop) -> Non
         assert payhook("test", "shop").exit_code == 0
     shop.server.trust(new_secret())
     assert payhook("test", "shop").exit_code == 1
+
+
+def acts(data: Path) -> list[tuple[str, str, str, str, str]]:
+    """What is on record, oldest first: who, what they did, to whom, with what outcome, and what changed."""
+    found = AuditLog(Layout(data).acts).read(10)
+    return [(one.actor, one.action, one.what, one.outcome, f"{one.before} to {one.after}") for one in reversed(found)]
+
+
+def test_a_new_secret_is_on_record_without_the_secret(shop: Shop, data: Path) -> None:
+    payhook("new-secret", "shop")
+    payhook("new-secret", "shop")
+    reported = [(this_account(), "notify_secret", "shop", "done", f"{n} secrets to {n + 1} secrets") for n in (1, 2)]
+    assert acts(data) == reported
+
+
+def test_enabling_is_on_record_where_it_changes_something(shop: Shop, data: Path) -> None:
+    payhook("enable", "shop")
+    disable(shop)
+    payhook("enable", "shop")
+    assert acts(data) == [(this_account(), "notify_enable", "shop", "done", "disabled: it answered 410 to enabled")]
+
+
+def test_what_cannot_be_put_on_record_is_not_done(shop: Shop, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwritable(*_: object) -> None:
+        raise AuditLogUnwritable("acts", "disk full")
+
+    monkeypatch.setattr(AuditLog, "record", unwritable)
+    disable(shop)
+    before = shop.secrets.read_text()
+    for words in (["new-secret", "shop"], ["enable", "shop"]):
+        said = payhook(*words)
+        assert (said.exit_code, said.stdout) == (1, "")
+    assert (shop.secrets.read_text(), shop.disabled.exists()) == (before, True)
 
 
 def test_there_are_never_more_secrets_than_can_sign(shop: Shop) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cli.main import main
+from cli.place import Place
+from core.layout import Layout
+from dlq.audit_log import AuditLog
+from ledger.reconciliations import Reconciliations
+from tests.unit.ledger.test_repair import MISSING, RUN, FakeProducer
 
 
 def ledger(folder: Path, *words: str) -> tuple[int, str]:
@@ -52,3 +58,34 @@ def test_where_nothing_was_reconciled_yet_it_says_how(tmp_path: Path) -> None:
     code, said = ledger(tmp_path, "reconciliations", "--run", "of-yore")
     assert code == 1
     assert "there is no reconciliation 'of-yore'" in said
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
+    """Three facts are missing here; whoever repairs sends them to this producer, which doesn't take the second."""
+    producer = FakeProducer(refuses=1)
+    missing = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in (1, 2, 3)]
+    monkeypatch.setattr("ledger.reconcile.run", lambda *_: RUN)
+    monkeypatch.setattr("cli.reconcile_commands.spark_jars", lambda _: [])
+    monkeypatch.setattr("cli.reconcile_commands.open_producer", lambda *_: producer)
+    monkeypatch.setattr(Place, "kafka", lambda _: None)
+    monkeypatch.setattr(Place, "record_keys", lambda _: None)
+    monkeypatch.setattr(Reconciliations, "differences", lambda *_: missing)
+    return producer
+
+
+def test_a_repair_that_kafka_took_in_part_is_on_record_as_failed_with_what_was_sent(
+    tmp_path: Path, producer: FakeProducer
+) -> None:
+    """What Kafka took is booked, whoever is told that the rest wasn't taken."""
+    code, said = reconcile(tmp_path, "--repair", "--reason", "webhook lost")
+    assert (code, "acknowledged 2 events and not 1" in said) == (1, True), said
+    [act] = AuditLog(Layout(tmp_path).acts).read(10)
+    assert (act.action, act.outcome, act.after) == ("repair", "failed", "2 events sent, 1 not acknowledged")
+
+
+def test_a_repair_is_on_record_with_how_many_events_it_sent(tmp_path: Path, producer: FakeProducer) -> None:
+    producer.refuses = None
+    reconcile(tmp_path, "--repair", "--reason", "webhook lost")
+    [act] = AuditLog(Layout(tmp_path).acts).read(10)
+    assert (act.action, act.outcome, act.after) == ("repair", "done", "3 events sent")

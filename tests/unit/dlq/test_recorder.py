@@ -11,6 +11,8 @@ from core.errors import PayhookError
 from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
 from dlq.commands import CommandNotSent
 from dlq.recorder import Recorder
+from journal.log import OutcomeUnknown
+from ledger.reconcile import NotAcknowledged
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -69,6 +71,12 @@ def test_an_act_is_recorded_when_it_ends_with_what_it_changed_and_when_it_began(
     [
         (PayhookError("not yours"), Outcome.REFUSED, "mended; not yours"),
         (CommandNotSent("c1", "timed out"), Outcome.FAILED, "mended; command c1 wasn't acknowledged"),
+        (
+            NotAcknowledged(2, 1, "timed out"),
+            Outcome.FAILED,
+            "mended; Kafka acknowledged 2 events and not 1 (timed out)",
+        ),
+        (OutcomeUnknown("postings", "took too long"), Outcome.FAILED, "mended; "),
         (ZeroDivisionError(), Outcome.FAILED, "mended; ZeroDivisionError"),
     ],
 )

@@ -54,7 +54,7 @@ class FakeProducer:
     def __init__(self, refuses: int | None = None, deaf: bool = False) -> None:
         self.sent: list[tuple[str, bytes, dict[str, Any]]] = []
         self.outstanding_max = 0
-        self._refuses = refuses
+        self.refuses = refuses
         self._deaf = deaf
         self._waiting: list[Any] = []
 
@@ -71,7 +71,7 @@ class FakeProducer:
             return len(self._waiting)
         waiting, self._waiting = self._waiting, []
         for number, delivered in waiting:
-            delivered("timed out" if number == self._refuses else None, None)
+            delivered("timed out" if number == self.refuses else None, None)
         return 0
 
 
