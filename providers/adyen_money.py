@@ -33,6 +33,9 @@ ISSUER_RESPONSE_TIMEFRAME_EXPIRED, SCHEME_ARBITRATION_WON and PREARBITRATION_ISS
 money comes (or came) back with CHARGEBACK_REVERSED. Where a status isn't one that Adyen documents for the end of a
 dispute, it isn't known who has the money: a person has to look.
 
+``disputeStatus`` isn't signed, and no signed field tells of a loss at once. What a changed copy of a notification can
+book, and how it is found, is in docs/security.md (tests/security/test_adyen.py tries all of them).
+
 **Left to a person**: `LEFT_TO_A_PERSON`. Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
 cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,
 https://docs.adyen.com/account/payments-lifecycle).
