@@ -240,7 +240,7 @@ class Selections:
         return Started(before, again=True)
 
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
-        """Lets a proposed run begin.
+        """Lets a proposed run begin. The same again is no second approval.
 
         :raises SecondPersonWanted: it is one's own, or of somebody who could be oneself
         :raises RunRefused: nothing is proposed, or the journal was restored since
@@ -249,6 +249,9 @@ class Selections:
             check_lineage(self.files.get(number), self._log.lineage())
             selection, run = self._begun(number)
             proposed = self._log.of(selection.digest).proposed
+            if run.approval is not None and (run.approval.actor, run.approval.reason) == (actor, reason):
+                giving.changes.after = f"{_reported(run)}, approved before"
+                return run
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_reported(run)}, {run.state.value}")
             if same_person(run.actor) == same_person(actor):

@@ -142,6 +142,21 @@ def test_an_entry_whose_answer_was_lost_is_proposed_once(office: Office, monkeyp
     assert office.states() == [("propose_entry", "waits")]
 
 
+def test_an_entry_that_is_posted_again_before_it_is_decided_is_booked_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is in Kafka too, and the processor knows it."""
+    kafka = LateAcknowledgement(office, monkeypatch)
+    with monkeypatch.context() as waiting:
+        waiting.setattr(office.letters, "batch", lambda: None)
+        answers = [office.post("entries", FAY, "k", **entry()) for _ in range(2)]
+    office.letters.batch()
+    assert ([answer.status_code for answer in answers], len(kafka.sent), len({*kafka.sent})) == ([503, 202], 2, 1)
+    assert office.states() == [("propose_entry", "waits")]
+    assert office.approves(ADA, kafka.sent[0])[0] == 202
+    assert (len(office.booked()), office.states()) == (1, [("propose_entry", "approved")])
+
+
 def test_an_entry_that_could_not_be_put_on_record_is_proposed_once(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

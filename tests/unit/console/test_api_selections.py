@@ -135,6 +135,21 @@ def test_a_change_whose_answer_was_lost_is_not_made_again_after_another_one(api:
     assert len({one.command_id for one in api.bench.sent if one.action == f"{verb}_run"}) == 1
 
 
+def test_an_approval_whose_answer_was_lost_is_told_again_that_it_was_given(api: Api) -> None:
+    api.bench.dead(5)
+    api.post("/selections", {})
+    api.post("/selections/1/resolve", {"reason": "booked by hand", "propose": True})
+    api.bench.decide()
+    api.bench.kafka.late = True
+    approval = {"reason": "compared"}
+    assert api.post("/selections/1/approve", approval, ADA, key="k").status_code == 503
+    api.bench.decide()
+    again = api.post("/selections/1/approve", approval, ADA, key="k")
+    assert (again.status_code, again.json().get("approval", {}).get("actor")) == (200, ADA), again.text
+    other = api.post("/selections/1/approve", {"reason": "another"}, ADA)
+    assert (other.status_code, problem(other)) == (409, "run-refused")
+
+
 def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> None:
     api.bench.dead(5)
     api.post("/selections", {})
