@@ -60,6 +60,7 @@ DIFFERENCES_SCHEMA = pa.schema(
         pa.field("absent", pa.bool_()),
         pa.field("occurred_at", TIMESTAMP),
         pa.field("line", pa.int64()),
+        pa.field("pair", pa.string()),
     ]
 )
 RUNS_SCHEMA = pa.schema(
@@ -100,7 +101,7 @@ class Difference:
 
     ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
     (dead, parked, ignored). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its event.
-    ``line`` is the report's.
+    ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
     """
 
     kind: Kind
@@ -119,6 +120,7 @@ class Difference:
     absent: bool = False
     occurred_at: datetime | None = None
     line: int | None = None
+    pair: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

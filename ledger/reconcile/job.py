@@ -58,6 +58,7 @@ LINES_SCHEMA = pa.schema(
         pa.field("occurred_at", TIMESTAMP, nullable=False),
         pa.field("adds", pa.bool_(), nullable=False),
         pa.field("or_fact_key", pa.string()),
+        pa.field("pair", pa.string()),
     ]
 )
 """``minor`` is what the line does to the provider's clearing account: above zero for money that came to us."""
@@ -134,6 +135,7 @@ def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
         line.occurred_at,
         line.adds,
         None if line.or_fact_key is None else of_tenant(tenant, line.or_fact_key),
+        None if fact.pair is None else of_tenant(tenant, fact.pair),
     )
 
 

@@ -333,6 +333,26 @@ def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Comp
     assert one_of_them.kinds() == {("missing_there", other.fact_key)}
 
 
+def test_a_payout_of_which_only_the_failure_was_told_names_it(compare: Compare, tmp_path: Path) -> None:
+    """Its event is made with that name, and books nothing."""
+    paid, failed = fact("po_1", Movement.PAYOUT_PAID), fact("po_1", Movement.PAYOUT_FAILED)
+    books = books_of(tmp_path, [booked(1, fact("ch_1")), booked(2, failed, postings=None)])
+    missing = compare(books, stripe_csv(*map(stripe_line, [fact("ch_1"), paid, failed]))).one(paid.fact_key)
+    assert (missing.kind, missing.absent, missing.pair) == ("missing_here", True, failed.fact_key)
+
+
+def test_a_payment_that_failed_moved_nothing(compare: Compare, tmp_path: Path) -> None:
+    """Its line when it was begun, and its failure: no webhook told of either."""
+    begun = stripe_line(fact("py_1"), charge_id="py_1")
+    failed = {**begun, "reporting_category": "charge_failure", "source_id": "pyr_1", "gross": "-10.00"}
+    assert (
+        compare(books_of(tmp_path, rows_of(fact("ch_1"))), stripe_csv(stripe_line(fact("ch_1")), begun, failed)).found
+        == []
+    )
+    booked_all = compare(books_of(tmp_path / "booked", rows_of(fact("py_1"))), stripe_csv(begun, failed))
+    assert booked_all.kinds() == {("amount_differs", fact("py_1").fact_key)}
+
+
 @pytest.mark.parametrize("postings_upto", [0, 1])
 def test_postings_that_are_behind_hide_nothing(compare: Compare, tmp_path: Path, postings_upto: int) -> None:
     facts = [fact("ch_1"), fact("ch_2")]
