@@ -177,12 +177,13 @@ _DIFFERENCES = """
     FROM reported
     LEFT JOIN facts ON facts.fact_key = reported.fact_key
     LEFT JOIN decided ON decided.fact_key = reported.fact_key
-    WHERE (facts.fact_key IS NULL AND reported.minor <> 0) OR facts.currency <> reported.currency OR facts.minor <> reported.minor
-       OR facts.account_part <> reported.account_part
+    WHERE (facts.fact_key IS NULL AND reported.minor <> 0) OR facts.currency <> reported.currency
+       OR facts.minor <> reported.minor OR facts.account_part <> reported.account_part
     UNION ALL
     SELECT 'twice', others.fact_key, others.movement, others.account, others.payment, others.entity_key,
            others.minor, others.currency, facts.minor, facts.currency, facts.event_key, facts.seq,
-           CASE WHEN facts.fact_key IS NULL THEN NULL ELSE 'applied' END, false, others.occurred_at, others.line, others.pair
+           CASE WHEN facts.fact_key IS NULL THEN NULL ELSE 'applied' END, false, others.occurred_at, others.line,
+           others.pair
     FROM others LEFT JOIN facts ON facts.fact_key = others.fact_key
     UNION ALL
     SELECT 'missing_there', fact_key, NULL, account_part, NULL, entity_key, NULL, NULL, minor, currency, event_key, seq,

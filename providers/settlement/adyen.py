@@ -63,8 +63,8 @@ class AdyenSettlement:
     columns = _COLUMNS
     required = frozenset(_COLUMNS) - {"zone", "method"}
     wanted_to_repair = (
-        "a second chargeback is a loss too, which its line doesn't tell: have Adyen send its webhook again, or book it by "
-        "an entry"
+        "a second chargeback is a loss too, which its line doesn't tell: have Adyen send its webhook again, or book it "
+        "by an entry"
     )
 
     def __init__(self, settings: ProvidersSettings, account: str = "") -> None:

@@ -78,8 +78,8 @@ class StripeBalance:
     required = _REQUIRED
     wanted_to_repair = (
         "its lines need the columns charge_id, payment_intent_id, customer_facing_amount and customer_facing_currency, "
-        "and the last of them filled: else neither the payment nor the payer's currency is known. A payment that isn't by "
-        "card (py_…) may still fail: have Stripe send its event again"
+        "and the last of them filled: else neither the payment nor the payer's currency is known. A payment that isn't "
+        "by card (py_…) may still fail: have Stripe send its event again"
     )
 
     def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
