@@ -55,19 +55,23 @@ class Scope:
         }
 
 
-def register(session: SparkSession, scope: Scope) -> DataFrame:
+KEPT = frozenset({"facts", "lines", "reported", "unmatched"})
+"""Views that several queries look at."""
+
+
+def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
     """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
     ``journal``, whose ``reflected`` says which rows the postings have.
 
     ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
-    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns ``facts``, which is kept
-    at hand because four queries look at it: unpersist it when they are done.
+    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns those that are kept at hand:
+    unpersist them when the queries are done.
     """
-    literals = scope.literals()
+    literals, kept = scope.literals(), []
     for name, sql in _VIEWS.items():
         view = session.sql(sql.format(**literals))
-        if name == "facts":
-            kept = view.persist(StorageLevel.MEMORY_AND_DISK)
+        if name in KEPT:
+            kept.append(view.persist(StorageLevel.MEMORY_AND_DISK))
         view.createOrReplaceTempView(name)
     return kept
 

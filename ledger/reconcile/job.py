@@ -251,7 +251,7 @@ def _compare(
     started, at = clock.monotonic(), clock.now()
     scope, pinned = _scope(wanted, staged, books)
     _views(session, staged, pinned)
-    facts = register(session, scope)
+    kept = register(session, scope)
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         books.found.make()
@@ -259,7 +259,8 @@ def _compare(
         books.found.append(found_files)
         counted = figures(session)
     finally:
-        facts.unpersist()
+        for view in kept:
+            view.unpersist()
     counts, first = books.found.counts(run_id), pinned[0]
     found = Reconciliation(
         run_id=run_id,
