@@ -101,21 +101,25 @@ def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
 
 
 def copy_for(place: str, other: str, lineage: str) -> None:
-    """Copies the newest snapshot that can be read to another place, as one of a journal with that lineage, which holds
-    the same rows; does nothing where there is none.
+    """Copies the newest snapshot that can be copied to another place, as one of a journal with that lineage, which
+    holds the same rows. One that can't be copied is reported and passed over.
 
-    :raises OSError: a place can't be read or written
+    Whatever is at the other place goes first: nobody but the caller uses it yet.
     """
-    known = _manifests(place)
-    if not known:
-        return
-    _, manifest = known[0]
-    make_folder(_files(other))
-    source, target = open_storage(_files(place)), open_storage(_files(other))
-    for name in set(manifest.files.values()):
-        target.put_file(name, source.read(name))
-    numbers = [number for number, _ in _manifests(other)]
-    open_storage(other).put_new(f"{max(numbers, default=0) + 1:020}.json", _encoded(replace(manifest, lineage=lineage)))
+    for number, manifest in _manifests(place):
+        try:
+            for folder in (other, _files(other)):
+                make_folder(folder)
+                storage = open_storage(folder)
+                storage.delete([one.name for one in storage.files()])
+            source, target = open_storage(_files(place)), open_storage(_files(other))
+            for name in sorted(set(manifest.files.values())):
+                target.put_file(name, source.read(name))
+            open_storage(other).put_new(f"{1:020}.json", _encoded(replace(manifest, lineage=lineage)))
+        except OSError as failed:
+            log.warning("the index's snapshot %d isn't copied: %s", number, problem_of(failed))
+        else:
+            return
 
 
 class Going:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,12 @@ import pytest
 
 from core.clock import SystemClock
 from core.routing import Shard
+from journal import snapshots
+from journal.index import Index
 from journal.lease import Lease
 from journal.reader import JournalReader
 from journal.shards import ShardsChanged, check_shard, own_rows_after
+from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from stack import split as splitting
@@ -141,3 +146,73 @@ def test_another_number_than_the_journals_is_refused(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
     with pytest.raises(ShardsChanged, match="processor.shards is 1, and its journal is one of 2. Set it to 2"):
         check_shard("ledger", Shard(), journal, journal)
+
+
+def interrupted(lake: DividedLake, patched: Any, name: str, shards: int = 2) -> None:
+    """A division that ends where it comes to a step."""
+
+    def dies(*_given: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patched, name, dies)
+        with pytest.raises(KeyboardInterrupt):
+            split(lake.settings, shards, lake.clock)
+
+
+class TestSnapshots:
+    """A shard's processor begins with the index of the one that it comes from."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(snapshots, "ROWS_MIN", 1)
+
+    @pytest.fixture
+    def place(self, lake: DividedLake) -> str:
+        place = str(lake.place(0).snapshots)
+        with lake.index(0, 1) as index:
+            assert snapshots.save(index, place, lake.clock) == LAST
+        return place
+
+    def begun_with(self, lake: DividedLake) -> int | None:
+        """The row of the snapshot that the second shard's processor begins with."""
+        place = lake.place(1)
+        index = Index.open(place.index, 1)
+        try:
+            return snapshots.load_newest(index, str(place.snapshots), JournalReader(str(place.journal)))
+        finally:
+            index.close()
+
+    def test_one_goes_along(self, lake: DividedLake, place: str) -> None:
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_one_that_was_copied_before_an_interruption_is_copied_again(self, lake: DividedLake, place: str) -> None:
+        interrupted(lake, splitting._Stream, "_copy_table")
+        assert list(open_storage(lake.place(1).snapshots / "files").files())
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_a_file_that_was_cut_short_is_copied_again(self, lake: DividedLake, place: str) -> None:
+        interrupted(lake, splitting._Stream, "_copy_table")
+        folder = Path(str(lake.place(1).snapshots)) / "files"
+        torn = max(folder.iterdir(), key=lambda one: one.stat().st_size)
+        torn.write_bytes(torn.read_bytes()[:-1])
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_one_that_lacks_a_file_is_passed_over(
+        self, lake: DividedLake, place: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        newest = snapshots._manifests(place)[0][1]
+        broken = snapshots._encoded(replace(newest, files={**newest.files, "gone.sst": "00" * 32}))
+        open_storage(place).put_new(f"{2:020}.json", broken)
+        split(lake.settings, 2, lake.clock)
+        assert "the index's snapshot 2 isn't copied" in caplog.text
+        assert self.begun_with(lake) == LAST, "the one before it is whole"
+
+    def test_without_any_that_is_whole_the_journals_are_divided(self, lake: DividedLake, place: str) -> None:
+        shutil.rmtree(Path(place) / "files")
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) is None
+        assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
