@@ -16,7 +16,7 @@ from core.routing import MODES, Shard, stream_of
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
-from journal.shards import DIVIDING_NOTE, dividing, shard_in
+from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, dividing, shard_in
 from journal.snapshots import copy_for
 from journal.state import JournalState
 from journal.writer import JournalWriter
@@ -49,18 +49,21 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
     Interrupted, it is to be run again: until it is done no processor of these streams starts.
 
     :param shards: how many there will be, a multiple of those there are
-    :raises SplitRefused: nothing was changed
+    :raises SplitRefused, ShardsChanged, ShardMissing: nothing was changed
     :raises MaintenanceRunning: maintenance or a backup is at the tables
     :raises Fenced, StorageDown, JournalBroken: see `journal.writer.JournalWriter`; run it again
     """
     partitions = settings.kafka.events_partitions
     if not 1 <= shards <= SHARDS_MAX or partitions % shards:
         raise SplitRefused(f"kafka.events_partitions is {partitions}: the shards must divide it, {SHARDS_MAX} at most")
-    streams = [one for one in _streams(settings, shards) if one.before != shards]
-    with sole_maintenance(settings.layout.run, clock.now()), _no_processor(streams, clock):
-        for one in streams:
-            one.mark()
-        return [one.divide(clock) for one in streams]
+    with sole_maintenance(settings.layout.run, clock.now()):
+        streams = list(_streams(settings, shards))
+        with _no_processor(streams, clock):
+            if streams != list(_streams(settings, shards)):
+                raise SplitRefused("the journals were divided meanwhile, from another host: run it again")
+            for one in streams:
+                one.mark()
+            return [one.divide(clock) for one in streams]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ class _Stream:
     def divide(self, clock: Clock) -> Divided:
         """The copies first, which nothing is done with before the first shard's journal says so: that one is last."""
         for number in range(self.before, self.shards):
-            self._copy(number, clock)
+            if not self._is_copied(number):
+                self._copy(number, clock)
         for number in reversed(range(self.before)):
             place, shard = self.place(number), Shard(number, self.shards)
             if shard_in(_state(place).notes) != shard:
@@ -92,11 +96,13 @@ class _Stream:
         places = [self.place(number) for number in range(self.shards)]
         return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
 
+    def _is_copied(self, number: int) -> bool:
+        """Whether a shard's journal says that it is the shard's, which a whole copy does last."""
+        place = self.place(number)
+        return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
+
     def _copy(self, number: int, clock: Clock) -> None:
         place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
-        if has_table(str(place.journal)) and shard_in(_state(place).notes) == shard:
-            return
-        # The journal comes last: with it the copy is there.
         copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
         self._copy_table(source.bodies, place.bodies)
         self._copy_table(source.journal, place.journal)
@@ -124,9 +130,9 @@ class _Stream:
 
 
 def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
-    """Those that have a journal.
+    """Those that have a journal and aren't divided so yet.
 
-    :raises SplitRefused: one can't be divided so
+    :raises SplitRefused, ShardsChanged, ShardMissing: one can't be divided so
     """
     layout = settings.layout
     for mode in MODES:
@@ -138,12 +144,16 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
             before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)
             if begun not in (None, shards):
                 raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
+            if before == shards:
+                continue
             if shards % before:
                 problem = f"{first.stream} is divided among {before} shards: their number can only be multiplied"
                 raise SplitRefused(f"{problem}. Several shards may run on one machine")
             if partitions is not None and partitions % shards:
                 uneven = f"decided by {partitions} partitions last, which {shards} shards don't divide"
                 raise SplitRefused(f"{first.stream} was {uneven}: run it with the new kafka.events_partitions before")
+            check = check_shards if begun is None else check_none_missing
+            check(first.stream, [first.of_shard(number).journal for number in range(before)])
             yield _Stream(layout.lake, first, config.events_topic(mode), before, shards)
 
 

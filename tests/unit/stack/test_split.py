@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from journal import snapshots
 from journal.index import Index
 from journal.lease import Lease
 from journal.reader import JournalReader
-from journal.shards import ShardsChanged, check_shard, own_rows_after
+from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
 from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
@@ -158,6 +159,35 @@ def interrupted(lake: DividedLake, patched: Any, name: str, shards: int = 2) -> 
         patch.setattr(patched, name, dies)
         with pytest.raises(KeyboardInterrupt):
             split(lake.settings, shards, lake.clock)
+
+
+def test_a_shard_that_never_began_is_found_before_anything_is_changed(lake: DividedLake) -> None:
+    split(lake.settings, 2, lake.clock)
+    shutil.rmtree(str(lake.place(1).journal))
+    before = lake.state(0)
+    with pytest.raises(ShardMissing, match="shard 1 has no journal. If it is new, start its processor once"):
+        split(lake.settings, 4, lake.clock)
+    assert lake.state(0) == before
+    assert split(lake.settings, 2, lake.clock) == []
+
+
+def test_a_division_that_ends_while_this_one_waits_for_the_leases_is_the_only_one(
+    lake: DividedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = splitting._no_processor
+
+    def waits_long(*given: Any) -> Any:
+        monkeypatch.setattr(splitting, "_no_processor", waits)
+        split(lake.settings, 2, lake.clock)
+        return waits(*given)
+
+    # On another host, which has a lock of its own.
+    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(splitting, "_no_processor", waits_long)
+    with pytest.raises(SplitRefused, match="divided meanwhile"):
+        split(lake.settings, 2, lake.clock)
+    for shard in (0, 1):
+        check_shard("ledger", Shard(shard, 2), lake.place(0).journal, lake.place(shard).journal)
 
 
 class TestSnapshots:
