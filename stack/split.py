@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.clock import Clock
@@ -34,6 +34,17 @@ class SplitRefused(PayhookError):
     """Nothing was changed; the message says what to do."""
 
 
+class LeaseLost(PayhookError):
+    """This process was paused for so long that another one has taken a stream's lease. Nothing more was changed."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(
+            f"another process has taken the lease of {stream} meanwhile: stop it, or let it end if it divides the "
+            "journals too. Then run this again"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Divided:
     """One stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
@@ -51,6 +62,7 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
     :param shards: how many there will be, a multiple of those there are
     :raises SplitRefused, ShardsChanged, ShardMissing: nothing was changed
     :raises MaintenanceRunning: maintenance or a backup is at the tables
+    :raises LeaseLost: another process decides a stream, or divides it
     :raises Fenced, StorageDown, JournalBroken: see `journal.writer.JournalWriter`; run it again
     """
     partitions = settings.kafka.events_partitions
@@ -58,12 +70,12 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
         raise SplitRefused(f"kafka.events_partitions is {partitions}: the shards must divide it, {SHARDS_MAX} at most")
     with sole_maintenance(settings.layout.run, clock.now()):
         streams = list(_streams(settings, shards))
-        with _no_processor(streams, clock):
+        with _no_processor(streams, clock) as check_leases:
             if streams != list(_streams(settings, shards)):
                 raise SplitRefused("the journals were divided meanwhile, from another host: run it again")
             for one in streams:
-                one.mark()
-            return [one.divide(clock) for one in streams]
+                one.begin()
+            return [one.divide(clock, check_leases) for one in streams]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +91,22 @@ class _Stream:
     def place(self, number: int) -> StreamLayout:
         return self.first.of_shard(number)
 
-    def mark(self) -> None:
-        """From now on no processor starts until all journals are divided."""
+    def begin(self) -> None:
+        """From now on no processor starts until all journals are divided, and no earlier one commits to any of them."""
         if dividing(_state(self.first).notes) is None:
             _writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
+        for number in range(1, self.before):
+            _writer(self.place(number)).begin_epoch({})
 
-    def divide(self, clock: Clock) -> Divided:
+    def divide(self, clock: Clock, check_leases: Callable[[], None]) -> Divided:
         """The copies first, which nothing is done with before the first shard's journal says so: that one is last."""
         for number in range(self.before, self.shards):
             if not self._is_copied(number):
-                self._copy(number, clock)
+                self._copy(number, clock, check_leases)
         for number in reversed(range(self.before)):
             place, shard = self.place(number), Shard(number, self.shards)
             if shard_in(_state(place).notes) != shard:
+                check_leases()
                 _writer(place).divide(self.topic, shard, clock.now())
         places = [self.place(number) for number in range(self.shards)]
         return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
@@ -101,11 +116,13 @@ class _Stream:
         place = self.place(number)
         return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
 
-    def _copy(self, number: int, clock: Clock) -> None:
+    def _copy(self, number: int, clock: Clock, check_leases: Callable[[], None]) -> None:
         place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
         copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
-        self._copy_table(source.bodies, place.bodies)
-        self._copy_table(source.journal, place.journal)
+        for table, copy in ((source.bodies, place.bodies), (source.journal, place.journal)):
+            check_leases()
+            self._copy_table(table, copy)
+        check_leases()
         _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)
 
     def _copy_table(self, source: Location, target: Location) -> None:
@@ -158,8 +175,8 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
 
 
 @contextlib.contextmanager
-def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[None]:
-    """Holds the leases of all shards meanwhile.
+def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[Callable[[], None]]:
+    """Holds the leases of all shards meanwhile; gives a check of whether it does, which raises `LeaseLost`.
 
     :raises SplitRefused: a processor runs
     """
@@ -176,10 +193,16 @@ def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[None]:
             time.sleep(LOOK_S)
         for lease in leases.values():
             lease.keep(lambda: None)
-        yield
+        yield lambda: _check_leases(leases)
     finally:
         for lease in leases.values():
             lease.release()
+
+
+def _check_leases(leases: Mapping[str, Lease]) -> None:
+    for stream, lease in leases.items():
+        if not lease.renew():
+            raise LeaseLost(stream)
 
 
 def _writer(place: StreamLayout) -> JournalWriter:

@@ -10,18 +10,21 @@ from typing import Any
 
 import pytest
 
-from core.clock import SystemClock
+from core.clock import ManualClock, SystemClock
 from core.routing import Shard
 from journal import snapshots
+from journal.errors import Fenced
 from journal.index import Index
-from journal.lease import Lease
+from journal.lake import has_table
+from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
 from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
+from journal.state import JournalState
 from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from stack import split as splitting
-from stack.split import SplitRefused, split
+from stack.split import LeaseLost, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
 
@@ -159,6 +162,62 @@ def interrupted(lake: DividedLake, patched: Any, name: str, shards: int = 2) -> 
         patch.setattr(patched, name, dies)
         with pytest.raises(KeyboardInterrupt):
             split(lake.settings, shards, lake.clock)
+
+
+def test_a_processor_that_was_paused_writes_nothing_from_the_moment_that_anything_is_copied(
+    lake: DividedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row would be in the shard that it ran, and not in the one that goes on with the row's partition."""
+    split(lake.settings, 2, lake.clock)
+    place = lake.place(1)
+    paused = JournalWriter.create_or_open(str(place.journal), place.stream)
+    paused.begin_epoch({})
+    copy = splitting._Stream._copy
+
+    def then_wakes(stream: splitting._Stream, number: int, *given: Any) -> None:
+        copy(stream, number, *given)
+        if number == 3:
+            late = row(LAST + 1, 3, partition=3, entity_key=entity(3), history=2)
+            with pytest.raises(Fenced):
+                paused.commit([late], {TOPIC: {1: 4, 3: 4}}, 0)
+
+    monkeypatch.setattr(splitting._Stream, "_copy", then_wakes)
+    split(lake.settings, 4, lake.clock)
+    assert [lake.state(shard).next_seq for shard in range(4)] == [LAST + 1] * 4
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_division_that_was_paused_changes_nothing_beside_another_process(
+    lake: DividedLake, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host may have ended the division meanwhile, and its processors may have begun."""
+    place, clock, left = lake.place(0), ManualClock(lake.clock.now()), steps
+    other = Lease(str(place.lease), "another", clock, tmp_path / "lock of another host")
+    seen: list[JournalState] = []
+
+    def pauses_at(real: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                assert not other.take()
+                clock.advance(LAPSES_S)
+                assert other.take()
+                seen.append(lake.state(0))
+            left -= 1
+            return real(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(Lease, "keep", lambda *_given: None)
+    monkeypatch.setattr(splitting._Stream, "_is_copied", pauses_at(splitting._Stream._is_copied))
+    monkeypatch.setattr(splitting._Stream, "_copy_table", pauses_at(splitting._Stream._copy_table))
+    monkeypatch.setattr(JournalWriter, "divide", pauses_at(JournalWriter.divide))
+    with pytest.raises(LeaseLost, match="another process has taken the lease of ledger meanwhile: stop it"):
+        split(lake.settings, 2, lake.clock)
+    assert [lake.state(0)] == seen
+    assert has_table(str(lake.place(1).journal)) == (steps > 1)
+    other.release()
+    split(lake.settings, 2, lake.clock)
 
 
 def test_a_shard_that_never_began_is_found_before_anything_is_changed(lake: DividedLake) -> None:
