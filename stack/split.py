@@ -23,7 +23,7 @@ from journal.writer import JournalWriter
 from ledger.maintain.tables import sole_maintenance
 from processor.history.check import decided_by
 from processor.settings import SHARDS_MAX
-from stack.backup.copying import Target, pin
+from stack.backup.copying import UNREADABLE, Target, pin
 from stack.backup.trees import at_once, tree_at
 from stack.settings import Settings, streams_of
 
@@ -112,9 +112,14 @@ class _Stream:
         return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
 
     def _is_copied(self, number: int) -> bool:
-        """Whether a shard's journal says that it is the shard's, which a whole copy does last."""
+        """Whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't be read
+        was never whole; nobody has written to it.
+        """
         place = self.place(number)
-        return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
+        try:
+            return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
+        except UNREADABLE:
+            return False
 
     def _copy(self, number: int, clock: Clock, check_leases: Callable[[], None]) -> None:
         place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)

@@ -18,12 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
-from core.errors import PayhookError
 from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
@@ -42,7 +40,7 @@ from ledger.maintain.redact import EventOpen, check_closed, purge
 from ledger.maintain.tables import sole_maintenance
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
-from stack.backup.copying import Target, copy_data, pin
+from stack.backup.copying import UNREADABLE, Target, copy_data, pin
 from stack.backup.manifest import (
     ACTS,
     BODIES,
@@ -69,9 +67,6 @@ KEPT = "_kept"
 
 RESTORING, REPLACED = "_restoring", "_replaced-"
 """In the lake's folder on an object store, which has no place beside it that a key for this folder may write."""
-
-UNREADABLE = (PayhookError, DeltaError, OSError, pa.ArrowException, ValueError, KeyError)
-"""What a damaged table raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from core.clock import ManualClock, SystemClock
 from core.routing import Shard
@@ -24,6 +27,8 @@ from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from stack import split as splitting
+from stack.backup.copying import Target
+from stack.backup.trees import CopiedFile, Readable
 from stack.split import LeaseLost, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
@@ -247,6 +252,36 @@ def test_a_division_that_ends_while_this_one_waits_for_the_leases_is_the_only_on
         split(lake.settings, 2, lake.clock)
     for shard in (0, 1):
         check_shard("ledger", Shard(shard, 2), lake.place(0).journal, lake.place(shard).journal)
+
+
+@pytest.mark.parametrize("entries", range(3))
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_copy_whose_log_ends_half_way_is_made_again(
+    lake: DividedLake, entries: int, torn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a full disk or a loss of power leaves it."""
+    DeltaTable(str(lake.place(0).journal)).create_checkpoint()
+    writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
+    writer.begin_epoch({})
+    take, left = Target.take, entries
+
+    def fails(target: Target, path: str, source: Readable) -> CopiedFile:
+        nonlocal left
+        if "/journal/ledger.1/_delta_log/" in f"/{path}":
+            if left == 0:
+                if torn:
+                    take(target, path, io.BytesIO(b""))
+                raise OSError(errno.ENOSPC, "No space left on device")
+            left -= 1
+        return take(target, path, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "take", fails)
+        with pytest.raises(OSError, match="No space left"):
+            split(lake.settings, 2, lake.clock)
+    split(lake.settings, 2, lake.clock)
+    assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
+    assert len(list(JournalReader(str(lake.place(1).journal)).rows_of(range(1, LAST + 1)))) == LAST
 
 
 class TestSnapshots:
