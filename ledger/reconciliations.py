@@ -82,6 +82,7 @@ RUNS_SCHEMA = pa.schema(
         pa.field("journal_seq", pa.int64(), nullable=False),
         pa.field("postings_version", pa.int64()),
         pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("other_shards", pa.string()),
     ]
 )
 _CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
@@ -123,13 +124,23 @@ class Difference:
     pair: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run saw of one shard: up to which version and row of its journal, and version of its postings."""
+
+    stream: str
+    journal_version: int
+    journal_seq: int
+    postings_version: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
     """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list. Versions and ``journal_seq`` are the first shard's.
+    doesn't list. Versions and ``journal_seq`` are the first shard's, the others' in ``other_shards``.
     """
 
     run_id: str
@@ -149,6 +160,7 @@ class Reconciliation:
     journal_seq: int
     postings_version: int | None
     seconds: float
+    other_shards: Sequence[Seen] = ()
 
     @property
     def clean(self) -> bool:
@@ -185,6 +197,7 @@ class Reconciliations:
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
+        row["other_shards"] = json.dumps([asdict(one) for one in run.other_shards])
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
@@ -236,7 +249,9 @@ def _counted(kinds: pa.Table) -> list[dict[str, Any]]:
 
 def _run(row: dict[str, Any]) -> Reconciliation:
     counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
-    return Reconciliation(counts=counts, **{**row, "not_compared": json.loads(row["not_compared"])})
+    others = [Seen(**one) for one in json.loads(row.pop("other_shards") or "[]")]
+    not_compared = json.loads(row.pop("not_compared"))
+    return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, **row)
 
 
 def as_dict(run: Reconciliation) -> dict[str, Any]:

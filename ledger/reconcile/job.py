@@ -32,7 +32,7 @@ from journal.shards import own_after
 from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations, Seen
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
@@ -203,6 +203,11 @@ class _Pinned:
     postings_at: Location
     postings: DeltaTable | None
 
+    @property
+    def seen(self) -> Seen:
+        postings = None if self.postings is None else self.postings.version()
+        return Seen(self.at.name, self.journal.version, self.seq, postings)
+
     def rows(self, session: SparkSession) -> DataFrame:
         mark = 0 if self.postings is None else mark_of(self.postings)
         rows = read_table(session, self.at, self.journal.version).select(*_JOURNAL_COLUMNS)
@@ -261,7 +266,7 @@ def _compare(
     finally:
         for view in kept:
             view.unpersist()
-    counts, first = books.found.counts(run_id), pinned[0]
+    counts, (first, *others) = books.found.counts(run_id), [one.seen for one in pinned]
     found = Reconciliation(
         run_id=run_id,
         at=at,
@@ -276,10 +281,11 @@ def _compare(
         agreed=counted["compared"] - sum(counts[kind] for kind in KINDS if kind not in ("missing_there", "twice")),
         counts=counts,
         not_compared=_not_compared(staged, counted),
-        journal_version=first.journal.version,
-        journal_seq=first.seq,
-        postings_version=None if first.postings is None else first.postings.version(),
+        journal_version=first.journal_version,
+        journal_seq=first.journal_seq,
+        postings_version=first.postings_version,
         seconds=round(clock.monotonic() - started, 3),
+        other_shards=others,
     )
     books.found.add(found)
     return found

@@ -153,6 +153,10 @@ def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: 
     assert compared.kinds() == {("missing_here", lost.fact_key)}
     assert compared.one(lost.fact_key).absent
     assert (compared.run.compared, compared.run.agreed) == (4, 3)
+    [other] = compared.run.other_shards
+    assert (compared.run.journal_seq, other.stream, other.journal_seq) == (2, "journal.1", 3)
+    assert (other.postings_version is not None) == has_postings
+    assert books.found.run(compared.run.run_id) == compared.run
 
 
 def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
