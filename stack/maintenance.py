@@ -37,7 +37,7 @@ from ledger.spark import open_read_session
 from processor.streams import StreamConfig
 from stack.jars import spark_jars
 from stack.settings import Settings, streams_of
-from stack.shards import check_stream
+from stack.shards import check_stream, check_streams
 
 log = logging.getLogger("maintenance")
 
@@ -87,8 +87,10 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """One round over everything, in this process; its report is also kept in the run folder.
 
     :raises MaintenanceRunning: another process is at it
+    :raises ShardsChanged, ShardMissing: shards would be left out (`stack.shards`)
     """
     clock, layout = SystemClock(), settings.layout
+    check_streams(settings)
     with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
         job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
         report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
