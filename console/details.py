@@ -17,7 +17,7 @@ from dlq.index import Item, ItemStory, Mark, Stats
 from dlq.index.stats import ESCALATION, SLA
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory
-from ledger.reconciliations import Difference, Reconciliation
+from ledger.reconciliations import Difference, Reconciliation, Seen
 
 CLEAR_WITHIN_H = 4
 
@@ -191,8 +191,12 @@ def run_details(run: Reconciliation) -> list[Detail]:
         Detail("lines", f"{run.lines:,}"),
         Detail("compared", f"{run.compared:,} movements; {run.agreed:,} agree"),
         *listed,
-        Detail("journal up to", f"row {run.journal_seq:,}"),
+        Detail("journal up to", ", ".join([f"row {run.journal_seq:,}", *map(_seen, run.other_shards)])),
     ]
+
+
+def _seen(one: Seen) -> str:
+    return f"row {one.journal_seq:,} of {one.stream}"
 
 
 def journal_says(one: Difference) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 
 from core.location import is_url, make_folder
@@ -39,17 +39,24 @@ def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
 
 
 def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> None:
-    """Makes a table unless one is there, or another process makes it at this moment.
+    """Makes a table unless one is there, or another process makes it at this moment. One that older code made gets the
+    nullable columns that it lacks; its rows read as NULL there.
 
     :raises DeltaError, OSError: it can't be made
     """
-    if has_table(path):
-        return
     try:
-        create_table(path, schema, name, configuration)
-    except DeltaError:
         if not has_table(path):
+            create_table(path, schema, name, configuration)
+        elif lacking := _lacking(path, schema):
+            open_table(path).alter.add_columns(lacking)
+    except DeltaError:
+        if not has_table(path) or _lacking(path, schema):
             raise
+
+
+def _lacking(path: str, schema: pa.Schema) -> list[Field]:
+    there = {field.name for field in open_table(path).schema().fields}
+    return [field for field in Schema.from_arrow(schema).fields if field.name not in there]
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:

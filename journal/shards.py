@@ -9,7 +9,7 @@ of the entities that it has from there. So there are two ways to read several jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from core.location import Location
@@ -52,6 +52,21 @@ class ShardsChanged(Refused):
         return ShardsChanged, (self.stream, self.divided, self.configured, self.dividing)
 
 
+class ShardMissing(Refused):
+    """A shard of a stream has no journal, and another one has."""
+
+    def __init__(self, stream: str, shard: Shard) -> None:
+        self.stream = stream
+        self.shard = shard
+        super().__init__(
+            f"stream {stream}: it is divided among {shard.count} shards, and shard {shard.number} has no journal. If "
+            "it is new, start its processor once, which makes it; if it is lost, restore a backup that has it"
+        )
+
+    def __reduce__(self) -> tuple[type[ShardMissing], tuple[str, Shard]]:
+        return ShardMissing, (self.stream, self.shard)
+
+
 def shard_in(notes: Mapping[str, str]) -> Shard:
     """The part of the events that a journal with these notes decides."""
     return Shard.read(notes[SHARD_NOTE]) if SHARD_NOTE in notes else WHOLE
@@ -88,11 +103,36 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location) -> No
     :raises ShardsChanged: one of them was divided among another number of shards
     """
     for journal in (first, own):
-        if has_table(str(journal)):
-            notes = JournalReader(str(journal)).state().notes
-            divided, begun = shard_in(notes).count, dividing(notes)
-            if divided != shard.count or begun is not None:
-                raise ShardsChanged(stream, divided, shard.count, begun)
+        _check_count(stream, shard.count, journal)
+
+
+def check_shards(stream: str, journals: Sequence[Location]) -> None:
+    """Looks at the journals of all shards of a stream, in their order, before something is done to the whole of it:
+    no other shard would be left out. A stream without any journal is whole too.
+
+    :raises ShardsChanged: one of them was divided among another number of shards, or they are being divided
+    :raises ShardMissing: one isn't there
+    """
+    for journal in journals:
+        _check_count(stream, len(journals), journal)
+    check_none_missing(stream, journals)
+
+
+def check_none_missing(stream: str, journals: Sequence[Location]) -> None:
+    """
+    :raises ShardMissing: some of a stream's journals are there, and another one isn't
+    """
+    there = [has_table(str(journal)) for journal in journals]
+    if any(there) and not all(there):
+        raise ShardMissing(stream, Shard(there.index(False), len(there)))
+
+
+def _check_count(stream: str, count: int, journal: Location) -> None:
+    if has_table(str(journal)):
+        notes = JournalReader(str(journal)).state().notes
+        divided, begun = shard_in(notes).count, dividing(notes)
+        if divided != count or begun is not None:
+            raise ShardsChanged(stream, divided, count, begun)
 
 
 class OfEntity(Protocol):

@@ -37,7 +37,8 @@ ROWS_MIN = 10_000
 
 KEPT = 2
 GRACE = timedelta(hours=1)
-"""A file that no manifest names is removed after this: a snapshot that is being made may be about to name it."""
+"""A manifest goes when `KEPT` newer ones have been there for this long: a processor may be reading its files. A file
+that no manifest names goes after as long: a snapshot that is being made may be about to name it."""
 
 READERS = 3
 """Files that are read at once, each up to 64 MB in memory."""
@@ -101,21 +102,25 @@ def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
 
 
 def copy_for(place: str, other: str, lineage: str) -> None:
-    """Copies the newest snapshot that can be read to another place, as one of a journal with that lineage, which holds
-    the same rows; does nothing where there is none.
+    """Copies the newest snapshot that can be copied to another place, as one of a journal with that lineage, which
+    holds the same rows. One that can't be copied is reported and passed over.
 
-    :raises OSError: a place can't be read or written
+    Whatever is at the other place goes first: nobody but the caller uses it yet.
     """
-    known = _manifests(place)
-    if not known:
-        return
-    _, manifest = known[0]
-    make_folder(_files(other))
-    source, target = open_storage(_files(place)), open_storage(_files(other))
-    for name in set(manifest.files.values()):
-        target.put_file(name, source.read(name))
-    numbers = [number for number, _ in _manifests(other)]
-    open_storage(other).put_new(f"{max(numbers, default=0) + 1:020}.json", _encoded(replace(manifest, lineage=lineage)))
+    for number, manifest in _manifests(place):
+        try:
+            for folder in (other, _files(other)):
+                make_folder(folder)
+                storage = open_storage(folder)
+                storage.delete([one.name for one in storage.files()])
+            source, target = open_storage(_files(place)), open_storage(_files(other))
+            for name in sorted(set(manifest.files.values())):
+                target.put_file(name, source.read(name))
+            open_storage(other).put_new(_name(1), _encoded(replace(manifest, lineage=lineage)))
+        except OSError as failed:
+            log.warning("the index's snapshot %d isn't copied: %s", number, problem_of(failed))
+        else:
+            return
 
 
 class Going:
@@ -176,9 +181,13 @@ def _save(
     hashes.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
     manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
     number = known[0][0] + 1 if known else 1
-    open_storage(place).put_new(f"{number:020}.json", _encoded(manifest))
+    open_storage(place).put_new(_name(number), _encoded(manifest))
     _clean(place, [(number, manifest), *known], clock)
     return manifest.seq
+
+
+def _name(number: int) -> str:
+    return f"{number:020}.json"
 
 
 def _encoded(manifest: Manifest) -> bytes:
@@ -194,9 +203,10 @@ def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
 
 def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
     """Old manifests go first: none that is there names a file that is gone."""
-    open_storage(place).delete([f"{number:020}.json" for number, _ in known[KEPT:]])
-    named = {name for _, manifest in known[:KEPT] for name in manifest.files.values()}
-    storage, until = open_storage(_files(place)), clock.now() - GRACE
+    manifests, storage, until = open_storage(place), open_storage(_files(place)), clock.now() - GRACE
+    gone = sorted(one.name for one in manifests.files() if one.at < until and _NAME.fullmatch(one.name))[:-KEPT]
+    manifests.delete(gone)
+    named = {name for number, one in known if _name(number) not in gone for name in one.files.values()}
     storage.delete([one.name for one in storage.files() if one.name not in named and one.at < until])
 
 

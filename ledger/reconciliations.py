@@ -60,6 +60,7 @@ DIFFERENCES_SCHEMA = pa.schema(
         pa.field("absent", pa.bool_()),
         pa.field("occurred_at", TIMESTAMP),
         pa.field("line", pa.int64()),
+        pa.field("pair", pa.string()),
     ]
 )
 RUNS_SCHEMA = pa.schema(
@@ -81,6 +82,7 @@ RUNS_SCHEMA = pa.schema(
         pa.field("journal_seq", pa.int64(), nullable=False),
         pa.field("postings_version", pa.int64()),
         pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("other_shards", pa.string()),
     ]
 )
 _CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
@@ -100,7 +102,7 @@ class Difference:
 
     ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
     (dead, parked, ignored). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its event.
-    ``line`` is the report's.
+    ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
     """
 
     kind: Kind
@@ -119,6 +121,17 @@ class Difference:
     absent: bool = False
     occurred_at: datetime | None = None
     line: int | None = None
+    pair: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run saw of one shard: up to which version and row of its journal, and version of its postings."""
+
+    stream: str
+    journal_version: int
+    journal_seq: int
+    postings_version: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +140,7 @@ class Reconciliation:
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list. Versions and ``journal_seq`` are the first shard's.
+    doesn't list. Versions and ``journal_seq`` are the first shard's, the others' in ``other_shards``.
     """
 
     run_id: str
@@ -147,6 +160,7 @@ class Reconciliation:
     journal_seq: int
     postings_version: int | None
     seconds: float
+    other_shards: Sequence[Seen] = ()
 
     @property
     def clean(self) -> bool:
@@ -183,6 +197,7 @@ class Reconciliations:
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
+        row["other_shards"] = json.dumps([asdict(one) for one in run.other_shards])
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
@@ -234,7 +249,9 @@ def _counted(kinds: pa.Table) -> list[dict[str, Any]]:
 
 def _run(row: dict[str, Any]) -> Reconciliation:
     counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
-    return Reconciliation(counts=counts, **{**row, "not_compared": json.loads(row["not_compared"])})
+    others = [Seen(**one) for one in json.loads(row.pop("other_shards") or "[]")]
+    not_compared = json.loads(row.pop("not_compared"))
+    return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, **row)
 
 
 def as_dict(run: Reconciliation) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from providers.port import Adapter
 from providers.registry import build_adapters
 from stack.maintenance import stream_tables
 from stack.settings import Settings, streams_of
+from stack.shards import check_streams
 
 log = logging.getLogger("card-scan")
 
@@ -118,7 +119,11 @@ def run_round(settings: Settings) -> bool:
 
 
 def run_once(settings: Settings, clock: Clock) -> Scanned:
-    """Reads the bodies that no scan has read; what it came to is also in the run folder."""
+    """Reads the bodies that no scan has read; what it came to is also in the run folder.
+
+    :raises ShardsChanged, ShardMissing: shards would be left out (`stack.shards`)
+    """
+    check_streams(settings)
     report = settings.layout.card_scan
     scan = CardScan(settings.ingest.pan, build_adapters(settings.providers), clock)
     received = {

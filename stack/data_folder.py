@@ -8,12 +8,13 @@ from __future__ import annotations
 import grp
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from core.errors import SettingError
 from core.files import create_once
+from core.routing import MODES
 from journal.anchors import new_key
 from stack.settings import Settings
 
@@ -22,10 +23,6 @@ OWNER_ALONE, GROUP_READS = 0o077, 0o027
 
 PRIVATE, PASSED_THROUGH, READ = 0o700, 0o710, 0o2750
 """Modes of folders. In the last one what is made later is the same group's (set-group-ID)."""
-
-TABLES = ("journal", "postings", "postings-test")
-"""In the lake: what finance asks."""
-
 
 DEFAULT_MERCHANT = "merchant-main"
 
@@ -58,7 +55,7 @@ def own(settings: Settings) -> None:
         root.chmod(PRIVATE)
         return
     try:
-        _share(root, settings.storage.url == "", grp.getgrnam(group).gr_gid)
+        _share(root, _tables(settings), grp.getgrnam(group).gr_gid)
     except KeyError:
         raise SettingError("ledger.readers_group", f"there is no group {group}") from None
     except PermissionError as wrong:
@@ -97,13 +94,19 @@ def make_merchants(path: Path, providers: Iterable[str]) -> None:
     create_once(path, "\n".join(lines), 0o644)
 
 
-def _share(root: Path, has_lake: bool, group: int) -> None:
+def _tables(settings: Settings) -> list[Path]:
+    """What finance asks: the journals, and the postings of each shard; none where the lake is on an object store."""
+    if settings.storage.url:
+        return []
+    places = [one for mode in MODES for one in settings.layout.ledgers(mode)]
+    return [settings.data_dir / "lake" / "journal", *(Path(str(one.postings)) for one in places)]
+
+
+def _share(root: Path, tables: Sequence[Path], group: int) -> None:
     _pass_through(root, group)
-    if not has_lake:
-        return
-    _pass_through(root / "lake", group)
-    for name in TABLES:
-        table = root / "lake" / name
+    if tables:
+        _pass_through(root / "lake", group)
+    for table in tables:
         table.mkdir(exist_ok=True)
         there = table.stat()
         if (there.st_gid, stat.S_IMODE(there.st_mode)) != (group, READ):

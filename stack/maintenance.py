@@ -37,6 +37,7 @@ from ledger.spark import open_read_session
 from processor.streams import StreamConfig
 from stack.jars import spark_jars
 from stack.settings import Settings, streams_of
+from stack.shards import check_stream, check_streams
 
 log = logging.getLogger("maintenance")
 
@@ -86,8 +87,10 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """One round over everything, in this process; its report is also kept in the run folder.
 
     :raises MaintenanceRunning: another process is at it
+    :raises ShardsChanged, ShardMissing: shards would be left out (`stack.shards`)
     """
     clock, layout = SystemClock(), settings.layout
+    check_streams(settings)
     with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
         job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
         report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
@@ -113,16 +116,19 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     """Removes the body of one event of a stream for good, whichever of its shards hold it.
 
     :raises MaintenanceRunning: maintenance is at it; run it again
+    :raises ShardsChanged, ShardMissing: not all shards would be looked at (`stack.shards`)
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     """
     clock, alone_max = SystemClock(), streams_of(settings)[LEDGER].dlq.alone_redactions_max
-    names = streams_of(settings)[base_of(stream)].names(mode_of(stream), settings.processor.shards)
+    config, mode = streams_of(settings)[base_of(stream)], mode_of(stream)
+    names = config.names(mode, settings.processor.shards)
     tables = [one for one in stream_tables(settings) if one.stream in names]
-    shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
-    if not shards:
-        raise EventUnknown(order.event_key)
     redactions = Redactions(settings.layout.stream(stream).shared("redactions"))
     with sole_maintenance(settings.layout.run, clock.now()):
+        check_stream(settings, config, mode)
+        shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
+        if not shards:
+            raise EventUnknown(order.event_key)
         redacted = redact(shards, redactions, order, clock, alone_max)
     _forget_findings(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
     return redacted

@@ -39,6 +39,7 @@ from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
 from stack.settings import Settings, streams_of
+from stack.shards import check_stream
 from stack.supervisor import sole_supervisor
 
 log_ = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
 def look(settings: Settings, servers: Servers) -> list[Look]:
     """Every stream that has a journal, live and test.
 
+    :raises ShardsChanged, ShardMissing: other shards' partitions would look lost (`stack.shards`)
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     :raises JournalBroken: a journal can't be read
     """
@@ -117,6 +119,7 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     found: list[Look] = []
     for mode in settings.ingest.modes:
         for config in streams_of(settings).values():
+            check_stream(settings, config, mode)
             shards = []
             for shard in config.shards(settings.processor.shards):
                 layout = settings.layout.stream(stream_of(config.name, mode, shard.number))

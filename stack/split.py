@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.clock import Clock
@@ -16,14 +16,14 @@ from core.routing import MODES, Shard, stream_of
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
-from journal.shards import DIVIDING_NOTE, dividing, shard_in
+from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, dividing, shard_in
 from journal.snapshots import copy_for
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from ledger.maintain.tables import sole_maintenance
 from processor.history.check import decided_by
 from processor.settings import SHARDS_MAX
-from stack.backup.copying import Target, pin
+from stack.backup.copying import UNREADABLE, Target, pin
 from stack.backup.trees import at_once, tree_at
 from stack.settings import Settings, streams_of
 
@@ -32,6 +32,17 @@ LOOK_S = 1.0
 
 class SplitRefused(PayhookError):
     """Nothing was changed; the message says what to do."""
+
+
+class LeaseLost(PayhookError):
+    """This process was paused for so long that another one has taken a stream's lease. Nothing more was changed."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(
+            f"another process has taken the lease of {stream} meanwhile: stop it, or let it end if it divides the "
+            "journals too. Then run this again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +60,22 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
     Interrupted, it is to be run again: until it is done no processor of these streams starts.
 
     :param shards: how many there will be, a multiple of those there are
-    :raises SplitRefused: nothing was changed
+    :raises SplitRefused, ShardsChanged, ShardMissing: nothing was changed
     :raises MaintenanceRunning: maintenance or a backup is at the tables
+    :raises LeaseLost: another process decides a stream, or divides it
     :raises Fenced, StorageDown, JournalBroken: see `journal.writer.JournalWriter`; run it again
     """
     partitions = settings.kafka.events_partitions
     if not 1 <= shards <= SHARDS_MAX or partitions % shards:
         raise SplitRefused(f"kafka.events_partitions is {partitions}: the shards must divide it, {SHARDS_MAX} at most")
-    streams = [one for one in _streams(settings, shards) if one.before != shards]
-    with sole_maintenance(settings.layout.run, clock.now()), _no_processor(streams, clock):
-        for one in streams:
-            one.mark()
-        return [one.divide(clock) for one in streams]
+    with sole_maintenance(settings.layout.run, clock.now()):
+        streams = list(_streams(settings, shards))
+        with _no_processor(streams, clock) as check_leases:
+            if streams != list(_streams(settings, shards)):
+                raise SplitRefused("the journals were divided meanwhile, from another host: run it again")
+            for one in streams:
+                one.begin()
+            return [one.divide(clock, check_leases) for one in streams]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +91,43 @@ class _Stream:
     def place(self, number: int) -> StreamLayout:
         return self.first.of_shard(number)
 
-    def mark(self) -> None:
-        """From now on no processor starts until all journals are divided."""
+    def begin(self) -> None:
+        """From now on no processor starts until all journals are divided, and no earlier one commits to any of them."""
         if dividing(_state(self.first).notes) is None:
             _writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
+        for number in range(1, self.before):
+            _writer(self.place(number)).begin_epoch({})
 
-    def divide(self, clock: Clock) -> Divided:
+    def divide(self, clock: Clock, check_leases: Callable[[], None]) -> Divided:
         """The copies first, which nothing is done with before the first shard's journal says so: that one is last."""
         for number in range(self.before, self.shards):
-            self._copy(number, clock)
+            if not self._is_copied(number):
+                self._copy(number, clock, check_leases)
         for number in reversed(range(self.before)):
             place, shard = self.place(number), Shard(number, self.shards)
             if shard_in(_state(place).notes) != shard:
+                check_leases()
                 _writer(place).divide(self.topic, shard, clock.now())
         places = [self.place(number) for number in range(self.shards)]
         return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
 
-    def _copy(self, number: int, clock: Clock) -> None:
+    def _is_copied(self, number: int) -> bool:
+        """Whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't be read
+        was never whole; nobody has written to it.
+        """
+        place = self.place(number)
+        try:
+            return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
+        except UNREADABLE:
+            return False
+
+    def _copy(self, number: int, clock: Clock, check_leases: Callable[[], None]) -> None:
         place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
-        if has_table(str(place.journal)) and shard_in(_state(place).notes) == shard:
-            return
-        # The journal comes last: with it the copy is there.
         copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
-        self._copy_table(source.bodies, place.bodies)
-        self._copy_table(source.journal, place.journal)
+        for table, copy in ((source.bodies, place.bodies), (source.journal, place.journal)):
+            check_leases()
+            self._copy_table(table, copy)
+        check_leases()
         _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)
 
     def _copy_table(self, source: Location, target: Location) -> None:
@@ -124,9 +152,9 @@ class _Stream:
 
 
 def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
-    """Those that have a journal.
+    """Those that have a journal and aren't divided so yet.
 
-    :raises SplitRefused: one can't be divided so
+    :raises SplitRefused, ShardsChanged, ShardMissing: one can't be divided so
     """
     layout = settings.layout
     for mode in MODES:
@@ -138,18 +166,22 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
             before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)
             if begun not in (None, shards):
                 raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
+            if before == shards:
+                continue
             if shards % before:
                 problem = f"{first.stream} is divided among {before} shards: their number can only be multiplied"
                 raise SplitRefused(f"{problem}. Several shards may run on one machine")
             if partitions is not None and partitions % shards:
                 uneven = f"decided by {partitions} partitions last, which {shards} shards don't divide"
                 raise SplitRefused(f"{first.stream} was {uneven}: run it with the new kafka.events_partitions before")
+            check = check_shards if begun is None else check_none_missing
+            check(first.stream, [first.of_shard(number).journal for number in range(before)])
             yield _Stream(layout.lake, first, config.events_topic(mode), before, shards)
 
 
 @contextlib.contextmanager
-def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[None]:
-    """Holds the leases of all shards meanwhile.
+def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[Callable[[], None]]:
+    """Holds the leases of all shards meanwhile; gives a check of whether it does, which raises `LeaseLost`.
 
     :raises SplitRefused: a processor runs
     """
@@ -166,10 +198,16 @@ def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[None]:
             time.sleep(LOOK_S)
         for lease in leases.values():
             lease.keep(lambda: None)
-        yield
+        yield lambda: _check_leases(leases)
     finally:
         for lease in leases.values():
             lease.release()
+
+
+def _check_leases(leases: Mapping[str, Lease]) -> None:
+    for stream, lease in leases.items():
+        if not lease.renew():
+            raise LeaseLost(stream)
 
 
 def _writer(place: StreamLayout) -> JournalWriter:

@@ -45,7 +45,8 @@ class DividedLake:
         rows = [self._row(seq, (seq - 1) % 4, (seq - 1) // 4) for seq in range(1, LAST)]
         poison: dict[str, Any] = {"decision": Decision.DEAD, "event_key": None, "entity_key": None}
         rows.append(row(POISON, 3, partition=1, body_sha256=sha("poison"), **poison))
-        bodies.append([(one.body_sha256 or "", b"body") for one in rows])
+        texts = [one.event_key or "poison" for one in rows]
+        bodies.append([(sha(text), text.encode()) for text in texts])
         writer.commit(rows, {TOPIC: {0: 3, 1: 4, 2: 3, 3: 3}}, LAST)
 
     def _row(self, seq: int, partition: int, turn: int) -> Any:

@@ -55,19 +55,23 @@ class Scope:
         }
 
 
-def register(session: SparkSession, scope: Scope) -> DataFrame:
+KEPT = frozenset({"facts", "lines", "reported", "unmatched"})
+"""Views that several queries look at."""
+
+
+def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
     """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
     ``journal``, whose ``reflected`` says which rows the postings have.
 
     ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
-    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns ``facts``, which is kept
-    at hand because four queries look at it: unpersist it when they are done.
+    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns those that are kept at hand:
+    unpersist them when the queries are done.
     """
-    literals = scope.literals()
+    literals, kept = scope.literals(), []
     for name, sql in _VIEWS.items():
         view = session.sql(sql.format(**literals))
-        if name == "facts":
-            kept = view.persist(StorageLevel.MEMORY_AND_DISK)
+        if name in KEPT:
+            kept.append(view.persist(StorageLevel.MEMORY_AND_DISK))
         view.createOrReplaceTempView(name)
     return kept
 
@@ -126,7 +130,7 @@ _VIEWS = {
         """,
     "ranked": "SELECT *, row_number() OVER (PARTITION BY fact_key ORDER BY line) AS place FROM lines WHERE NOT adds",
     "reported": """
-        SELECT ranked.line, ranked.fact_key, movement, role, account, account_part, payment, entity_key,
+        SELECT ranked.line, ranked.fact_key, movement, role, account, account_part, payment, entity_key, pair,
                ranked.minor + coalesce(more.minor, 0) AS minor, currency, occurred_at
         FROM ranked
         LEFT JOIN (SELECT fact_key, sum(minor) AS minor FROM lines WHERE adds GROUP BY fact_key) AS more
@@ -173,20 +177,21 @@ _DIFFERENCES = """
            coalesce(facts.event_key, decided.event_key) AS event_key, coalesce(facts.seq, decided.seq) AS seq,
            CASE WHEN facts.fact_key IS NULL THEN decided.decision ELSE 'applied' END AS decision,
            facts.fact_key IS NULL AND NOT coalesce(decided.held, false) AS absent,
-           reported.occurred_at, reported.line
+           reported.occurred_at, reported.line, reported.pair
     FROM reported
     LEFT JOIN facts ON facts.fact_key = reported.fact_key
     LEFT JOIN decided ON decided.fact_key = reported.fact_key
-    WHERE facts.fact_key IS NULL OR facts.currency <> reported.currency OR facts.minor <> reported.minor
-       OR facts.account_part <> reported.account_part
+    WHERE (facts.fact_key IS NULL AND reported.minor <> 0) OR facts.currency <> reported.currency
+       OR facts.minor <> reported.minor OR facts.account_part <> reported.account_part
     UNION ALL
     SELECT 'twice', others.fact_key, others.movement, others.account, others.payment, others.entity_key,
            others.minor, others.currency, facts.minor, facts.currency, facts.event_key, facts.seq,
-           CASE WHEN facts.fact_key IS NULL THEN NULL ELSE 'applied' END, false, others.occurred_at, others.line
+           CASE WHEN facts.fact_key IS NULL THEN NULL ELSE 'applied' END, false, others.occurred_at, others.line,
+           others.pair
     FROM others LEFT JOIN facts ON facts.fact_key = others.fact_key
     UNION ALL
     SELECT 'missing_there', fact_key, NULL, account_part, NULL, entity_key, NULL, NULL, minor, currency, event_key, seq,
-           'applied', false, occurred_at, NULL
+           'applied', false, occurred_at, NULL, NULL
     FROM unmatched WHERE listed
     """
 

@@ -32,7 +32,7 @@ from journal.shards import own_after
 from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations, Seen
 from ledger.settings import VerifySettings
 from ledger.spark import open_read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
@@ -58,6 +58,7 @@ LINES_SCHEMA = pa.schema(
         pa.field("occurred_at", TIMESTAMP, nullable=False),
         pa.field("adds", pa.bool_(), nullable=False),
         pa.field("or_fact_key", pa.string()),
+        pa.field("pair", pa.string()),
     ]
 )
 """``minor`` is what the line does to the provider's clearing account: above zero for money that came to us."""
@@ -134,6 +135,7 @@ def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
         line.occurred_at,
         line.adds,
         None if line.or_fact_key is None else of_tenant(tenant, line.or_fact_key),
+        None if fact.pair is None else of_tenant(tenant, fact.pair),
     )
 
 
@@ -201,6 +203,11 @@ class _Pinned:
     postings_at: Location
     postings: DeltaTable | None
 
+    @property
+    def seen(self) -> Seen:
+        postings = None if self.postings is None else self.postings.version()
+        return Seen(self.at.name, self.journal.version, self.seq, postings)
+
     def rows(self, session: SparkSession) -> DataFrame:
         mark = 0 if self.postings is None else mark_of(self.postings)
         rows = read_table(session, self.at, self.journal.version).select(*_JOURNAL_COLUMNS)
@@ -249,7 +256,7 @@ def _compare(
     started, at = clock.monotonic(), clock.now()
     scope, pinned = _scope(wanted, staged, books)
     _views(session, staged, pinned)
-    facts = register(session, scope)
+    kept = register(session, scope)
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         books.found.make()
@@ -257,8 +264,9 @@ def _compare(
         books.found.append(found_files)
         counted = figures(session)
     finally:
-        facts.unpersist()
-    counts, first = books.found.counts(run_id), pinned[0]
+        for view in kept:
+            view.unpersist()
+    counts, (first, *others) = books.found.counts(run_id), [one.seen for one in pinned]
     found = Reconciliation(
         run_id=run_id,
         at=at,
@@ -273,10 +281,11 @@ def _compare(
         agreed=counted["compared"] - sum(counts[kind] for kind in KINDS if kind not in ("missing_there", "twice")),
         counts=counts,
         not_compared=_not_compared(staged, counted),
-        journal_version=first.journal.version,
-        journal_seq=first.seq,
-        postings_version=None if first.postings is None else first.postings.version(),
+        journal_version=first.journal_version,
+        journal_seq=first.journal_seq,
+        postings_version=first.postings_version,
         seconds=round(clock.monotonic() - started, 3),
+        other_shards=others,
     )
     books.found.add(found)
     return found

@@ -165,6 +165,7 @@ def _made(repair: Repair, difference: Difference) -> Made:
         account=difference.account or "",
         payment=difference.payment,
         money=Money(_amount_minor(difference), difference.reported_currency or ""),
+        pair=None if difference.pair is None else _unscoped(difference.pair, run.tenant),
     )
     assert difference.occurred_at is not None
     assert difference.entity_key is not None

@@ -9,6 +9,8 @@ capture.
 
 Gross amounts are in the payment's currency, as in webhooks: a credit comes to us, a debit is taken. What else a batch
 holds (fees, corrections, the payout of the batch to the bank) has no webhook that books.
+
+A second chargeback is lost at once, of which its line doesn't tell: no event is made of it.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ _CODES: Mapping[str, str] = {
     "paidoutreversed": "PAIDOUT_REVERSED",
 }
 """The event code of the webhook that tells of the same movement, by the report's type."""
+_TWO = "SECOND_CHARGEBACK"
+"""Its webhook is two movements."""
 _PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 _CREDITS = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 
@@ -58,7 +62,10 @@ class AdyenSettlement:
     names_account = True
     columns = _COLUMNS
     required = frozenset(_COLUMNS) - {"zone", "method"}
-    wanted_to_repair = "every line of it can be made an event"
+    wanted_to_repair = (
+        "a second chargeback is a loss too, which its line doesn't tell: have Adyen send its webhook again, or book it "
+        "by an entry"
+    )
 
     def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
         self._entity = settings.entity
@@ -83,7 +90,7 @@ class AdyenSettlement:
             payment=None if movement in _PAYOUTS else payment,
             money=_money(row, movement),
         )
-        entity = entity_key(self._entity, NAME, account, payment or reference)
+        entity = None if code == _TWO else entity_key(self._entity, NAME, account, payment or reference)
         return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity)
 
     def _at_once(self, row: Row, account: str) -> bool:

@@ -9,6 +9,8 @@ the category says which of its movements.
   one, so it is what is compared. The sign is the settlement's.
 - A charge that was captured in part is two lines: the whole authorisation, and a ``partial_capture_reversal`` of what
   wasn't captured. Their sum is what the webhook's ``amount_captured`` says.
+- A payment by a bank debit has its line when it is begun, and another one, a ``charge_failure``, if it fails. Their sum
+  is nothing, as is what webhooks say. Until then its line doesn't say that it may fail, so no event is made of it.
 - A dispute's money may go and come back more than once. The adapter names the first by the dispute, each further one by
   its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
@@ -55,6 +57,9 @@ _MOVEMENTS: Mapping[str, Movement] = {
 }
 """By reporting category, and by the types of balance transactions that stand in its place."""
 _PARTIAL = "partial_capture_reversal"
+_FAILED = frozenset({"charge_failure", "payment_failure_refund"})
+_NO_CARD = "py_"
+"""So begin the charges of payments that aren't by card."""
 _DISPUTES = ("dp_", "du_")
 _PAIRS = {Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED, Movement.PAYOUT_FAILED: Movement.PAYOUT_PAID}
 """As `providers.stripe` names them; no other movement has one."""
@@ -73,7 +78,8 @@ class StripeBalance:
     required = _REQUIRED
     wanted_to_repair = (
         "its lines need the columns charge_id, payment_intent_id, customer_facing_amount and customer_facing_currency, "
-        "and the last of them filled: else neither the payment nor the payer's currency is known"
+        "and the last of them filled: else neither the payment nor the payer's currency is known. A payment that isn't "
+        "by card (py_…) may still fail: have Stripe send its event again"
     )
 
     def __init__(self, settings: ProvidersSettings, account: str = "") -> None:
@@ -83,6 +89,8 @@ class StripeBalance:
     def read(self, row: Row) -> ReportLine:
         category = row.text("category").lower()
         if category == _PARTIAL:
+            return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
+        if category in _FAILED and row.optional("charge"):
             return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
         movement = _MOVEMENTS.get(category) or _adjusted(row, category)
         if movement is None:
@@ -128,4 +136,6 @@ def _money(row: Row, movement: Movement) -> Money:
 def _tells_all(row: Row, movement: Movement) -> bool:
     if movement in _PAIRS:
         return True
+    if movement is Movement.CAPTURE and row.text("source").startswith(_NO_CARD):
+        return False
     return row.has("charge") and row.has("payment") and bool(row.optional("facing_currency"))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from core.errors import PayhookError
 from core.location import Location
 from journal.lake import open_table
 from journal.log import LOG, entry_name
@@ -19,6 +21,9 @@ from stack.backup.trees import CopiedFile, FileTree, Readable, at_once, tree_at
 
 PIN_TRIES = 3
 """The log's old entries are removed beside us; each try takes milliseconds."""
+
+UNREADABLE = (PayhookError, DeltaError, OSError, pa.ArrowException, ValueError, KeyError)
+"""What a damaged table raises."""
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 

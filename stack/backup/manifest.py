@@ -69,20 +69,6 @@ class NewerRows(RestoreRefused):
         )
 
 
-class OtherShards(RestoreRefused):
-    """A journal of the backup was divided among another number of shards than the one that is configured."""
-
-    def __init__(self, name: str, stream: str, divided: int, configured: int) -> None:
-        self.name = name
-        self.stream = stream
-        self.divided = divided
-        self.configured = configured
-        super().__init__(
-            f"in backup {name} the journal of {stream} is one of {divided}, and processor.shards is {configured}. Set "
-            f"processor.shards to {divided}, restore, and divide the journals again if there are to be more"
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class CopiedTable:
     """A Delta table at one version; ``table_id`` is its own id, which it keeps for life."""

@@ -18,23 +18,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.clock import Clock
-from core.errors import PayhookError
 from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
-from core.routing import MODES, base_of, stream_of
+from core.routing import MODES, stream_of
 from dlq.audit_log import ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader, dataset_of
 from journal.rocksdb_store import is_held
-from journal.shards import shard_in
+from journal.shards import ShardMissing, ShardsChanged
 from journal.state import JournalState
 from journal.storage import sync
 from journal.writer import JournalWriter
@@ -42,7 +40,7 @@ from ledger.maintain.redact import EventOpen, check_closed, purge
 from ledger.maintain.tables import sole_maintenance
 from ledger.redactions import Redaction, Redactions
 from stack.backup.check import LAKE, table_problems
-from stack.backup.copying import Target, copy_data, pin
+from stack.backup.copying import UNREADABLE, Target, copy_data, pin
 from stack.backup.manifest import (
     ACTS,
     BODIES,
@@ -51,7 +49,6 @@ from stack.backup.manifest import (
     REDACTIONS,
     Manifest,
     NewerRows,
-    OtherShards,
     RestoreRefused,
     SourceTable,
     chosen,
@@ -61,7 +58,8 @@ from stack.backup.manifest import (
     tables,
 )
 from stack.backup.trees import FileTree, at_once, read_all, tree_at
-from stack.settings import Settings, streams_of
+from stack.settings import Settings
+from stack.shards import check_streams
 from stack.supervisor import sole_supervisor
 
 KEPT = "_kept"
@@ -69,9 +67,6 @@ KEPT = "_kept"
 
 RESTORING, REPLACED = "_restoring", "_replaced-"
 """In the lake's folder on an object store, which has no place beside it that a key for this folder may write."""
-
-UNREADABLE = (PayhookError, DeltaError, OSError, pa.ArrowException, ValueError, KeyError)
-"""What a damaged table raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +102,7 @@ def restore(
 
     None: an earlier restore was interrupted while it moved tables; that one is done now, and no other was begun.
 
-    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals go on after the backup's; `OtherShards`:
-        it was made with another ``processor.shards``
+    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals go on after the backup's
     :raises NoBackup: there is none
     :raises AlreadyUp: the stack is up
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
@@ -120,7 +114,7 @@ def restore(
         _check_unused(settings)
         backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
-        _check_shards(settings, backup, manifest)
+        _check_shards(settings, backup)
         present = _present(settings)
         ahead = {stream: count for stream, count in _set_aside(settings, manifest, present).items() if count}
         if ahead and not replace_newer:
@@ -342,22 +336,17 @@ def _check_unused(settings: Settings) -> None:
             raise RestoreRefused(f"a processor of {one.stream} runs on {settings.data_dir}: stop it first")
 
 
-def _check_shards(settings: Settings, backup: Location, manifest: Manifest) -> None:
+def _check_shards(settings: Settings, backup: Location) -> None:
     """
-    :raises OtherShards: a processor would refuse the journals
+    :raises RestoreRefused: a processor would refuse the journals, or begin one that the backup lacks
     """
-    streams = streams_of(settings)
-    for path, one in sorted(manifest.journals.items()):
-        config = streams.get(base_of(one.stream))
-        configured = 1 if config is None else len(config.shards(settings.processor.shards))
-        try:
-            reader = JournalReader(str(table_location(backup / LAKE, path)), manifest.tables[path].version)
-            divided = shard_in(reader.state().notes).count
-        except UNREADABLE:
-            # It is named when the copy is looked at.
-            continue
-        if divided != configured:
-            raise OtherShards(backup.name, one.stream, divided, configured)
+    try:
+        check_streams(settings, backup / LAKE)
+    except (ShardsChanged, ShardMissing) as wrong:
+        raise RestoreRefused(f"backup {backup.name}: {wrong}") from wrong
+    except UNREADABLE:
+        # It is named when the copy is looked at.
+        return
 
 
 def _present(settings: Settings) -> dict[str, JournalState | None]:

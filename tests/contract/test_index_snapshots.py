@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -150,21 +151,36 @@ def test_a_snapshot_with_nearly_as_many_rows_is_enough(site: Site, clock: Manual
     assert save(site.index, site.place, clock) == 35
 
 
-def test_two_are_kept_and_their_files_and_what_no_manifest_names_goes_after_a_while(
-    site: Site, clock: ManualClock
-) -> None:
+def test_one_goes_with_its_files_a_while_after_two_newer_ones_came(site: Site, clock: ManualClock) -> None:
     for _ in range(4):
         site.decide(30)
         save(site.index, site.place, clock)
-    assert [name.lstrip("0") for name in site.manifests()] == ["3.json", "4.json"]
+    assert [name.lstrip("0") for name in site.manifests()] == ["1.json", "2.json", "3.json", "4.json"]
     many = site.files()
     clock.advance(GRACE.total_seconds() + 60)
     site.decide(30)
     save(site.index, site.place, clock)
+    assert [name.lstrip("0") for name in site.manifests()] == ["4.json", "5.json"]
     assert len(site.files()) < len(many)
     index = site.fresh()
     assert load_newest(index, site.place, site.reader()) == 150
     index.close()
+
+
+def test_who_reads_one_finds_its_files_though_newer_ones_come(tmp_path: Path, clock: ManualClock) -> None:
+    """A large index is read for minutes, and most of its files were written long before."""
+    site = Site(tmp_path, str(tmp_path / "snapshots"))
+    site.decide(30)
+    save(site.index, site.place, clock)
+    [(_, read)] = snapshots._manifests(site.place)
+    long_before = (clock.now() - 2 * GRACE).timestamp()
+    for file in (tmp_path / "snapshots").rglob("*"):
+        os.utime(file, (long_before, long_before))
+    for _ in range(3):
+        site.decide(30)
+        save(site.index, site.place, clock)
+    assert set(read.files.values()) <= site.files()
+    site.index.close()
 
 
 def test_an_index_that_is_nearly_there_is_left(site: Site, clock: ManualClock) -> None:

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from cli.main import main
 from core.errors import SettingError
-from ledger.settings import LedgerSettings
 from stack.data_folder import own
 from stack.settings import Settings
 
@@ -25,8 +24,15 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
-def settings(data: Path, group: str = "") -> Settings:
-    return Settings(data_dir=data, ledger=LedgerSettings(readers_group=group))
+def settings(data: Path, group: str = "", shards: int = 1) -> Settings:
+    return Settings.model_validate(
+        {
+            "data_dir": data,
+            "ledger": {"readers_group": group},
+            "processor": {"shards": shards},
+            "kafka": {"events_partitions": 4},
+        }
+    )
 
 
 def mode(path: Path) -> int:
@@ -58,6 +64,13 @@ def test_a_group_reads_finances_tables_and_nothing_else(tmp_path: Path) -> None:
     fresh.write_text("x")
     assert (mode(fresh), mode(fresh.parent)) == (0o640, 0o2750)
     assert fresh.stat().st_gid == os.getgid()
+
+
+def test_a_group_reads_the_postings_of_every_shard(tmp_path: Path) -> None:
+    name = grp.getgrgid(os.getgid()).gr_name
+    own(settings(tmp_path / "data", name, shards=2))
+    for table in ("postings", "postings.1", "postings-test", "postings-test.1"):
+        assert mode(tmp_path / "data" / "lake" / table) == 0o2750
 
 
 def test_an_unknown_group_is_refused(tmp_path: Path) -> None:

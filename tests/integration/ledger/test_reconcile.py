@@ -153,6 +153,10 @@ def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: 
     assert compared.kinds() == {("missing_here", lost.fact_key)}
     assert compared.one(lost.fact_key).absent
     assert (compared.run.compared, compared.run.agreed) == (4, 3)
+    [other] = compared.run.other_shards
+    assert (compared.run.journal_seq, other.stream, other.journal_seq) == (2, "journal.1", 3)
+    assert (other.postings_version is not None) == has_postings
+    assert books.found.run(compared.run.run_id) == compared.run
 
 
 def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
@@ -331,6 +335,26 @@ def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Comp
     assert without.run.not_compared == {"booked payouts, of which this report doesn't tell": 2}
     one_of_them = compare(books, stripe_csv(stripe_line(EVERY[0]), stripe_line(paid)))
     assert one_of_them.kinds() == {("missing_there", other.fact_key)}
+
+
+def test_a_payout_of_which_only_the_failure_was_told_names_it(compare: Compare, tmp_path: Path) -> None:
+    """Its event is made with that name, and books nothing."""
+    paid, failed = fact("po_1", Movement.PAYOUT_PAID), fact("po_1", Movement.PAYOUT_FAILED)
+    books = books_of(tmp_path, [booked(1, fact("ch_1")), booked(2, failed, postings=None)])
+    missing = compare(books, stripe_csv(*map(stripe_line, [fact("ch_1"), paid, failed]))).one(paid.fact_key)
+    assert (missing.kind, missing.absent, missing.pair) == ("missing_here", True, failed.fact_key)
+
+
+def test_a_payment_that_failed_moved_nothing(compare: Compare, tmp_path: Path) -> None:
+    """Its line when it was begun, and its failure: no webhook told of either."""
+    begun = stripe_line(fact("py_1"), charge_id="py_1")
+    failed = {**begun, "reporting_category": "charge_failure", "source_id": "pyr_1", "gross": "-10.00"}
+    assert (
+        compare(books_of(tmp_path, rows_of(fact("ch_1"))), stripe_csv(stripe_line(fact("ch_1")), begun, failed)).found
+        == []
+    )
+    booked_all = compare(books_of(tmp_path / "booked", rows_of(fact("py_1"))), stripe_csv(begun, failed))
+    assert booked_all.kinds() == {("amount_differs", fact("py_1").fact_key)}
 
 
 @pytest.mark.parametrize("postings_upto", [0, 1])

@@ -102,6 +102,17 @@ def test_a_tenants_event_is_scoped_once() -> None:
     assert one.event.entity_key == "shop-a~stripe:acct_1:pi_1"
 
 
+@pytest.mark.parametrize("tenant", [None, "shop-a"])
+def test_a_movement_that_was_undone_before_is_made_with_what_undid_it(tenant: str | None) -> None:
+    """So the payout of which only the failure was told books nothing."""
+    prefix = "" if tenant is None else f"{tenant}~"
+    names = {"fact_key": f"{prefix}stripe:po_1:payout_paid", "pair": f"{prefix}stripe:po_1:payout_failed"}
+    missing = replace(MISSING, movement="payout_paid", payment=None, **names)  # type: ignore[arg-type]
+    [one] = made(missing, run=replace(RUN, tenant=tenant))
+    fact = ReconciledReader().money(one.event.body, one.event.event_type)
+    assert fact is not None and fact.pair == "stripe:po_1:payout_failed"
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "missing_here"])
 def test_other_differences_are_for_people(kind: Any) -> None:
     assert planned(replace(MISSING, kind=kind)) == []

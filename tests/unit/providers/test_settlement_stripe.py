@@ -113,6 +113,21 @@ def test_a_partial_capture_adds_to_its_charge(tmp_path: Path) -> None:
     assert (part.fact.fact_key, part.fact.money) == ("stripe:ch_1:capture", Money(-234, "EUR"))
 
 
+@pytest.mark.parametrize("category", ["charge_failure", "payment_failure_refund"])
+def test_a_payment_that_fails_takes_its_charge_back(tmp_path: Path, category: str) -> None:
+    begun = stripe_line(CHARGE, source_id="py_1", charge_id="py_1")
+    failed = stripe_line(CHARGE, reporting_category=category, source_id="pyr_1", charge_id="py_1", gross="-12.34")
+    whole, back = read(tmp_path, stripe_csv(begun, failed))
+    assert isinstance(whole, SettlementLine) and isinstance(back, SettlementLine)
+    assert (back.adds, back.fact.fact_key) == (True, "stripe:py_1:capture") == (True, whole.fact.fact_key)
+    assert back.fact.money == Money(-1_234, "EUR")
+
+
+def test_of_a_payment_that_may_still_fail_no_event_is_made(tmp_path: Path) -> None:
+    assert one(tmp_path, stripe_line(CHARGE, source_id="py_1", charge_id="py_1")).entity_key is None
+    assert "may still fail" in build_report("stripe", ProvidersSettings(), "").wanted_to_repair
+
+
 def test_two_partial_refunds_of_a_charge_are_two_facts(tmp_path: Path) -> None:
     lines = [stripe_line(CHARGE, reporting_category="refund", source_id=f"re_{n}", gross="-1.00") for n in (1, 2)]
     found = read(tmp_path, stripe_csv(*lines))

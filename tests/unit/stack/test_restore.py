@@ -26,7 +26,7 @@ from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, Order, purge
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
-from stack.backup.manifest import NewerRows, NoBackup, OtherShards, RestoreRefused
+from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
 from stack.backup.restore import Restored, finish, restore
 from stack.errors import AlreadyUp, RestoreUnfinished
 from stack.maintenance import redact_event
@@ -135,7 +135,8 @@ class TestShards:
             lake.back_up()
             lake.divide()
         before = trees(lake.settings.data_dir)
-        with pytest.raises(OtherShards, match=f"one of {divided}, and processor.shards is {configured}. Set"):
+        problem = f"processor.shards is {configured}, and its journal is one of {divided}. Set it to {divided}"
+        with pytest.raises(RestoreRefused, match=problem):
             put_back(lake)
         assert trees(lake.settings.data_dir) == before
 

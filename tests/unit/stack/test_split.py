@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
-from core.clock import SystemClock
+from core.clock import ManualClock, SystemClock
 from core.routing import Shard
-from journal.lease import Lease
+from journal import snapshots
+from journal.errors import Fenced
+from journal.index import Index
+from journal.lake import has_table
+from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
-from journal.shards import ShardsChanged, check_shard, own_rows_after
+from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
+from journal.state import JournalState
+from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from stack import split as splitting
-from stack.split import SplitRefused, split
+from stack.backup.copying import Target
+from stack.backup.trees import CopiedFile, Readable
+from stack.split import LeaseLost, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
 
@@ -141,3 +155,188 @@ def test_another_number_than_the_journals_is_refused(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
     with pytest.raises(ShardsChanged, match="processor.shards is 1, and its journal is one of 2. Set it to 2"):
         check_shard("ledger", Shard(), journal, journal)
+
+
+def interrupted(lake: DividedLake, patched: Any, name: str, shards: int = 2) -> None:
+    """A division that ends where it comes to a step."""
+
+    def dies(*_given: Any, **_named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patched, name, dies)
+        with pytest.raises(KeyboardInterrupt):
+            split(lake.settings, shards, lake.clock)
+
+
+def test_a_processor_that_was_paused_writes_nothing_from_the_moment_that_anything_is_copied(
+    lake: DividedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row would be in the shard that it ran, and not in the one that goes on with the row's partition."""
+    split(lake.settings, 2, lake.clock)
+    place = lake.place(1)
+    paused = JournalWriter.create_or_open(str(place.journal), place.stream)
+    paused.begin_epoch({})
+    copy = splitting._Stream._copy
+
+    def then_wakes(stream: splitting._Stream, number: int, *given: Any) -> None:
+        copy(stream, number, *given)
+        if number == 3:
+            late = row(LAST + 1, 3, partition=3, entity_key=entity(3), history=2)
+            with pytest.raises(Fenced):
+                paused.commit([late], {TOPIC: {1: 4, 3: 4}}, 0)
+
+    monkeypatch.setattr(splitting._Stream, "_copy", then_wakes)
+    split(lake.settings, 4, lake.clock)
+    assert [lake.state(shard).next_seq for shard in range(4)] == [LAST + 1] * 4
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_division_that_was_paused_changes_nothing_beside_another_process(
+    lake: DividedLake, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host may have ended the division meanwhile, and its processors may have begun."""
+    place, clock, left = lake.place(0), ManualClock(lake.clock.now()), steps
+    other = Lease(str(place.lease), "another", clock, tmp_path / "lock of another host")
+    seen: list[JournalState] = []
+
+    def pauses_at(real: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                assert not other.take()
+                clock.advance(LAPSES_S)
+                assert other.take()
+                seen.append(lake.state(0))
+            left -= 1
+            return real(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(Lease, "keep", lambda *_given: None)
+    monkeypatch.setattr(splitting._Stream, "_is_copied", pauses_at(splitting._Stream._is_copied))
+    monkeypatch.setattr(splitting._Stream, "_copy_table", pauses_at(splitting._Stream._copy_table))
+    monkeypatch.setattr(JournalWriter, "divide", pauses_at(JournalWriter.divide))
+    with pytest.raises(LeaseLost, match="another process has taken the lease of ledger meanwhile: stop it"):
+        split(lake.settings, 2, lake.clock)
+    assert [lake.state(0)] == seen
+    assert has_table(str(lake.place(1).journal)) == (steps > 1)
+    other.release()
+    split(lake.settings, 2, lake.clock)
+
+
+def test_a_shard_that_never_began_is_found_before_anything_is_changed(lake: DividedLake) -> None:
+    split(lake.settings, 2, lake.clock)
+    shutil.rmtree(str(lake.place(1).journal))
+    before = lake.state(0)
+    with pytest.raises(ShardMissing, match="shard 1 has no journal. If it is new, start its processor once"):
+        split(lake.settings, 4, lake.clock)
+    assert lake.state(0) == before
+    assert split(lake.settings, 2, lake.clock) == []
+
+
+def test_a_division_that_ends_while_this_one_waits_for_the_leases_is_the_only_one(
+    lake: DividedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = splitting._no_processor
+
+    def waits_long(*given: Any) -> Any:
+        monkeypatch.setattr(splitting, "_no_processor", waits)
+        split(lake.settings, 2, lake.clock)
+        return waits(*given)
+
+    # On another host, which has a lock of its own.
+    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(splitting, "_no_processor", waits_long)
+    with pytest.raises(SplitRefused, match="divided meanwhile"):
+        split(lake.settings, 2, lake.clock)
+    for shard in (0, 1):
+        check_shard("ledger", Shard(shard, 2), lake.place(0).journal, lake.place(shard).journal)
+
+
+@pytest.mark.parametrize("entries", range(3))
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_copy_whose_log_ends_half_way_is_made_again(
+    lake: DividedLake, entries: int, torn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a full disk or a loss of power leaves it."""
+    DeltaTable(str(lake.place(0).journal)).create_checkpoint()
+    writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
+    writer.begin_epoch({})
+    take, left = Target.take, entries
+
+    def fails(target: Target, path: str, source: Readable) -> CopiedFile:
+        nonlocal left
+        if "/journal/ledger.1/_delta_log/" in f"/{path}":
+            if left == 0:
+                if torn:
+                    take(target, path, io.BytesIO(b""))
+                raise OSError(errno.ENOSPC, "No space left on device")
+            left -= 1
+        return take(target, path, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "take", fails)
+        with pytest.raises(OSError, match="No space left"):
+            split(lake.settings, 2, lake.clock)
+    split(lake.settings, 2, lake.clock)
+    assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
+    assert len(list(JournalReader(str(lake.place(1).journal)).rows_of(range(1, LAST + 1)))) == LAST
+
+
+class TestSnapshots:
+    """A shard's processor begins with the index of the one that it comes from."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(snapshots, "ROWS_MIN", 1)
+
+    @pytest.fixture
+    def place(self, lake: DividedLake) -> str:
+        place = str(lake.place(0).snapshots)
+        with lake.index(0, 1) as index:
+            assert snapshots.save(index, place, lake.clock) == LAST
+        return place
+
+    def begun_with(self, lake: DividedLake) -> int | None:
+        """The row of the snapshot that the second shard's processor begins with."""
+        place = lake.place(1)
+        index = Index.open(place.index, 1)
+        try:
+            return snapshots.load_newest(index, str(place.snapshots), JournalReader(str(place.journal)))
+        finally:
+            index.close()
+
+    def test_one_goes_along(self, lake: DividedLake, place: str) -> None:
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_one_that_was_copied_before_an_interruption_is_copied_again(self, lake: DividedLake, place: str) -> None:
+        interrupted(lake, splitting._Stream, "_copy_table")
+        assert list(open_storage(lake.place(1).snapshots / "files").files())
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_a_file_that_was_cut_short_is_copied_again(self, lake: DividedLake, place: str) -> None:
+        interrupted(lake, splitting._Stream, "_copy_table")
+        folder = Path(str(lake.place(1).snapshots)) / "files"
+        torn = max(folder.iterdir(), key=lambda one: one.stat().st_size)
+        torn.write_bytes(torn.read_bytes()[:-1])
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) == LAST
+
+    def test_one_that_lacks_a_file_is_passed_over(
+        self, lake: DividedLake, place: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        newest = snapshots._manifests(place)[0][1]
+        broken = snapshots._encoded(replace(newest, files={**newest.files, "gone.sst": "00" * 32}))
+        open_storage(place).put_new(f"{2:020}.json", broken)
+        split(lake.settings, 2, lake.clock)
+        assert "the index's snapshot 2 isn't copied" in caplog.text
+        assert self.begun_with(lake) == LAST, "the one before it is whole"
+
+    def test_without_any_that_is_whole_the_journals_are_divided(self, lake: DividedLake, place: str) -> None:
+        shutil.rmtree(Path(place) / "files")
+        split(lake.settings, 2, lake.clock)
+        assert self.begun_with(lake) is None
+        assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
