@@ -344,9 +344,6 @@ def _check_shards(settings: Settings, backup: Location) -> None:
         check_streams(settings, backup / LAKE)
     except (ShardsChanged, ShardMissing) as wrong:
         raise RestoreRefused(f"backup {backup.name}: {wrong}") from wrong
-    except UNREADABLE:
-        # It is named when the copy is looked at.
-        return
 
 
 def _present(settings: Settings) -> dict[str, JournalState | None]:
