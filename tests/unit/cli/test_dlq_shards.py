@@ -183,6 +183,8 @@ def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Cont
     found = {one.stream: [target.item_seq for target in one.targets] for one in control.commands}
     assert found == {"ledger": [first], "ledger.1": [second, 13]}
     assert len({one.lineage for one in control.commands}) == 2
+    for shard in ("ledger.0", "ledger.1"):
+        assert f"`payhook dlq show ID --stream {shard}` says" in answer.output
 
 
 ACTS = [["replay"], ["replay", "--rate", "5"], ["purge", "--reason", "gone"], ["resolve", "--reason", "booked by hand"]]
