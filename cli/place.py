@@ -61,7 +61,7 @@ class Place:
         # What reads tables takes half a second to load; few commands need it.
         from ledger.queries.shards import Shards
 
-        return Shards(self.layout.ledgers(self.mode))
+        return Shards.of(self.layout.ledgers(self.mode))
 
     @property
     def looked_at(self) -> StreamLayout:

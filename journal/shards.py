@@ -103,7 +103,7 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location) -> No
     :raises ShardsChanged: one of them was divided among another number of shards
     """
     for journal in (first, own):
-        _check_count(stream, shard.count, journal)
+        check_count(stream, shard.count, journal)
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:
@@ -114,7 +114,7 @@ def check_shards(stream: str, journals: Sequence[Location]) -> None:
     :raises ShardMissing: one isn't there
     """
     for journal in journals:
-        _check_count(stream, len(journals), journal)
+        check_count(stream, len(journals), journal)
     check_none_missing(stream, journals)
 
 
@@ -127,7 +127,10 @@ def check_none_missing(stream: str, journals: Sequence[Location]) -> None:
         raise ShardMissing(stream, Shard(there.index(False), len(there)))
 
 
-def _check_count(stream: str, count: int, journal: Location) -> None:
+def check_count(stream: str, count: int, journal: Location) -> None:
+    """
+    :raises ShardsChanged: a journal was divided among another number of shards, or is being divided
+    """
     if has_table(str(journal)):
         notes = JournalReader(str(journal)).state().notes
         divided, begun = shard_in(notes).count, dividing(notes)

@@ -17,7 +17,7 @@ A holder is one balance at a provider (`holder_of`): each tenant and each accoun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -119,15 +119,11 @@ def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     )
 
 
-def merchant_of(postings: Iterable[Posting]) -> str | None:
-    """The merchant (as its accounts spell it) whom a booking concerns."""
-    return merchant_among(posting.account for posting in postings)
-
-
-def merchant_among(accounts: Iterable[str]) -> str | None:
-    """The owner of the first account that is a merchant's."""
-    for name in accounts:
-        owner_kind, owner, _ = name.split(":")
-        if owner_kind == "merchant":
-            return owner
-    return None
+def merchants_of(accounts: Sequence[str]) -> list[str | None]:
+    """Of each account of a booking the merchant, as it spells it: its owner, and for any other account the first owner
+    among them.
+    """
+    split = [name.split(":") for name in accounts]
+    owners = [owner if owner_kind == "merchant" else None for owner_kind, owner, _ in split]
+    first = next((owner for owner in owners if owner is not None), None)
+    return [first if owner is None else owner for owner in owners]

@@ -22,7 +22,7 @@ from journal.schema import TIMESTAMP, JournalRow
 from journal.shards import own_after
 from journal.state import commit_info
 from journal.storage import open_storage
-from ledger.accounts import merchant_among
+from ledger.accounts import merchants_of
 
 POSTINGS_SCHEMA = pa.schema(
     [
@@ -53,6 +53,12 @@ POSTINGS_TYPE = "array<struct<account:string,side:string,amount_minor:bigint,cur
 MARK_LAG_ROWS_MAX = 10_000
 """Rows without a booking are passed over without a commit; past this many the mark is moved all the same, so
 that a start never reads more than this many rows for nothing."""
+
+MERCHANT_OF_LINE = (
+    "coalesce(IF(posting.account LIKE 'merchant:%', split_part(posting.account, ':', 2), NULL), "
+    "split_part(get(filter({lines}, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2))"
+)
+"""`ledger.accounts.merchants_of` as SQL, of a ``posting`` among a booking's lines."""
 
 MARK_APP_ID = "payhook-postings"
 """The Delta app transaction whose version is the mark: the seq up to which every row is reflected."""
@@ -226,10 +232,11 @@ def flat(rows: Sequence[JournalRow]) -> pa.Table:
     booking = [row for row in rows if row.postings is not None and row.decision in BOOKING_DECISIONS]
     bookings = [orjson.loads(row.postings or "") for row in booking]
     of_row = {name: [getattr(row, name) for row in booking] for name in _OF_ROW}
-    of_row["merchant"] = [merchant_among(line["account"] for line in lines) for lines in bookings]
     at = [place for place, lines in enumerate(bookings) for _ in lines]
     columns = {name: _array(name, values).take(pa.array(at, pa.int64())) for name, values in of_row.items()}
     columns["line"] = _array("line", [number for lines in bookings for number in range(len(lines))])
+    merchants = [merchants_of([line["account"] for line in lines]) for lines in bookings]
+    columns["merchant"] = _array("merchant", [one for of_booking in merchants for one in of_booking])
     columns |= {name: _array(name, [line[name] for lines in bookings for line in lines]) for name in _OF_LINE}
     return pa.Table.from_arrays([columns[name] for name in POSTINGS_SCHEMA.names], schema=POSTINGS_SCHEMA)
 

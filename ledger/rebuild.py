@@ -20,7 +20,15 @@ from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from journal.shards import own_after
 from ledger.maintain.compact import CONF
-from ledger.postings import BOOKING_DECISIONS, MARK_APP_ID, POSTINGS_SCHEMA, POSTINGS_TYPE, PostingsWriter, commit_notes
+from ledger.postings import (
+    BOOKING_DECISIONS,
+    MARK_APP_ID,
+    MERCHANT_OF_LINE,
+    POSTINGS_SCHEMA,
+    POSTINGS_TYPE,
+    PostingsWriter,
+    commit_notes,
+)
 from ledger.settings import MaintainSettings
 from ledger.spark import REBUILD, open_read_session, read_table, staging
 
@@ -121,8 +129,8 @@ def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) ->
     """The lines in files that follow one another by seq."""
     for name, value in CONF.items():
         session.conf.set(name, value)
-    merchant = "split_part(get(filter(lines, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2)"
-    lines = booked.selectExpr("*", f"{merchant} AS merchant", "posexplode(lines) AS (line, posting)").selectExpr(
+    lines = booked.selectExpr("*", "posexplode(lines) AS (line, posting)")
+    lines = lines.selectExpr("*", f"{MERCHANT_OF_LINE.format(lines='lines')} AS merchant").selectExpr(
         *(
             f"posting.{field.name}" if field.name in ("account", "side", "amount_minor", "currency") else field.name
             for field in POSTINGS_SCHEMA

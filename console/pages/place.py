@@ -100,7 +100,7 @@ class Place:
         return next((mode for mode in self.modes if mode == wanted), self.modes[0])
 
     def ledger(self, request: Request) -> Shards:
-        return Shards(self.layout.ledgers(self.mode(request)))
+        return Shards.of(self.layout.ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """An address that goes on looking at the same traffic."""

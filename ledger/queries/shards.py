@@ -10,16 +10,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from deltalake.exceptions import DeltaError
+
 from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import Shard, row_name
 from dlq.orders import is_command_entity
+from journal.errors import JournalBroken
 from journal.schema import JournalRow, from_arrow
-from journal.shards import decides, own_rows_after
+from journal.shards import check_count, decides, own_rows_after
 from ledger.queries.balances import AsOf
 from ledger.queries.entity import EVENTS_MAX, EntityStory, entity_story
+from ledger.queries.errors import LedgerUnreadable
 from ledger.queries.export import Source
 from ledger.queries.lake import Lake, Rows, text
 from ledger.queries.story import EventStory, event_story
@@ -62,6 +66,21 @@ class Shards:
     """The places of a ledger's shards, in their order."""
 
     places: Sequence[StreamLayout]
+
+    @classmethod
+    def of(cls, places: Sequence[StreamLayout]) -> Shards:
+        """Those that the settings name, compared with the number that their journals say: by another one sums would
+        lack rows, or have them twice.
+
+        :raises ShardsChanged: it is another one, or they are being divided
+        :raises LedgerUnreadable: a journal is damaged
+        """
+        for one in places:
+            try:
+                check_count(one.stream, len(places), one.journal)
+            except (JournalBroken, DeltaError, OSError) as broken:
+                raise LedgerUnreadable(str(one.journal), str(broken)) from broken
+        return cls(places)
 
     @property
     def first(self) -> StreamLayout:

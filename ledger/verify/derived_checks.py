@@ -15,12 +15,33 @@ from dlq.record import DECIDED_HEADER, SEQ_HEADER
 from journal import index_layout as layout
 from journal.histories import cuts
 from journal.index import Entries
+from ledger.postings import MERCHANT_OF_LINE
 from ledger.verify.evidence import Evidence, KeyIndex
 from ledger.verify.fast_path import Doubt
 from ledger.verify.fast_path.hashes import KeyDigest, key_digest
 from ledger.verify.index_lookup import content8, event_problem, look_up
 from ledger.verify.report import Finding, Invariant
 from ledger.verify.views import collect
+
+_UNEQUAL = """
+    SELECT line.*, sum(weight) AS journal_minus_postings FROM (
+        SELECT struct(
+                   seq, at AS line, event_key, fact_key, entity_key, provider,
+                   {merchant} AS merchant,
+                   posting.account, posting.side, posting.amount_minor, posting.currency,
+                   occurred_at, decided_at) AS line,
+               1 AS weight
+        FROM booked LATERAL VIEW explode(array(lines)) AS parsed
+                    LATERAL VIEW posexplode(parsed) AS at, posting
+        WHERE books AND postings IS NOT NULL
+        UNION ALL
+        SELECT struct(
+                   seq, line, event_key, fact_key, entity_key, provider, merchant,
+                   account, side, amount_minor, currency, occurred_at, decided_at),
+               -1
+        FROM postings)
+    GROUP BY line HAVING sum(weight) <> 0
+    """
 
 
 class PostingsEqualJournal(Invariant):
@@ -34,26 +55,7 @@ class PostingsEqualJournal(Invariant):
             return self.finding(evidence, (), {"mark": None}, not_checked=missing)
         offenders = evidence.search(
             Doubt.POSTINGS,
-            """
-            SELECT line.*, sum(weight) AS journal_minus_postings FROM (
-                SELECT struct(
-                           seq, at AS line, event_key, fact_key, entity_key, provider,
-                           split_part(get(filter(parsed, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2)
-                               AS merchant,
-                           posting.account, posting.side, posting.amount_minor, posting.currency,
-                           occurred_at, decided_at) AS line,
-                       1 AS weight
-                FROM booked LATERAL VIEW explode(array(lines)) AS parsed
-                            LATERAL VIEW posexplode(parsed) AS at, posting
-                WHERE books AND postings IS NOT NULL
-                UNION ALL
-                SELECT struct(
-                           seq, line, event_key, fact_key, entity_key, provider, merchant,
-                           account, side, amount_minor, currency, occurred_at, decided_at),
-                       -1
-                FROM postings)
-            GROUP BY line HAVING sum(weight) <> 0
-            """,
+            _UNEQUAL.format(merchant=MERCHANT_OF_LINE.format(lines="parsed")),
         )
         if mark > evidence.seq:
             ahead = {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq}

@@ -30,7 +30,7 @@ from journal.reader import JournalReader
 from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
 from journal.state import Marks, marks_to_json
 from journal.table import CHECKS, create_table
-from ledger.accounts import Role, account, merchant_of
+from ledger.accounts import Role, account, merchants_of
 from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from ledger.verify import Lake
@@ -233,7 +233,7 @@ def _side(table: pa.Table, number: int) -> pa.Table:
     line = BOOKING[number]
     own = {
         "line": number,
-        "merchant": merchant_of(BOOKING),
+        "merchant": merchants_of([one.account for one in BOOKING])[number],
         "account": line.account,
         "side": line.side,
         "amount_minor": line.money.amount_minor,

@@ -43,7 +43,7 @@ class Lines:
     currency: pa.Array
 
     def merchants(self) -> pa.Array:
-        """Of each line, the merchant whose account its booking names first (`ledger.accounts.merchant_of`)."""
+        """`ledger.accounts.merchants_of` of each line."""
         accounts = self.account.dictionary_encode()
         names = [name.split(":")[1] if name.startswith(MERCHANT) else None for name in accounts.dictionary.to_pylist()]
         code = np.array([at if name is not None else -1 for at, name in enumerate(names)], "i4")
@@ -52,7 +52,7 @@ class Lines:
         rows, at = np.unique(self.row[named], return_index=True)
         of_row = np.full(int(self.row[-1]) + 1 if len(self.row) else 0, -1, "i4")
         of_row[rows] = of_line[named[at]]
-        found = of_row[self.row]
+        found = np.where(of_line >= 0, of_line, of_row[self.row])
         return pa.DictionaryArray.from_arrays(
             pa.array(found, mask=found < 0), pa.array(names, pa.string())
         ).dictionary_decode()

@@ -257,12 +257,12 @@ def double_booking_escaped(ledger: SmallLedger, lines: list[Line]) -> Answer:
 def clearing_by_day(_: SmallLedger, lines: list[Line]) -> Answer:
     changes: dict[tuple[str, str, date], int] = defaultdict(int)
     for line in (line for line in lines if of_role(line, "clearing")):
-        changes[line["provider"], line["currency"], line["decided_at"].date()] += signed(line, "debit")
+        changes[line["account"], line["currency"], line["decided_at"].date()] += signed(line, "debit")
     balances: dict[tuple[str, str], int] = defaultdict(int)
     answer = []
-    for (provider, currency, day), change in sorted(changes.items()):
-        balances[provider, currency] += change
-        answer.append((provider, currency, day, change, balances[provider, currency]))
+    for (account, currency, day), change in sorted(changes.items()):
+        balances[account, currency] += change
+        answer.append((account, currency, day, change, balances[account, currency]))
     return answer
 
 

@@ -64,6 +64,25 @@ def payhook(divided: Divided, *words: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(main, command)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["balances"],
+        ["search"],
+        ["export", "--format", "csv", "--out", "all.csv"],
+        ["entity", f"stripe:acct:{STAYS[0]}"],
+    ],
+)
+def test_with_another_number_of_shards_nothing_is_answered(
+    divided: Divided, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Sums of the first journal alone would balance too."""
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "1")
+    refused = payhook(divided, *words)
+    assert refused.exit_code == 1
+    assert "processor.shards is 1, and its journal is one of 2. Set it to 2" in " ".join(refused.output.split())
+
+
 def test_balances_are_of_all_shards_and_up_to_a_row_of_one(divided: Divided) -> None:
     found = {one["account"]: one["balance_minor"] for one in json.loads(payhook(divided, "balances", "--json").output)}
     assert found["provider:stripe:clearing"] == 2_500

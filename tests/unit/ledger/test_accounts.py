@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.money import AMOUNT_MINOR_MAX, Money, MoneyFact, Movement
 from core.work import Posting
-from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, merchant_of
+from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, merchants_of
 
 CURRENCIES = ("EUR", "USD", "JPY")
 
@@ -123,5 +123,11 @@ def test_a_capture_below_zero_is_refused() -> None:
 def test_an_account_name_splits_into_three_whatever_the_merchant_is_called(merchant: str) -> None:
     assert len(account(Role.PAYABLE, "stripe", merchant).split(":")) == 3
     lines = book(fact(Movement.CAPTURE), "stripe", merchant)
-    owner = merchant_of(lines)
+    owner = merchants_of([line.account for line in lines])[0]
     assert owner is not None and account(Role.PAYABLE, "stripe", merchant) == f"merchant:{owner}:payable"
+
+
+def test_each_merchants_account_is_its_owners_and_any_other_the_first_owners() -> None:
+    accounts = ["provider:stripe:clearing", "merchant:m-1:payable", "merchant:m-2:payable"]
+    assert merchants_of(accounts) == ["m-1", "m-1", "m-2"]
+    assert merchants_of(["provider:stripe:clearing", "provider:adyen:clearing"]) == [None, None]

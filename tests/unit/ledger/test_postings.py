@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -14,7 +15,8 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
 from ledger import postings as postings_module
-from ledger.postings import PostingsRefused, PostingsWriter, mark_of
+from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
+from ledger.verify.fast_path.bookings import lines_of
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BOOKING = (
@@ -89,3 +91,19 @@ def test_rows_without_a_booking_cost_no_commit_until_the_mark_lags_far(
     writer.follow([row(6, Decision.IGNORED)])
     assert DeltaTable(str(tmp_path / "p")).version() == 1
     assert PostingsWriter.open(str(tmp_path / "p")).mark == 6
+
+
+def test_a_line_of_a_merchants_account_is_that_merchants() -> None:
+    """An entry by hand may move money from one merchant to another: each owes, or is owed, its own line."""
+    money = Money(700, "EUR")
+    between = (
+        Posting("merchant:m-1:payable", "debit", money),
+        Posting("merchant:m-2:payable", "credit", money),
+        Posting("provider:stripe:clearing", "debit", money),
+        Posting("provider:adyen:clearing", "credit", money),
+    )
+    rows = [row(1), row(2, booking=between)]
+    expected = ["m-1", "m-1", "m-1", "m-2", "m-1", "m-1"]
+    assert flat(rows)["merchant"].to_pylist() == expected
+    parsed = lines_of(pa.array([one.postings for one in rows]))
+    assert parsed is not None and parsed.merchants().to_pylist() == expected
