@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -55,10 +56,11 @@ class Receiver(Protocol):
 class Webhook:
     """A JSON POST; any answer but 2xx is a refusal. Addresses are checked as those of subscribers are."""
 
-    def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries) -> None:
+    def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries, tls: ssl.SSLContext) -> None:
         self._name = name
         self._settings = settings
         self._deliveries = deliveries
+        self._tls = tls
 
     @property
     def shown(self) -> str:
@@ -90,6 +92,7 @@ class Webhook:
             name=self._name,
             place=place_of(settings.url, settings),
             allowed=settings.parsed(),
+            tls=self._tls,
             connect_timeout_s=TIMEOUT_S,
             read_timeout_s=TIMEOUT_S,
             timeout_s=TIMEOUT_S,
@@ -150,9 +153,9 @@ class Command:
 
 def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
     """Everyone who gets notices, by name."""
-    deliveries = Deliveries(resolver or SystemResolver(), httpx2.create_ssl_context(trust_env=False))
+    deliveries, tls = Deliveries(resolver or SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
-        name: Webhook(name, one, deliveries) if one.url else Command(name, one)
+        name: Webhook(name, one, deliveries, tls) if one.url else Command(name, one)
         for name, one in settings.receivers.items()
     }
 
