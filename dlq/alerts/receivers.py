@@ -15,6 +15,7 @@ from typing import Protocol
 import httpx2
 
 from core.errors import PayhookError
+from core.files import problem_of
 from dlq.alerts.engine import Notice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
@@ -124,22 +125,29 @@ class Command:
         return self._settings.command[0]
 
     def deliver(self, notice: Notice) -> None:
-        with tempfile.TemporaryFile() as said:
-            try:
-                process = subprocess.Popen(
-                    self._settings.command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    start_new_session=True,
-                )
-            except OSError as failed:
-                raise NotDelivered(self._name, f"{self.shown} can't be run: {failed.strerror}") from None
-            code = self._end_of(process, notice)
-            said.seek(0)
-            words = _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
+        try:
+            code, words = self._run(notice)
+        except OSError as failed:
+            raise NotDelivered(self._name, f"{self.shown} can't be run: {problem_of(failed)}") from None
         if code != 0:
             raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
+
+    def _run(self, notice: Notice) -> tuple[int, str]:
+        """Its exit code, and the first of its words.
+
+        :raises OSError: it can't be started, or there is no room for its words
+        """
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                self._settings.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+            code = self._end_of(process, notice)
+            said.seek(0)
+            return code, _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
 
     def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
         try:
