@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
@@ -14,6 +15,8 @@ from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICA
 from core.errors import PayhookError
 from core.routing import is_events
 from core.settings import KafkaSettings
+
+T = TypeVar("T")
 
 ONE_BROKER = 'Where one broker is meant to be all there is, set kafka.durability to "single".'
 
@@ -83,13 +86,24 @@ def described(client: AdminClient, topic: str) -> dict[str, Any]:
     for tries_left in range(KNOWN_TRIES_MAX - 1, -1, -1):
         (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         try:
-            entries: dict[str, Any] = asked.result(ASK_S_MAX)
+            entries: dict[str, Any] = answer_of(asked, ASK_S_MAX)
             return entries
         except KafkaException as unknown:
             if unknown.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or tries_left == 0:
                 raise
             time.sleep(KNOWN_WAIT_S)
     raise AssertionError("at least one try is made")
+
+
+def answer_of(asked: Future[T], s_max: float) -> T:
+    """What an admin client's request was answered with.
+
+    :raises KafkaException: it is refused, or nothing comes within ``s_max`` seconds
+    """
+    try:
+        return asked.result(s_max)
+    except TimeoutError as silent:
+        raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, f"no answer within {s_max:g} s")) from silent
 
 
 def command(tool: str, kafka: KafkaSettings, arguments: str) -> str:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from core.durability import topic_config
 from core.errors import PayhookError
 from core.settings import KafkaSettings
-from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, command, described
+from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, answer_of, command, described
 from dlq.settings import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ class DlqTopics:
         :param partitions_min: those of the source: a dead letter goes to the partition it came from
         :param create: make it if it isn't there
         :raises DlqTopicRefused: with the command that corrects it
+        :raises KafkaException: Kafka can't be asked
         """
         if not topic.startswith(DLQ_PREFIX):
             fix = f"set dlq.topic of the stream {stream} to {DLQ_PREFIX}{stream}"
@@ -79,7 +80,7 @@ class DlqTopics:
             change = ConfigEntry(MARK, "true", incremental_operation=AlterConfigOpType.SET)
             wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
             for future in self._client.incremental_alter_configs([wanted]).values():
-                future.result(ASK_S_MAX)
+                answer_of(future, ASK_S_MAX)
             self._await_mark(topic)
         return known is not None
 
@@ -104,8 +105,10 @@ class DlqTopics:
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=config)
         (made,) = self._client.create_topics([wanted]).values()
         try:
-            made.result(ASK_S_MAX)
+            answer_of(made, ASK_S_MAX)
         except KafkaException as refused:
+            if refused.args[0].code() == KafkaError.REQUEST_TIMED_OUT:
+                raise
             if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 fix = self._create_command(topic, partitions)
                 raise DlqTopicRefused(topic, f"it can't be made: {refused.args[0]}", fix) from refused

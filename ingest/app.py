@@ -139,8 +139,6 @@ class Workers:
                 code = os.waitstatus_to_exitcode(status)
                 log.error("worker %d ended with code %d and is started again", worker, code)
                 time.sleep(max(0.0, START_AGAIN_S - (time.monotonic() - self._began[worker])))
-            # SIGTERM may have come while this one slept.
-            if not self._stopping:
                 self._fork(worker)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
@@ -149,13 +147,16 @@ class Workers:
             os.kill(pid, signal.SIGTERM)
 
     def _fork(self, worker: int) -> None:
+        """Starts a worker, unless a signal has ended them all by now."""
         self._began[worker] = time.monotonic()
-        # A signal between the fork and the child's own handlers would call the parent's.
+        # A signal between the fork and the child's own handlers would call the parent's; one before the fork would
+        # pass over this worker.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-        pid = os.fork()
-        if pid == 0:
-            self._be_worker(worker)
-        self._numbers[pid] = worker
+        if not self._stopping:
+            pid = os.fork()
+            if pid == 0:
+                self._be_worker(worker)
+            self._numbers[pid] = worker
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
 
     def _be_worker(self, worker: int) -> NoReturn:

@@ -113,7 +113,7 @@ class KafkaLog:
         if self._admin is None:
             self._admin = open_admin(self._kafka)
         ids: dict[str, str] = {}
-        with _spoken():
+        with spoken():
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_S_MAX)
             for topic, answer in asked.items():
                 with _of_topic(topic):
@@ -123,7 +123,7 @@ class KafkaLog:
     def held(self, topics: Sequence[str]) -> Held:
         consumer = self._consumer(POINT_BYTES)
         held: Held = {}
-        with _spoken():
+        with spoken():
             known = consumer.list_topics(timeout=ANSWER_S_MAX).topics
             for topic in topics:
                 if topic not in known or known[topic].error is not None:
@@ -274,7 +274,7 @@ def _record(message: Message) -> Record:
 
 
 @contextlib.contextmanager
-def _spoken() -> Iterator[None]:
+def spoken() -> Iterator[None]:
     """
     :raises KafkaSilent: Kafka doesn't answer
     """

@@ -200,26 +200,26 @@ class DirectoryUnavailable(PayhookError):
 
 
 class DirectoryRefused(PayhookError):
-    """The directory doesn't let us in: every event would fail, so the stream waits."""
+    """The directory doesn't let us in, or there is no token to show it: every event would fail, so the stream waits."""
 
     kind = ErrorKind.SBE
 
-    def __init__(self, url: str, status: int) -> None:
+    def __init__(self, url: str, problem: str) -> None:
         self.url = url
-        self.status = status
-        super().__init__(
-            f"the merchant directory {url} answers {status}: put a valid token into ledger.merchants_token_file"
-        )
+        self.problem = problem
+        super().__init__(f"the merchant directory {url}: {problem}. Put a valid token into ledger.merchants_token_file")
 
-    def __reduce__(self) -> tuple[type[DirectoryRefused], tuple[str, int]]:
-        return DirectoryRefused, (self.url, self.status)
+    def __reduce__(self) -> tuple[type[DirectoryRefused], tuple[str, str]]:
+        return DirectoryRefused, (self.url, self.problem)
 
 
 class HttpDirectory:
     """Asks the service, and remembers the merchants that it found for a while.
 
     An unknown or a closed merchant isn't remembered: once a person mends it, the next event sees it. Thread-safe.
-    ``client`` carries timeouts and the token (`open_client`).
+    ``client`` carries timeouts (`open_client`). The token is read from its file, if one is named, for each request.
+
+    :raises SettingError: the token file can't be used
     """
 
     def __init__(
@@ -227,6 +227,7 @@ class HttpDirectory:
         url: str,
         client: httpx2.Client,
         clock: Clock,
+        token_file: str = "",
         *,
         timeout_s: float = TIMEOUT_S,
         cache_s: float = CACHE_S,
@@ -238,14 +239,17 @@ class HttpDirectory:
         self._cache_max = cache_max
         self._client = client
         self._clock = clock
+        self._token_file = Path(token_file) if token_file else None
+        self._files = TextFiles(SECRET_BYTES_MAX)
         self._lock = threading.Lock()
         self._found: OrderedDict[tuple[str, str, str | None], tuple[float, Merchant]] = OrderedDict()
+        self._authorization()
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         """As `MerchantDirectory.lookup`.
 
         :raises DirectoryUnavailable: no answer, or none that can be used
-        :raises DirectoryRefused: it doesn't let us in
+        :raises DirectoryRefused: it doesn't let us in, or the token file can't be used
         :raises DownstreamHeld: it isn't to be asked now
         """
         key = (provider, account, tenant)
@@ -263,16 +267,27 @@ class HttpDirectory:
     def _ask(self, provider: str, account: str, tenant: str | None) -> Merchant | None:
         """None for an account that the directory doesn't know."""
         asked = {"provider": provider, "account": account} | ({} if tenant is None else {"tenant": tenant})
+        try:
+            headers = self._authorization()
+        except SettingError as wrong:
+            raise DirectoryRefused(self._url, wrong.problem) from wrong
         with calling(DOWNSTREAM):
-            status, body = self._get(asked)
+            status, body = self._get(asked, headers)
             merchant = self._read(body) if status == FOUND else None
         if status in REFUSED:
-            raise DirectoryRefused(self._url, status)
+            raise DirectoryRefused(self._url, f"it answers {status}")
         return merchant
 
-    def _get(self, asked: dict[str, str]) -> tuple[int, bytes]:
+    def _authorization(self) -> dict[str, str]:
+        """The header with the token as its file has it now.
+
+        :raises SettingError: the file can't be used
+        """
+        return {} if self._token_file is None else {"authorization": f"Bearer {_token(self._files, self._token_file)}"}
+
+    def _get(self, asked: dict[str, str], headers: dict[str, str]) -> tuple[int, bytes]:
         try:
-            with self._client.stream("GET", self._url, params=asked) as response:
+            with self._client.stream("GET", self._url, params=asked, headers=headers) as response:
                 if response.status_code not in (FOUND, UNKNOWN, *REFUSED):
                     wait_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
                     raise DirectoryUnavailable(self._url, f"it answers {response.status_code}", wait_s)
@@ -317,26 +332,23 @@ class HttpDirectory:
                 self._found.popitem(last=False)
 
 
-def open_client(token_file: str = "", timeout_s: float = TIMEOUT_S) -> httpx2.Client:
-    """A client with the token in a file, if one is named; it waits ``timeout_s`` to connect, to send and for each read.
+def open_client(timeout_s: float = TIMEOUT_S) -> httpx2.Client:
+    """A client that waits ``timeout_s`` to connect, to send and for each read.
 
     Redirects aren't followed, proxies of the environment aren't used.
-
-    :raises SettingError: the token file can't be read
     """
     headers = {"accept": "application/json"}
-    if token_file:
-        headers["authorization"] = f"Bearer {_token(Path(token_file))}"
     limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
     timeout = httpx2.Timeout(timeout_s)
     return httpx2.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
 
 
-def _token(path: Path) -> str:
+def _token(files: TextFiles, path: Path) -> str:
     try:
-        token = TextFiles(SECRET_BYTES_MAX).text(path).strip()
+        token = files.text(path).strip()
     except (OSError, ValueError) as unreadable:
-        raise SettingError("ledger.merchants_token_file", f"{path} can't be read: {unreadable}") from unreadable
+        problem = f"{path} can't be read: {problem_of(unreadable)}"
+        raise SettingError("ledger.merchants_token_file", problem) from unreadable
     if not token or not (token.isascii() and token.isprintable()):
         raise SettingError("ledger.merchants_token_file", f"{path} holds no token: one line of text is wanted")
     return token

@@ -109,10 +109,10 @@ def on_driver(settings: LedgerSettings) -> OnDriver:
 def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
     """The directory that the settings choose: the service where there is a URL, else the file.
 
-    :raises SettingError: neither is named, or the service's token can't be read
+    :raises SettingError: neither is named, or the service's token file can't be used
     """
     if settings.merchants_url:
-        return HttpDirectory(settings.merchants_url, open_client(settings.merchants_token_file), clock)
+        return HttpDirectory(settings.merchants_url, open_client(), clock, settings.merchants_token_file)
     if not settings.merchants_file:
         raise SettingError("ledger.merchants_file", "the path of the merchant directory is wanted")
     return FileDirectory(Path(settings.merchants_file))

@@ -49,7 +49,7 @@ class LedgerSettings(BaseModel):
         description="merchant directory as a service (ledger/directory.py) instead of the file; empty: the file",
     )
     merchants_token_file: str = Field(
-        "", description="file with the bearer token that the service asks for; empty: none"
+        "", description="file with the bearer token that the service asks for, read for each request; empty: none"
     )
     bodies_days: int = Field(
         0,

@@ -46,11 +46,14 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A subscriber as requests see it. Equal targets share connections. Times in seconds."""
+    """A subscriber as requests see it. Equal targets share connections: those that trust the same authorities by one
+    context ``tls``. Times in seconds.
+    """
 
     name: str
     place: Place
     allowed: tuple[Network, ...]
+    tls: ssl.SSLContext
     connect_timeout_s: float
     read_timeout_s: float
     timeout_s: float
@@ -68,14 +71,14 @@ class Answer:
 class _Line:
     """One subscriber's client and its checked addresses; lives on the loop."""
 
-    def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
+    def __init__(self, target: Target) -> None:
         no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEEP_ALIVE_S
         )
         # No proxy and no .netrc of the environment: a proxy would look the name up a second time.
         self.client = httpx2.AsyncClient(
-            verify=tls, cookies=no_cookies, limits=limits, trust_env=False, follow_redirects=False
+            verify=target.tls, cookies=no_cookies, limits=limits, trust_env=False, follow_redirects=False
         )
         self.target = target
         self.addresses: list[str] = []
@@ -86,9 +89,8 @@ class _Line:
 class Deliveries:
     """Posts for any thread. The caller closes it."""
 
-    def __init__(self, resolver: Resolver, tls: ssl.SSLContext) -> None:
+    def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._tls = tls
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -148,7 +150,7 @@ class Deliveries:
             if line is not None:
                 # Requests under way on the old one end by themselves first.
                 asyncio.get_running_loop().call_later(target.timeout_s, _close_later, line.client)
-            line = self._lines[target.name] = _Line(target, self._tls)
+            line = self._lines[target.name] = _Line(target)
         return line
 
     async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx2.Response:

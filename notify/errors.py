@@ -45,7 +45,7 @@ class SubscriberGone(PayhookError):
 
 
 class FileUnusable(PayhookError):
-    """A file that one subscriber needs (its secrets, a header's value) is missing or holds something else."""
+    """A file that a request needs (secrets, a header's value, CA certificates) is missing or holds something else."""
 
     kind = ErrorKind.SNBE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from pathlib import Path
 
 import httpx2
@@ -63,14 +64,51 @@ ILL = frozenset({408, 429})
 _NOTHING_MORE = Allowance()
 
 
+class Authorities:
+    """Who may issue subscribers' certificates: the public authorities, and those of a file, if one is named. The
+    context is made again when the file is changed; any thread may ask.
+    """
+
+    def __init__(self, ca_file: str) -> None:
+        self._path = Path(ca_file) if ca_file else None
+        self._files = TextFiles()
+        self._lock = threading.Lock()
+        self._made: tuple[str | None, ssl.SSLContext] | None = None
+
+    def tls(self) -> ssl.SSLContext:
+        """
+        :raises OSError, ValueError: the file can't be read, or holds something else
+        """
+        text = None if self._path is None else self._files.text(self._path)
+        with self._lock:
+            if self._made is None or self._made[0] != text:
+                self._made = text, _trusting(text)
+            return self._made[1]
+
+
+def _trusting(certificates: str | None) -> ssl.SSLContext:
+    context = httpx2.create_ssl_context(trust_env=False)
+    if certificates is not None:
+        context.load_verify_locations(cadata=certificates)
+    return context
+
+
 class Sender:
-    """Signs and posts. Any thread may send; the caller closes it."""
+    """Signs and posts. Any thread may send; the caller closes it.
+
+    :raises SettingError: the file of CA certificates can't be used
+    """
 
     def __init__(self, settings: NotifySettings, clock: Clock, resolver: Resolver | None = None) -> None:
         self._settings = settings
         self._clock = clock
         self._files = TextFiles()
-        self._deliveries = Deliveries(resolver or SystemResolver(), _tls(settings.ca_file))
+        self._authorities = Authorities(settings.ca_file)
+        try:
+            self._authorities.tls()
+        except (OSError, ValueError) as wrong:
+            raise SettingError("notify.ca_file", f"{settings.ca_file} can't be used: {problem_of(wrong)}") from wrong
+        self._deliveries = Deliveries(resolver or SystemResolver())
 
     def send(self, subscriber: Subscriber, message_id: str, body: bytes, traceparent: str | None = None) -> Answer:
         """One request; an answer that the subscriber gave in good health, refusals among them.
@@ -79,7 +117,7 @@ class Sender:
         and events wait instead of dying one by one.
 
         :raises DownstreamHeld: it isn't to be called now
-        :raises FileUnusable: its secrets or a header's value
+        :raises FileUnusable: its secrets, a header's value or the CA certificates
         :raises AddressRefused, Unreachable: from the delivery
         :raises NotTaken: 5xx, 408 or 429
         """
@@ -142,10 +180,17 @@ class Sender:
             name=subscriber.name,
             place=self.place(subscriber),
             allowed=self._allowance(subscriber.name).parsed(),
+            tls=self._tls(subscriber.name),
             connect_timeout_s=CONNECT_S_MAX,
             read_timeout_s=SILENCE_S_MAX,
             timeout_s=subscriber.timeout_s or REQUEST_S_MAX,
         )
+
+    def _tls(self, name: str) -> ssl.SSLContext:
+        try:
+            return self._authorities.tls()
+        except (OSError, ValueError) as wrong:
+            raise FileUnusable(name, Path(self._settings.ca_file), problem_of(wrong)) from wrong
 
     def _allowance(self, name: str) -> Allowance:
         return self._settings.allow.get(name, _NOTHING_MORE)
@@ -176,13 +221,3 @@ class Sender:
 def downstream_of(name: str) -> str:
     """What breakers and budgets call a subscriber."""
     return f"subscriber:{name}"
-
-
-def _tls(ca_file: str) -> ssl.SSLContext:
-    context = httpx2.create_ssl_context(trust_env=False)
-    if ca_file:
-        try:
-            context.load_verify_locations(cadata=TextFiles().text(Path(ca_file)))
-        except (OSError, ValueError) as wrong:
-            raise SettingError("notify.ca_file", f"{ca_file} can't be used: {wrong}") from wrong
-    return context

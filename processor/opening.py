@@ -29,7 +29,7 @@ from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchore
 from journal.bodies import BodyStore
 from journal.errors import Refused
 from journal.index import Index
-from journal.kafka_log import Held, Log
+from journal.kafka_log import Held, Log, spoken
 from journal.lake import has_table
 from journal.lease import Lease
 from journal.reader import JournalReader
@@ -376,25 +376,29 @@ def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
 def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     """
     :raises DlqTopicRefused: the topic can't take the stream's dead letters
+    :raises KafkaSilent: Kafka doesn't tell
     """
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
     replication = max(dlq.replication, replicas_min(shared.kafka.durability))
     topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
     topic = wired.dlq_topic
-    topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
+    with spoken():
+        topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
 
 
 def check_own_topics(wired: Wired, shared: Shared) -> None:
     """payhook's own topics; a source of other records is its owner's to look after.
 
     :raises TopicsUnfit: one of them could lose records
+    :raises KafkaSilent: Kafka doesn't tell
     """
     names = topics_of(wired.mode)
     wanted = {names.control: 0, wired.dlq_topic: 0}
     if wired.rules.events_topic == names.events:
         wanted[names.events] = RECORD_BYTES_MAX
-    check_topics(open_admin(shared.kafka), shared.kafka, wanted)
+    with spoken():
+        check_topics(open_admin(shared.kafka), shared.kafka, wanted)
 
 
 def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:

@@ -32,11 +32,14 @@ BACKOFF_S_MAX = 10.0
 STEADY_S = 30.0
 """A process that lived this long starts its backoff again."""
 
+WRITE_AGAIN_S = 5.0
+"""After who runs couldn't be written down: the disk is full."""
+
 BESIDE_S = 30.0
 """For so long the rounds and the alerts leave the machine to the others; then they start in any case."""
 
 FIRST_STARTS_MAX = 3
-"""Ends of a process that never answered, before `up` gives up on it."""
+"""Starts of a process that never answered, before `up` gives up on it."""
 
 PUBLISHED = ("ingest", "processor", "kafka", "redis")
 """Whose process ids `endpoints.json` names, of each mode and shard (``processor-test``, ``processor.1``)."""
@@ -68,15 +71,18 @@ class Child:
         return self.server.name
 
     def start(self, now: float) -> None:
+        """
+        :raises OSError: its files can't be written, or the system gives no process
+        """
+        self.started_at = now
         self.running = Running(self.server)
         self.state = State.STARTING
-        self.started_at = now
 
     def ended(self, now: float) -> float:
-        """Takes leave of a dead run; returns the seconds until the next one."""
-        assert self.running is not None
-        self.running.kill()
-        self.running = None
+        """Takes leave of a run that is dead, or couldn't be started; returns the seconds until the next one."""
+        if self.running is not None:
+            self.running.kill()
+            self.running = None
         self.failures = 1 if now - self.started_at >= STEADY_S else self.failures + 1
         wait_s = doubled_s(BACKOFF_S_MIN, self.failures - 1, BACKOFF_S_MAX)
         self.not_before = now + wait_s
@@ -104,6 +110,7 @@ class Supervisor:
         self._on_change = on_change
         self._modes = modes
         self._written: object = None
+        self._write_not_before = 0.0
 
     @property
     def all_answer(self) -> bool:
@@ -115,7 +122,7 @@ class Supervisor:
         return all(child.answered_ever for child in self._children)
 
     def step(self) -> None:
-        """Looks at each child once.
+        """Looks at each child once. A disk that is full ends nothing: what can't be written is tried again.
 
         :raises ServerNotUp: one keeps ending before it has ever answered, or doesn't answer in time at first
         """
@@ -134,22 +141,27 @@ class Supervisor:
 
     def _look_at(self, child: Child) -> None:
         now = time.monotonic()
-        if child.running is not None and child.running.exit_code is not None:
-            self._restart_later(child, now)
+        if child.running is not None and (code := child.running.exit_code) is not None:
+            at_start = "" if child.answered_ever else " at its start"
+            self._start_later(child, now, f"ended with code {code}{at_start}")
         if child.running is None and self._may_start(child, now) and now >= child.not_before:
-            child.start(now)
-            self._turn(child, State.STARTING)
+            self._start(child, now)
         elif child.state is State.STARTING:
             self._await_answer(child, now)
 
-    def _restart_later(self, child: Child, now: float) -> None:
-        assert child.running is not None
-        code = child.running.exit_code
+    def _start(self, child: Child, now: float) -> None:
+        try:
+            child.start(now)
+        except OSError as failed:
+            self._start_later(child, now, f"couldn't be started: {failed}")
+        else:
+            self._turn(child, State.STARTING)
+
+    def _start_later(self, child: Child, now: float, problem: str) -> None:
         wait_s = child.ended(now)
         if not child.answered_ever and child.failures >= FIRST_STARTS_MAX:
-            problem = f"ended with code {code} at its start, {child.failures} times"
-            raise ServerNotUp(child.name, problem, child.server.log)
-        log.warning("%s ended with code %s; it starts again in %.1f s", child.name, code, wait_s)
+            raise ServerNotUp(child.name, f"{problem}, {child.failures} times", child.server.log)
+        log.warning("%s %s; it starts again in %.1f s", child.name, problem, wait_s)
         self._turn(child, State.BACKING_OFF)
 
     def _may_start(self, child: Child, now: float) -> bool:
@@ -190,13 +202,19 @@ class Supervisor:
         pids = {child.name: child.running.pid for child in self._children if child.running is not None}
         states = {child.name: child.state.value for child in self._children}
         current = (pids, states)
-        if current == self._written:
+        now = time.monotonic()
+        if current == self._written or now < self._write_not_before:
             return
-        self._written = current
-        record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
-        if self.answered_once:
-            published = {name: pid for name, pid in pids.items() if base_of(name) in PUBLISHED}
-            write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
+        try:
+            record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
+            if self.answered_once:
+                published = {name: pid for name, pid in pids.items() if base_of(name) in PUBLISHED}
+                write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
+        except OSError as failed:
+            self._write_not_before = now + WRITE_AGAIN_S
+            log.warning("who runs couldn't be written down: %s; it is tried again in %.0f s", failed, WRITE_AGAIN_S)
+        else:
+            self._written = current
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from core.event import Mode
 from core.kafka import open_admin
 from core.routing import topics_of
 from core.settings import KafkaSettings, TopicsSettings
-from core.topics import ONE_BROKER, check_topics
+from core.topics import ONE_BROKER, answer_of, check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
 from processor.streams import StreamConfig, load_streams, taking
@@ -95,14 +95,14 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
     grown = client.create_partitions([NewPartitions(one.name, one.partitions) for one in small]) if small else {}
     for name, future in grown.items():
         try:
-            future.result(MAKE_TIMEOUT_S)
+            answer_of(future, MAKE_TIMEOUT_S)
         except KafkaException as refused:
             raise TopicRefused(name, str(refused.args[0])) from refused
     missing = [topic for topic in wanted if topic.name not in there]
     made = client.create_topics([_new(topic, replication) for topic in missing]) if missing else {}
     for name, future in made.items():
         try:
-            future.result(MAKE_TIMEOUT_S)
+            answer_of(future, MAKE_TIMEOUT_S)
         except KafkaException as refused:
             error = refused.args[0]
             if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Protocol
 import httpx2
 
 from core.errors import PayhookError
+from core.files import problem_of
 from dlq.alerts.engine import Notice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
@@ -55,10 +57,11 @@ class Receiver(Protocol):
 class Webhook:
     """A JSON POST; any answer but 2xx is a refusal. Addresses are checked as those of subscribers are."""
 
-    def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries) -> None:
+    def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries, tls: ssl.SSLContext) -> None:
         self._name = name
         self._settings = settings
         self._deliveries = deliveries
+        self._tls = tls
 
     @property
     def shown(self) -> str:
@@ -90,6 +93,7 @@ class Webhook:
             name=self._name,
             place=place_of(settings.url, settings),
             allowed=settings.parsed(),
+            tls=self._tls,
             connect_timeout_s=TIMEOUT_S,
             read_timeout_s=TIMEOUT_S,
             timeout_s=TIMEOUT_S,
@@ -121,22 +125,29 @@ class Command:
         return self._settings.command[0]
 
     def deliver(self, notice: Notice) -> None:
-        with tempfile.TemporaryFile() as said:
-            try:
-                process = subprocess.Popen(
-                    self._settings.command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=said,
-                    start_new_session=True,
-                )
-            except OSError as failed:
-                raise NotDelivered(self._name, f"{self.shown} can't be run: {failed.strerror}") from None
-            code = self._end_of(process, notice)
-            said.seek(0)
-            words = _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
+        try:
+            code, words = self._run(notice)
+        except OSError as failed:
+            raise NotDelivered(self._name, f"{self.shown} can't be run: {problem_of(failed)}") from None
         if code != 0:
             raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
+
+    def _run(self, notice: Notice) -> tuple[int, str]:
+        """Its exit code, and the first of its words.
+
+        :raises OSError: it can't be started, or there is no room for its words
+        """
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                self._settings.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+            code = self._end_of(process, notice)
+            said.seek(0)
+            return code, _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
 
     def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
         try:
@@ -150,9 +161,9 @@ class Command:
 
 def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
     """Everyone who gets notices, by name."""
-    deliveries = Deliveries(resolver or SystemResolver(), httpx2.create_ssl_context(trust_env=False))
+    deliveries, tls = Deliveries(resolver or SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
-        name: Webhook(name, one, deliveries) if one.url else Command(name, one)
+        name: Webhook(name, one, deliveries, tls) if one.url else Command(name, one)
         for name, one in settings.receivers.items()
     }
 

@@ -36,6 +36,8 @@ class Kafka:
 
     topics: dict[str, Topic]
     failure: KafkaException | None = None
+    is_silent: bool = False
+    """It tells which topics there are, and nothing of their configuration."""
 
     def list_topics(self, timeout: float) -> Any:
         assert timeout > 0
@@ -51,7 +53,10 @@ class Kafka:
     def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
         (resource,) = resources
         answer: Future[Any] = Future()
-        answer.set_result(self.topics[resource.name].entries)
+        if self.is_silent:
+            answer.set_exception(TimeoutError())
+        else:
+            answer.set_result(self.topics[resource.name].entries)
         return {resource: answer}
 
 
@@ -139,6 +144,14 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert lines[3] == 'Where one broker is meant to be all there is, set kafka.durability to "single".'
     back = pickle.loads(pickle.dumps(refused.value))
     assert (back.faults, str(back)) == (refused.value.faults, str(refused.value))
+
+
+def test_a_kafka_that_does_not_describe_its_topics_in_time_is_one_that_cannot_be_asked() -> None:
+    silent = Kafka({"events": Topic(1)}, is_silent=True)
+    with pytest.raises(KafkaException) as failed:
+        check_topics(silent, KafkaSettings(durability="single"), {"events": 0})  # type: ignore[arg-type]
+    assert failed.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+    assert "no answer within 15 s" in str(failed.value)
 
 
 def test_a_kafka_that_cannot_be_asked_is_not_called_unfit() -> None:

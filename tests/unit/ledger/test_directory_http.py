@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.errors import SettingError
+from core.files import write_whole
 from core.work import WorkItem, limited_by
 from ledger.directory import (
     ANSWER_BYTES_MAX,
@@ -30,7 +31,7 @@ from ledger.handler import open_directory
 from ledger.settings import LedgerSettings
 from processor.calls.budget import Budget, Budgets, Report
 from processor.calls.limiter import Limiter
-from tests.merchant_service import Answer, MerchantService
+from tests.merchant_service import Answer, MerchantService, found
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -50,7 +51,7 @@ def clock() -> ManualClock:
 def directory(
     service: MerchantService, clock: ManualClock, token_file: str = "", timeout_s: float = 30.0, **limits: Any
 ) -> HttpDirectory:
-    return HttpDirectory(service.url, open_client(token_file, timeout_s), clock, timeout_s=timeout_s, **limits)
+    return HttpDirectory(service.url, open_client(timeout_s), clock, token_file, timeout_s=timeout_s, **limits)
 
 
 def says(status: int, body: bytes = b"{}", **headers: str) -> Answer:
@@ -197,14 +198,47 @@ def test_the_token_is_sent_and_never_shown(service: MerchantService, clock: Manu
     assert "s3cret" not in str(error)
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", b"a\nb", b"\xff"])
-def test_a_token_that_is_none_refuses_to_start(tmp_path: Path, content: bytes) -> None:
+def test_a_token_that_was_rolled_is_sent_with_the_next_request(
+    service: MerchantService, clock: ManualClock, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
-    file.write_bytes(content)
+    file.write_text("old\n")
+
+    def only_the_new_one(query: dict[str, str]) -> Answer:
+        return found(query) if service.headers[-1]["authorization"] == "Bearer new" else says(401)
+
+    service.answer = only_the_new_one
+    subject = directory(service, clock, token_file=str(file))
+    with pytest.raises(DirectoryRefused, match="401"):
+        subject.lookup("stripe", "acct_1")
+    write_whole(file, "new\n")
+    assert subject.lookup("stripe", "acct_1") == Merchant("merchant-acct_1")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff"])
+def test_a_token_that_is_none_while_it_is_rolled_stops_the_stream_until_it_is_there(
+    service: MerchantService, clock: ManualClock, tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    subject = directory(service, clock, token_file=str(file))
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(DirectoryRefused, match=str(file)) as refused:
+        subject.lookup("stripe", "acct_1")
+    assert (refused.value.kind, service.asked) == (ErrorKind.SBE, [])
+    write_whole(file, "new\n")
+    assert subject.lookup("stripe", "acct_1") == Merchant("merchant-acct_1")
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"a\nb", b"\xff"])
+def test_a_token_that_is_none_refuses_to_start(clock: ManualClock, tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
     with pytest.raises(SettingError, match="merchants_token_file"):
-        open_client(str(file))
-    with pytest.raises(SettingError, match="merchants_token_file"):
-        open_client(str(tmp_path / "none"))
+        open_directory(LedgerSettings(merchants_url="http://merchants/", merchants_token_file=str(file)), clock)
 
 
 def test_a_setting_chooses_the_service_or_the_file(clock: ManualClock) -> None:
@@ -222,7 +256,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [DirectoryUnavailable("http://x/", "timed out", 3.0), DirectoryRefused("http://x/", 401)]
+    "error", [DirectoryUnavailable("http://x/", "timed out", 3.0), DirectoryRefused("http://x/", "it answers 401")]
 )
 def test_errors_travel_between_processes(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from core.decision import ErrorKind
+from core.files import write_whole
 from core.work import Applied, Ignored, limited_by
 from load.certificates import Issuer
 from notify.delivery import BODY_BYTES_MAX
-from notify.errors import AddressRefused, NotTaken, Unreachable
+from notify.errors import AddressRefused, FileUnusable, NotTaken, Unreachable
 from notify.settings import Allowance
 from tests.unit.notify.calls import Calls
 from tests.unit.notify.place import HOST, FixedResolver, Place, item, row
@@ -139,6 +141,27 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, issuer: 
         with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
             place.handler()(item("shop"))
         assert server.requests == []
+
+
+def test_authorities_that_were_changed_count_from_the_next_request_on(
+    place: Place, issuer: Issuer, tmp_path: Path
+) -> None:
+    ca = tmp_path / "ca.pem"
+    write_whole(ca, Issuer.make(tmp_path / "other", "other issuer").ca.read_text())
+    place.settings["ca_file"] = str(ca)
+    with receiving(shows(issuer, HOST)) as server:
+        place.add("shop", server.port, scheme="https")
+        handler = place.handler()
+        with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            handler(item("shop"))
+        for unusable in ("", "no certificate"):
+            write_whole(ca, unusable)
+            with pytest.raises(FileUnusable, match=r"ca\.pem"):
+                handler(item("shop"))
+        write_whole(ca, issuer.ca.read_text())
+        assert handler(item("shop")) == Applied()
+        assert handler(item("shop", row("evt_2"))) == Applied()
+        assert server.connections == 2, "one that failed, and one that is kept"
 
 
 def test_plain_http_where_tls_is_wanted_is_no_delivery(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -21,7 +22,15 @@ from stack.children import Ports
 from stack.endpoints import end_leftovers, read_endpoints, recorded_supervisor
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.server import Server
-from stack.supervisor import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, State, Supervisor, sole_supervisor
+from stack.supervisor import (
+    BACKOFF_S_MAX,
+    BACKOFF_S_MIN,
+    FIRST_STARTS_MAX,
+    Child,
+    State,
+    Supervisor,
+    sole_supervisor,
+)
 from tests.processes import all_end
 
 PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8)
@@ -173,6 +182,74 @@ def test_a_process_that_has_died_for_hours_is_still_started_again(folder: Path) 
     child = Child(stub(folder, "kafka"), failures=2_000)
     child.start(100.0)
     assert child.ended(100.1) == BACKOFF_S_MAX
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def recorded_pids(folder: Path) -> list[int]:
+    return [one["pid"] for one in json.loads(Layout(folder).supervisor.read_text())["processes"]]
+
+
+def test_a_full_disk_keeps_no_process_from_its_restart_and_who_runs_is_written_down_once_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stack.supervisor.WRITE_AGAIN_S", 0.1)
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest"))
+    try:
+        step_until(supervisor, lambda: supervisor.all_answer)
+        before = read_endpoints(folder)
+        assert before is not None
+        with monkeypatch.context() as disk:
+            disk.setattr("stack.supervisor.record", full)
+            os.kill(before.pids["ingest"], signal.SIGKILL)
+            step_until(supervisor, lambda: not supervisor.all_answer)
+            step_until(supervisor, lambda: supervisor.all_answer)
+            assert before.pids["ingest"] in recorded_pids(folder)
+        step_until(supervisor, lambda: before.pids["ingest"] not in recorded_pids(folder))
+        after = read_endpoints(folder)
+        assert after is not None
+        assert after.pids["kafka"] == before.pids["kafka"]
+        assert recorded_pids(folder)[1:] == list(after.pids.values())
+    finally:
+        supervisor.stop()
+
+
+def test_a_process_whose_files_cannot_be_written_is_started_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures_left = 0
+
+    def prepare() -> None:
+        nonlocal failures_left
+        if failures_left:
+            failures_left -= 1
+            full()
+
+    supervisor = make(folder, replace(stub(folder, "kafka"), prepare=prepare), stub(folder, "ingest"))
+    try:
+        step_until(supervisor, lambda: supervisor.all_answer)
+        before = read_endpoints(folder)
+        assert before is not None
+        failures_left = FIRST_STARTS_MAX
+        os.kill(before.pids["kafka"], signal.SIGKILL)
+        step_until(supervisor, lambda: not supervisor.all_answer)
+        step_until(supervisor, lambda: supervisor.all_answer)
+        assert failures_left == 0
+        assert supervisor._children[0].failures == 1 + FIRST_STARTS_MAX
+        after = read_endpoints(folder)
+        assert after is not None
+        assert after.pids["ingest"] == before.pids["ingest"]
+    finally:
+        supervisor.stop()
+
+
+def test_a_process_that_can_never_be_started_ends_the_start(folder: Path) -> None:
+    supervisor = make(folder, replace(stub(folder, "kafka"), prepare=full))
+    with pytest.raises(ServerNotUp, match=r"kafka couldn't be started: .*No space left on device, 3 times"):
+        step_until(supervisor, lambda: supervisor.all_answer)
+    supervisor.stop()
 
 
 def test_a_process_that_never_comes_up_ends_the_start_with_its_last_words(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -139,6 +140,17 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(
 def test_a_command_that_is_not_there_is_a_refusal(tmp_path: Path) -> None:
     with pytest.raises(NotDelivered, match="can't be run"):
         deliver(command=(str(tmp_path / "none"),))
+
+
+def test_a_command_whose_words_find_no_room_on_the_disk_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(NotDelivered, match="can't be run: No space left on device"):
+        deliver(command=script(tmp_path, "exit 0"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""What a stream does at its start while Kafka tells only a part."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import processor.opening as opening
+from core.decision import ErrorKind
+from core.settings import KafkaSettings
+from journal.kafka_log import KafkaSilent
+
+TOPICS = ("payments.events", "payments.control", "dlq.ledger")
+
+
+class Kafka:
+    """It lists its topics, and says nothing of their configuration."""
+
+    def list_topics(self, timeout: float) -> Any:
+        partitions = dict.fromkeys(range(4), SimpleNamespace(replicas=[1]))
+        return SimpleNamespace(topics={name: SimpleNamespace(partitions=partitions) for name in TOPICS})
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_exception(TimeoutError())
+        return dict.fromkeys(resources, answer)
+
+
+def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "open_admin", lambda _: Kafka())
+    dlq = SimpleNamespace(create_topic=False, replication=1)
+    wired: Any = SimpleNamespace(
+        config=SimpleNamespace(name="ledger", dlq=dlq),
+        dlq_topic="dlq.ledger",
+        mode="live",
+        rules=SimpleNamespace(events_topic="payments.events"),
+    )
+    shared: Any = SimpleNamespace(kafka=KafkaSettings(durability="single"))
+    assert KafkaSilent.kind is ErrorKind.SBE, "the stream pauses and begins again"
+    with pytest.raises(KafkaSilent, match="no answer within 15 s"):
+        opening.check_own_topics(wired, shared)
+    with pytest.raises(KafkaSilent, match="no answer within 15 s"):
+        opening.check_dead_letter_topic(wired, shared, {"payments.events": {0: (0, 0)}})
