@@ -113,7 +113,6 @@ def _streams(place: Place, stream: str | None) -> list[str]:
 
 
 def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
-    from cli.verify_command import watching
     from ledger.verify import run
 
     config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
