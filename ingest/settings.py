@@ -77,12 +77,11 @@ class IngestSettings(BaseModel):
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the receiver binds")
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the receiver's metrics bind")
     metrics_port: int = Field(
         0,
         ge=0,
         le=65535,
-        description="loopback port of the receiver's metrics, each further worker on the next; 0 for none",
+        description="port of the receiver's metrics, each further worker on the next; 0 for none",
     )
     secrets_dir: str = Field("", description="folder of the providers' secrets; empty: secrets in the data folder")
     mode: Mode = Field("live", description="mode of endpoints that name none")

@@ -57,7 +57,6 @@ class AlertsSettings(BaseModel):
         10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
     )
     retry_share_max: float = Field(0.05, gt=0, lt=1, description="share of tries that end in a retry")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the alerts' own metrics bind")
     metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who gets notices, by name")
 

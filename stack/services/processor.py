@@ -81,8 +81,7 @@ def main() -> int:
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         registry.register(parts)
-        host = settings.processor.metrics_host
-        serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
+        serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys, record_keys)
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
