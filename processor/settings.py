@@ -116,10 +116,8 @@ class ProcessorSettings(BaseModel):
         0,
         ge=0,
         le=65535,
-        description="port of the processor's metrics, each further shard on the next; 0 for none",
-    )
-    test_metrics_port: int = Field(
-        0, ge=0, le=65535, description="loopback port of the metrics of test traffic's processor; 0 for none"
+        description="port of the processor's metrics, each further shard on the next, and then those of test traffic; "
+        "0 for none",
     )
     anchor_key_file: str = Field(
         "",

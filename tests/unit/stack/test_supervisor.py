@@ -24,7 +24,7 @@ from stack.server import Server
 from stack.supervisor import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, State, Supervisor, sole_supervisor
 from tests.processes import all_end
 
-PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8)
+PORTS = Ports(1, 2, 3, 4, 5, 6, 7)
 WAIT_S = 60.0
 
 SLEEPS = "import time; time.sleep(600)"
