@@ -151,7 +151,7 @@ def _shared(
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
-    return Shared(session, settings.kafka, adapters, clock, int(cores), anchor_keys, record_keys)
+    return Shared(session, settings.kafka, settings.topics, adapters, clock, int(cores), anchor_keys, record_keys)
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:
