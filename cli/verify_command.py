@@ -125,7 +125,7 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
             place.kafka(),
             Path(place.settings.processor.anchor_key_file),
             spark_jars(place.layout.lake),
-            place.settings.ledger.verify,
+            place.settings.ledger,
             stream=stream,
             dead_letters=config.dlq_topic(place.mode, number),
             options=options,
