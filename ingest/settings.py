@@ -104,7 +104,6 @@ class IngestSettings(BaseModel):
     )
     redis_timeout_ms: int = Field(50, ge=1, le=5_000, description="a slower Redis counts as down")
     workers: int = Field(1, ge=1, le=64, description="processes that take webhooks on the one port")
-    in_flight_max: int = Field(512, ge=1, description="requests under way in one process; one more is answered 503")
     rates_per_s: dict[str, float] = Field(
         default_factory=dict,
         description="verified requests a second that one process takes of a provider, twice that at once; more are "
