@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 import click
 
@@ -14,8 +13,8 @@ from cli.dlq_watch import SELECTION, WORDS, Named, opened, outcome, shard_of_sel
 from cli.place import Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
+from console.formats import money
 from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
-from core.money import decimals_of
 from dlq.index import Filter, ItemState
 from dlq.selection import Kept, RunItemState, Selection, SelectionEmpty
 
@@ -146,11 +145,7 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
 
 
 def _amounts(selection: Selection) -> str:
-    parts = [_amount(minor, currency) for currency, minor in sorted(selection.amounts.items())]
+    parts = [money(minor, currency) for currency, minor in sorted(selection.amounts.items())]
     if selection.unknown_amounts:
         parts.append(f"{selection.unknown_amounts:,} without a known amount")
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _amount(minor: int, currency: str) -> str:
-    return f"{Decimal(minor).scaleb(-decimals_of(currency)):,f} {currency}"

@@ -151,7 +151,7 @@ def rebuild_postings(place: Place) -> None:
     jars, settings = spark_jars(place.layout.lake), place.settings
     for one in there:
         with on_record(place, "rebuild_postings", one.stream) as changes:
-            done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger.maintain)
+            done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger)
             changes.before = f"{done.before} lines"
             changes.after = (
                 f"{done.lines} lines of the journal up to row {done.mark}, version {done.version} of the postings"

@@ -167,4 +167,4 @@ def _print_event(event: EntityEvent, once: Once, stream: str) -> None:
 
 def _add_sums(rows: Rows, name: str, currency: str, debit_minor: int, credit_minor: int) -> None:
     sums = (debit_minor, credit_minor, debit_minor - credit_minor)
-    rows.add(name, currency, *(decimal_text(value, currency, grouped=True) for value in sums))
+    rows.add(name, currency, *(decimal_text(value, currency) for value in sums))

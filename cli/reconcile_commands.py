@@ -85,7 +85,7 @@ def reconcile(
     found = _found(place)
     books = Books([(one.journal, one.postings) for one in place.ledger.places], found)
     wanted = Wanted(report, reader, account, tenant, period)
-    settings = place.settings.ledger.verify
+    settings = place.settings.ledger
     made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
         print_json(made, found.differences(made.run_id))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -28,11 +28,7 @@ from core.work import Posting
 from dlq.command import PROPOSE_REPROCESS, REPROCESS, REPROCESS_MAX, SPREAD_S_MAX, Command, Target
 from dlq.orders import DeltaView
 from journal.schema import JournalRow
-from ledger.reprocess import Forecast, Verdict
-
-if TYPE_CHECKING:
-    from ledger.reprocess import Forecast, Ignored, Wanted
-
+from ledger.reprocess import Forecast, Forecaster, Ignored, Verdict, Wanted, ignored, what_else
 
 SPAN_SEQS_MAX = 250_000
 """From a command's first event to its last: the processor reads their rows again while its stream waits, and rows lie
@@ -326,9 +322,6 @@ def reprocess(
     dlq.alone_replay_amounts_minor_max) it is refused unless another person approves it (--propose). Exit 1 if an event
     that was named can't be reprocessed, or one wasn't booked.
     """
-    from cli.reprocess_command import run
-    from ledger.reprocess import Verdict, Wanted, ignored, what_else
-
     if not dry_run and not reason:
         raise click.UsageError("--reason is wanted: it is kept with each decision (or --dry-run)")
     wanted = Wanted(provider, event_types, event_keys, since, until)
@@ -359,16 +352,14 @@ def _count(found: Mapping[StreamLayout, Ignored]) -> int:
 
 def _forecasts(place: Place, found: Mapping[StreamLayout, Ignored], limit: int) -> tuple[int, list[Forecast]]:
     """How many were looked at, and what would become of them, until so many would be booked."""
-    from cli import ledger_tables
     from ledger.handler import build
-    from ledger.reprocess import Forecaster, Verdict
     from providers.registry import build_adapters
 
     settings = place.settings
     handler, adapters = build(settings.ledger, settings.providers), build_adapters(settings.providers)
     books = 0
     forecasts: list[Forecast] = []
-    with ledger_tables.looking(f"asking the handler about {_count(found):,} ignored events"):
+    with looking(f"asking the handler about {_count(found):,} ignored events"):
         for at, own in found.items():
             redactions = at.shared("redactions")
             forecaster = Forecaster(own.lake, at.bodies, redactions, adapters, handler, at.stream)

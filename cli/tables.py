@@ -103,12 +103,12 @@ def heading(text: str) -> None:
     click.secho("\n".join(wrapped(visible(text), _columns())), bold=True)
 
 
-def print_details(details: Iterable[tuple[str, str | None]], title: str = "", indent: int = 2) -> None:
+def print_details(details: Iterable[tuple[str, str | None]], title: str = "") -> None:
     """Names and what is known under them, one below the other; what is None is left out."""
     known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
     if known and title:
         heading(title)
-    for line in _detail_lines(known, indent if title else 0):
+    for line in _detail_lines(known, 2 if title else 0):
         click.echo(line)
 
 

@@ -113,7 +113,6 @@ def _streams(place: Place, stream: str | None) -> list[str]:
 
 
 def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
-    from cli.verify_command import watching
     from ledger.verify import run
 
     config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
@@ -126,7 +125,7 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
             place.kafka(),
             Path(place.settings.processor.anchor_key_file),
             spark_jars(place.layout.lake),
-            place.settings.ledger.verify,
+            place.settings.ledger,
             stream=stream,
             dead_letters=config.dlq_topic(place.mode, number),
             options=options,

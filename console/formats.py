@@ -37,7 +37,7 @@ def money(amount_minor: int | None, currency: str | None) -> str:
     """``1,234.50 EUR``; nothing of None."""
     if amount_minor is None or currency is None:
         return ""
-    return f"{decimal_text(amount_minor, currency, grouped=True)} {visible(currency, 10)}"
+    return f"{decimal_text(amount_minor, currency)} {visible(currency, 10)}"
 
 
 def moment(at: datetime | None) -> Markup:

@@ -155,11 +155,11 @@ def _within_hex(text: bytes, start: int, end: int) -> bool:
     return any(one.start() + begin <= start and end <= one.end() + begin for one in _HEX.finditer(around))
 
 
-def masked_number(number: bytes, first_kept: int = FIRST_KEPT, last_kept: int = LAST_KEPT) -> bytes:
+def masked_number(number: bytes, first_kept: int = FIRST_KEPT) -> bytes:
     """``number`` with ``*`` for its middle digits; what stands between digits stays."""
     masked = bytearray(number)
     places = [place for place, byte in enumerate(number) if _ZERO <= byte <= _ZERO + 9]
-    for place in places[first_kept : len(places) - last_kept]:
+    for place in places[first_kept : len(places) - LAST_KEPT]:
         masked[place] = ord("*")
     return bytes(masked)
 

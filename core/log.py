@@ -112,11 +112,11 @@ TALKATIVE = ("httpx", "httpx2", "py4j")
 """Libraries that log each call. httpx2 and httpx, which handlers may use, log the URL, and a URL can hold a secret."""
 
 
-def configure_logging(level: str = "INFO") -> None:
+def configure_logging() -> None:
     """Called once by each process's main."""
     wanted = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if wanted == "text" else JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -67,7 +67,7 @@ class Tls:
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
-        self._files = [Path(file) for file in (settings.ca_file, settings.certificate_file, settings.key_file) if file]
+        self._files = [Path(file) for file in (settings.ca_file, settings.certificate_file) if file]
         self._changed_at: list[int] = []
         self._context: ssl.SSLContext | None = None
 
@@ -79,7 +79,7 @@ class Tls:
         if self._context is None or changed_at != self._changed_at:
             context = ssl.create_default_context(cafile=self._settings.ca_file or None)
             if self._settings.certificate_file:
-                context.load_cert_chain(self._settings.certificate_file, self._settings.key_file, password="")
+                context.load_cert_chain(self._settings.certificate_file, password="")
             self._context, self._changed_at = context, changed_at
         return self._context
 
@@ -154,7 +154,7 @@ def check_redis(settings: RedisSettings) -> None:
     try:
         Tls(settings).get()
     except OSError as wrong:
-        problem = f"{settings.certificate_file} and {settings.key_file} are no certificate and its key: {wrong}"
+        problem = f"{settings.certificate_file} holds no certificate and its key: {wrong}"
         raise SettingError("redis.certificate_file", problem) from None
 
 
@@ -211,11 +211,7 @@ def sync_redis(settings: RedisSettings, timeout_s: float) -> Client:
     check_redis(settings)
     options = _options(timeout_s, timeout_s, redis.retry.Retry(NoBackoff(), RETRIES))
     if settings.is_tls:
-        files = {
-            "ssl_ca_certs": settings.ca_file,
-            "ssl_certfile": settings.certificate_file,
-            "ssl_keyfile": settings.key_file,
-        }
+        files = {"ssl_ca_certs": settings.ca_file, "ssl_certfile": settings.certificate_file}
         options |= {name: file for name, file in files.items() if file}
     credentials = _credentials(settings.credentials_file, "redis.credentials_file")
     if settings.sentinels:

@@ -117,8 +117,11 @@ class RedisSettings(BaseModel):
     ca_file: str = Field(
         "", description="certificates of the authorities that may sign the servers'; empty: the system's"
     )
-    certificate_file: str = Field("", description="the client's certificate, where the servers ask for one")
-    key_file: str = Field("", description="its key, without a passphrase")
+    certificate_file: str = Field(
+        "",
+        description="PEM file of the client's own key, without a passphrase, and certificate, where the servers ask "
+        "for one",
+    )
     sentinels: tuple[str, ...] = Field(
         (), description="`HOST:PORT` of each Sentinel; they are asked with TLS where `redis.url` says so"
     )
@@ -134,13 +137,10 @@ class RedisSettings(BaseModel):
         url = _redis_url(self.url)
         if (url.username or url.password) and self.credentials_file:
             raise ValueError("redis.url has a user or password, and redis.credentials_file is set: leave out one")
-        if not self.is_tls and (self.ca_file or self.certificate_file or self.key_file):
+        if not self.is_tls and (self.ca_file or self.certificate_file):
             raise ValueError(
-                "redis.ca_file, certificate_file and key_file are for TLS: begin redis.url with rediss://, or leave "
-                "them out"
+                "redis.ca_file and certificate_file are for TLS: begin redis.url with rediss://, or leave them out"
             )
-        if bool(self.certificate_file) != bool(self.key_file):
-            raise ValueError("redis.certificate_file and redis.key_file go together: set both, or neither")
         if self.sentinels:
             self._check_sentinels(url)
         elif self.sentinel_service or self.sentinel_credentials_file:

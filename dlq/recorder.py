@@ -22,13 +22,6 @@ class Log(Protocol):
     def record(self, entry: AuditEntry, /) -> object: ...
 
 
-class Unrecorded:
-    """A log for tests and tools that act on no person's behalf."""
-
-    def record(self, _entry: AuditEntry, /) -> None:
-        """Keeps nothing."""
-
-
 @dataclass(slots=True)
 class Changes:
     """What an act changed, as JSON or text; who does it fills this in."""

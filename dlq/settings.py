@@ -33,7 +33,6 @@ class DlqSettings(BaseModel):
     create_topic: bool = Field(
         False, description="make the topic at start if it isn't there; false: refuse to start, and say how it is made"
     )
-    replication: int = Field(1, ge=1, le=16, description="replicas of a topic that is made at start")
     replays_max: int = Field(
         5,
         ge=1,

@@ -45,8 +45,10 @@ class Limits:
     """Below the usual 1,024 files of a process."""
     read_deadline_s: float = 10.0
     """For a whole body."""
+    in_flight_max: int = 512
+    """Requests under way."""
     in_flight_bytes_max: int = 64 << 20
-    """Of bodies under way."""
+    """Of their bodies."""
     in_flight_wait_s: float = 1.0
     """How long a request waits for another request's claim."""
     publish_timeout_ms: int = 4_000

@@ -80,7 +80,7 @@ class Receiver:
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
-        self._load = Load(settings.in_flight_max, limits.in_flight_bytes_max, clock)
+        self._load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         self._deadline = ReadDeadline(limits.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol

@@ -77,12 +77,11 @@ class IngestSettings(BaseModel):
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the receiver binds")
     port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the receiver's metrics bind")
     metrics_port: int = Field(
         0,
         ge=0,
         le=65535,
-        description="loopback port of the receiver's metrics, each further worker on the next; 0 for none",
+        description="port of the receiver's metrics, each further worker on the next; 0 for none",
     )
     secrets_dir: str = Field("", description="folder of the providers' secrets; empty: secrets in the data folder")
     mode: Mode = Field("live", description="mode of endpoints that name none")
@@ -105,7 +104,6 @@ class IngestSettings(BaseModel):
     )
     redis_timeout_ms: int = Field(50, ge=1, le=5_000, description="a slower Redis counts as down")
     workers: int = Field(1, ge=1, le=64, description="processes that take webhooks on the one port")
-    in_flight_max: int = Field(512, ge=1, description="requests under way in one process; one more is answered 503")
     rates_per_s: dict[str, float] = Field(
         default_factory=dict,
         description="verified requests a second that one process takes of a provider, twice that at once; more are "

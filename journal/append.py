@@ -168,7 +168,7 @@ class Appender:
                 self.log.storage.put_file(name, data)
             raise
 
-    def append_files(self, staged: Sequence[Path], about: Mapping[str, str] | None = None) -> int:
+    def append_files(self, staged: Sequence[Path]) -> int:
         """Commits files of rows that Spark wrote: there may be more in them than fits into memory.
 
         They are files of this machine, and are gone afterwards.
@@ -184,7 +184,7 @@ class Appender:
             for one, its_stats in zip(staged, stats, strict=True)
         ]
         self.log.adopt(staged, [one["add"]["path"] for one in adds])
-        return self._commit(adds, began_s, None, about)
+        return self._commit(adds, began_s, None, None)
 
     def _commit(
         self,

@@ -188,10 +188,6 @@ class Index:
         """All of them, in item order."""
         return self._items(self._store.keys(layout.ITEM))
 
-    def is_blocked(self, entity_key: str) -> bool:
-        """Whether an open event of the entity holds later ones back."""
-        return next(self._queued(entity_key), None) is not None
-
     def queue(self, entity_key: str) -> Iterator[OpenItem]:
         """The entity's open events that hold later ones back, head first."""
         return self._items(self._queued(entity_key))
@@ -236,14 +232,6 @@ class Index:
             if size >= bytes_max:
                 break
         return found
-
-    def iter_event_keys(self) -> Iterator[bytes]:
-        """The 16-byte hash of every event key that is held."""
-        return (key[len(layout.EVENT) :] for key in self._store.keys(layout.EVENT))
-
-    def event_count(self) -> int:
-        """Event keys held; counts every one."""
-        return sum(1 for _ in self.iter_event_keys())
 
     def event_entries(self) -> Iterator[Entries]:
         """Every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""

@@ -29,8 +29,8 @@ from ledger.postings import (
     PostingsWriter,
     commit_notes,
 )
-from ledger.settings import MaintainSettings
-from ledger.spark import REBUILD, open_read_session, read_table, staging
+from ledger.settings import LedgerSettings
+from ledger.spark import REBUILD, maintenance_master, open_read_session, read_table, staging
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
@@ -67,14 +67,15 @@ def run(
     postings: Location,
     jars: Sequence[Path],
     work_dir: Path,
-    settings: MaintainSettings | None = None,
+    settings: LedgerSettings | None = None,
     clock: Clock | None = None,
 ) -> Rebuilt:
     """As `rebuild`, with a Spark session of its own."""
-    settings = settings or MaintainSettings()
+    settings = settings or LedgerSettings()
     rows = JournalReader(str(journal)).last_seq
     name = "payhook ledger rebuild-postings"
-    session = open_read_session(name, settings.master, settings.driver_memory, jars, work_dir, rows)
+    master = maintenance_master(settings.master)
+    session = open_read_session(name, master, settings.driver_memory, jars, work_dir, rows)
     try:
         return rebuild(session, journal, postings, clock or SystemClock())
     finally:

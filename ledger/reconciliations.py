@@ -175,10 +175,6 @@ class Reconciliations:
         self._differences = str(differences)
         self._runs = str(runs)
 
-    @property
-    def differences_path(self) -> str:
-        return self._differences
-
     def make(self) -> None:
         """Makes what isn't there yet."""
         for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):

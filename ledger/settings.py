@@ -6,12 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class VerifySettings(BaseModel):
-    """How `payhook verify` and `payhook ledger reconcile` run."""
+    """What `payhook verify` lets pass."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    master: str = Field("local[2]", description="Spark master of a verification, and of a reconciliation")
-    driver_memory: str = Field("1g", description="memory of its JVM")
     refund_awaits_days_max: float = Field(
         30.0,
         gt=0,
@@ -21,7 +19,7 @@ class VerifySettings(BaseModel):
 
 
 class MaintainSettings(BaseModel):
-    """How `payhook ledger maintain` and `rebuild-postings` run, and how often maintenance runs by itself."""
+    """How often maintenance runs by itself, and what it leaves."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,8 +31,6 @@ class MaintainSettings(BaseModel):
     retention_h: int = Field(
         24, ge=1, le=24, description="hours that a replaced file stays, for readers that began before it was replaced"
     )
-    master: str = Field("local[1]", description="Spark master of the maintenance; one core is left to the processor")
-    driver_memory: str = Field("1g", description="memory of the maintenance's JVM")
 
 
 class LedgerSettings(BaseModel):
@@ -63,9 +59,13 @@ class LedgerSettings(BaseModel):
         description="system group that may read the journals and the postings in the data folder's lake; empty: none, "
         "as for everything else there",
     )
-    verify: VerifySettings = Field(
-        default_factory=lambda: VerifySettings(), description="payhook verify and payhook ledger reconcile"
+    master: str = Field(
+        "local[2]",
+        description="Spark master of verification, reconciliation, maintenance and rebuilt postings; while it is "
+        "local, the last two run on one core",
     )
+    driver_memory: str = Field("1g", description="memory of the JVM of each of them")
+    verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")
     maintain: MaintainSettings = Field(
         default_factory=lambda: MaintainSettings(), description="payhook ledger maintain, and its schedule"
     )

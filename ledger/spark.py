@@ -11,12 +11,20 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from core.location import Location
-from core.spark import open_spark
+from core.spark import is_local, open_spark
 
 SMALL_ROWS_MAX = 200_000
 """Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
 
 ROWS_PER_SHUFFLE_PARTITION = 1_000_000
+
+MAINTENANCE_MASTER = "local[1]"
+"""One core is left to the processor."""
+
+
+def maintenance_master(master: str) -> str:
+    """Where maintenance runs whose ledger is set to ``master``."""
+    return MAINTENANCE_MASTER if is_local(master) else master
 
 
 def open_read_session(

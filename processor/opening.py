@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from core.clock import Clock
-from core.durability import RECORD_BYTES_MAX, replicas_min
+from core.durability import RECORD_BYTES_MAX
 from core.generation import Announced
 from core.kafka import open_admin, open_producer
 from core.location import Location
 from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from core.topics import check_topics
 from dlq.done_alone import DoneAlone, given_since
 from dlq.frozen import SelectionFiles
@@ -95,6 +95,7 @@ class Shared:
 
     session: SparkSession
     kafka: KafkaSettings
+    topics: TopicsSettings
     adapters: Mapping[str, Reader]
     clock: Clock
     cores: int
@@ -380,7 +381,7 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     """
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
-    replication = max(dlq.replication, replicas_min(shared.kafka.durability))
+    replication = shared.topics.replicas(shared.kafka.durability)
     topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
     topic = wired.dlq_topic
     with spoken():

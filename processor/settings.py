@@ -112,15 +112,12 @@ class ProcessorSettings(BaseModel):
 
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the processor's metrics bind")
     metrics_port: int = Field(
         0,
         ge=0,
         le=65535,
-        description="loopback port of the processor's metrics; 0 for none. Streams apart take this one and the next",
-    )
-    test_metrics_port: int = Field(
-        0, ge=0, le=65535, description="loopback port of the metrics of test traffic's processor; 0 for none"
+        description="port of the processor's metrics, each further shard on the next, and then those of test traffic; "
+        "0 for none",
     )
     anchor_key_file: str = Field(
         "",

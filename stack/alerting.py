@@ -102,7 +102,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     clock, alerts = SystemClock(), settings.alerts
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:
-        start_http_server(alerts.metrics_port, alerts.metrics_host, metrics.registry)
+        start_http_server(alerts.metrics_port, settings.metrics_host, metrics.registry)
     with httpx2.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock)
         watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)

@@ -49,10 +49,12 @@ def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
 
 
 def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
-    """The loopback port of each process's metrics: the one that is set and those after it. None where none is set."""
-    processor = settings.processor
-    first = processor.metrics_port if mode == "live" else processor.test_metrics_port
-    return {name: first + number for number, name in enumerate(processes(settings, mode)) if first}
+    """The port of each process's metrics: the one that is set and those after it, first those of live traffic. None
+    where none is set.
+    """
+    first = settings.processor.metrics_port
+    before = 0 if mode == "live" else settings.processor.shards
+    return {name: first + number for number, name in enumerate(processes(settings, mode), before) if first}
 
 
 def metrics_urls(settings: Settings) -> dict[str, str]:
@@ -97,7 +99,6 @@ class Ports:
     ingest_metrics: int
     processor_metrics: int
     ops: int
-    processor_test_metrics: int
     alerts_metrics: int
     outside_kafka: str = ""
 
@@ -107,7 +108,7 @@ class Ports:
 
 
 def choose_ports(settings: Settings, processors: int = 1) -> Ports:
-    """Ports that are configured, and free ones for the rest; ``processors``: processes in each mode."""
+    """Ports that are configured, and free ones for the rest; ``processors``: processes of all modes."""
     free = iter(free_ports(5))
     return Ports(
         kafka=next(free),
@@ -116,7 +117,6 @@ def choose_ports(settings: Settings, processors: int = 1) -> Ports:
         ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
         processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
         ops=_configured(settings.console, "port") or next(free),
-        processor_test_metrics=_configured(settings.processor, "test_metrics_port") or free_row(processors),
         alerts_metrics=_configured(settings.alerts, "metrics_port") or next(free),
         outside_kafka=settings.kafka.bootstrap_servers if settings.kafka.is_outside else "",
     )
@@ -226,7 +226,6 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
         "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),
-        "PAYHOOK_PROCESSOR__TEST_METRICS_PORT": str(ports.processor_test_metrics),
         "PAYHOOK_CONSOLE__PORT": str(ports.ops),
         "PAYHOOK_ALERTS__METRICS_PORT": str(ports.alerts_metrics),
     }

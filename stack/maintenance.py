@@ -33,7 +33,7 @@ from ledger.maintain.redact import EventUnknown, Order, Redacted, redact
 from ledger.maintain.tables import Kind
 from ledger.receipts import ReceiptsTable, collect
 from ledger.redactions import Redactions
-from ledger.spark import open_read_session
+from ledger.spark import maintenance_master, open_read_session
 from processor.streams import StreamConfig
 from stack.jars import spark_jars
 from stack.settings import Settings, streams_of
@@ -146,10 +146,10 @@ def _forget_findings(path: Path, bodies: Collection[str]) -> None:
 
 
 def _open(settings: Settings) -> SparkSession:
-    chosen = settings.ledger.maintain
-    jars = spark_jars(settings.layout.lake)
+    ledger, jars = settings.ledger, spark_jars(settings.layout.lake)
+    master = maintenance_master(ledger.master)
     return open_read_session(
-        "payhook maintain", chosen.master, chosen.driver_memory, jars, settings.data_dir, LAID_OUT_FOR_ROWS
+        "payhook maintain", master, ledger.driver_memory, jars, settings.data_dir, LAID_OUT_FOR_ROWS
     )
 
 

@@ -92,6 +92,9 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(DEFAULT_DATA_DIR, description="folder that holds everything payhook writes")
+    metrics_host: str = Field(
+        "127.0.0.1", min_length=1, description="address that the metrics of receiver, processor and alerts bind"
+    )
     storage: StorageSettings = Field(default_factory=lambda: StorageSettings(), description="where the lake is")
     kafka: KafkaSettings = Field(default_factory=lambda: KafkaSettings(), description="Kafka")
     redis: RedisSettings = Field(default_factory=lambda: RedisSettings(), description="Redis")

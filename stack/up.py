@@ -80,7 +80,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         modes, streams = settings.ingest.modes, streams_of(settings)
         processors = {mode: processes(settings, mode) for mode in modes}
-        ports = choose_ports(settings, max(map(len, processors.values())))
+        ports = choose_ports(settings, sum(map(len, processors.values())))
         durability = settings.kafka.durability_of_up
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka

@@ -63,12 +63,15 @@ def propose(letters: DeadLetters) -> None:
 
 def reconcile(letters: DeadLetters) -> None:
     """A run ``r1`` of stripe's report ``jan.csv``, in which one amount differs."""
-    found, at = reconciliations(Shards([letters.layout])), letters.clock.now()
+    shards, at = Shards([letters.layout]), letters.clock.now()
+    found = reconciliations(shards)
     found.make()
     base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
     row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}
     row |= {"kind": "amount_differs", "fact_key": "stripe:<b>f", "reported_minor": -1_234, "reported_currency": "JPY"}
-    write_deltalake(found.differences_path, pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append")
+    write_deltalake(
+        str(shards.shared("reconciliation")), pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append"
+    )
     run = Reconciliation(
         run_id="r1",
         at=at,

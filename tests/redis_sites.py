@@ -118,7 +118,7 @@ class Site:
         if self.tls:
             given["ca_file"] = str(self.issuer.ca)
         if self._asks:
-            given |= dict.fromkeys(("certificate_file", "key_file"), str(self.client_certificate))
+            given["certificate_file"] = str(self.client_certificate)
         return RedisSettings.model_validate(given | (changes if "url" in changes else self._where | changes))
 
     def variables(self, **changes: Any) -> dict[str, str]:

@@ -121,8 +121,7 @@ def plot(over_time: BalancesOverTime) -> Markup:
 def _described(over_time: BalancesOverTime) -> str:
     """The plot in words, for those who don't see it."""
     parts = [
-        f"{one.account}: {decimal_text(one.points[-1][1], over_time.currency, grouped=True)} at the end"
-        for one in over_time.accounts
+        f"{one.account}: {decimal_text(one.points[-1][1], over_time.currency)} at the end" for one in over_time.accounts
     ]
     left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
     return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."

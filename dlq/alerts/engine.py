@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RUNBOOK = "docs/runbook.md"
+REPEAT_S = 4 * 3_600.0
+"""After so long a firing alert is told again."""
 CLEAR_S = 120.0
 """An alert is over once its condition has been away for so long: no flapping."""
 
@@ -115,12 +117,8 @@ class Alert:
 class Engine:
     """All alerts. ``alerts`` are those that a state file remembers."""
 
-    def __init__(
-        self, rules: Mapping[str, Rule], *, repeat_s: float, clear_s: float = CLEAR_S, alerts: Iterable[Alert] = ()
-    ) -> None:
+    def __init__(self, rules: Mapping[str, Rule], alerts: Iterable[Alert] = ()) -> None:
         self._rules = rules
-        self._clear_s = clear_s
-        self._repeat_s = repeat_s
         self._alerts = {alert.key: alert for alert in alerts if alert.rule in rules}
 
     @property
@@ -175,7 +173,7 @@ class Engine:
         return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
 
     def _repeat(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
-        if alert.told_at is not None and _seconds(alert.told_at, now) < self._repeat_s:
+        if alert.told_at is not None and _seconds(alert.told_at, now) < REPEAT_S:
             return []
         return [self._notice(alert, rule, Kind.REPEAT, now)]
 
@@ -184,7 +182,7 @@ class Engine:
             del self._alerts[alert.key]
             return []
         alert.clear_since = alert.clear_since or now
-        if not at_once and _seconds(alert.clear_since, now) < self._clear_s:
+        if not at_once and _seconds(alert.clear_since, now) < CLEAR_S:
             return []
         del self._alerts[alert.key]
         return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]

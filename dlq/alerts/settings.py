@@ -1,4 +1,4 @@
-"""Settings of the alerts: thresholds, how often they are repeated, and who gets them."""
+"""Settings of the alerts: thresholds, and who gets them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class AlertsSettings(BaseModel):
     every_s: float = Field(
         15.0, ge=0, description="seconds from one look to the next; 0: no alerts, nothing is looked at"
     )
-    repeat_s: float = Field(14_400.0, gt=0, description="seconds after which a firing alert is repeated")
     depth_max: int = Field(100, ge=0, description="dead events of a stream; more are an alert")
     age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
     escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")
@@ -57,7 +56,6 @@ class AlertsSettings(BaseModel):
         10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
     )
     retry_share_max: float = Field(0.05, gt=0, lt=1, description="share of tries that end in a retry")
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="address that the alerts' own metrics bind")
     metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who gets notices, by name")
 

@@ -51,7 +51,7 @@ class Watch:
         self._clock = clock
         self._readings = Readings()
         known = read_state(file)
-        self.engine = Engine(rules(settings), repeat_s=settings.repeat_s, alerts=known.alerts)
+        self.engine = Engine(rules(settings), known.alerts)
         self.outbox = Outbox({name: settings.receivers[name].only_critical for name in receivers}, known.waiting)
         self.seen = Seen()
         self.last: list[Reading] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ingest.idempotency.middleware import IdempotencyKey, client_address
+from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import HEADER, KeyMalformed, Problem, read_key
-from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey, Run
+from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey, Run
 
 __all__ = [
     "HEADER",
@@ -13,11 +13,9 @@ __all__ = [
     "IdempotencyKey",
     "KeptAnswer",
     "KeyMalformed",
-    "MemoryAnswers",
     "Problem",
     "RedisAnswers",
     "RequestKey",
     "Run",
-    "client_address",
     "read_key",
 ]

@@ -131,12 +131,6 @@ UNAVAILABLE_RETRY_S = 5
 Caller = Callable[[Scope], str]
 
 
-def client_address(scope: Scope) -> str:
-    """A caller by its address as the server saw it: enough without users and without a proxy."""
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
 class IdempotencyKey:
     """Wraps an ASGI application so that a request with a key is carried out once, and then answered from memory.
 

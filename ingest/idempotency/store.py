@@ -12,14 +12,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from core.clock import Clock
 from core.redis import AsyncClient, Script
-from ingest.claims import ClaimState, ClaimsUnavailable, RedisGate
+from ingest.claims import ClaimState, RedisGate
 
 DAY_S = 86_400.0
 LEASE_S = 60.0
 """An owner that lives renews it (`LEASE_S` / 3), so that this is only how long a dead one's key stays blocked."""
-ENTRIES_MAX = 100_000
 _HEAD = struct.Struct(">I")
 
 
@@ -124,96 +122,6 @@ class AnswerStore(Protocol):
 
     async def release(self, key: RequestKey, owner: bytes) -> None:
         """Gives the key back, as if it had never come; only if still the owner."""
-
-
-@dataclass(slots=True)
-class _Held:
-    fingerprint32: bytes
-    owner: bytes | None
-    answer: bytes
-    lease_until: float
-    kept_until: float
-
-
-class MemoryAnswers:
-    """The protocol in a dictionary, for tests and for an application that is one process and may forget at its end.
-
-    At most ``entries_max`` keys; when all of them are still in their time, a new key can't be claimed.
-    """
-
-    def __init__(
-        self, clock: Clock, lease_s: float = LEASE_S, kept_s: float = DAY_S, entries_max: int = ENTRIES_MAX
-    ) -> None:
-        self._clock = clock
-        self._lease_s = lease_s
-        self._kept_s = kept_s
-        self._entries_max = entries_max
-        self._held: dict[bytes, _Held] = {}
-
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
-
-    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
-        held = self._get(key)
-        if held is not None and held.fingerprint32 != key.fingerprint32:
-            return Claimed(ClaimState.CONFLICT)
-        if held is not None and held.owner is None:
-            return Claimed(ClaimState.DUPLICATE, KeptAnswer.decode(held.answer))
-        if held is not None and held.lease_until > self._clock.monotonic():
-            return Claimed(ClaimState.IN_FLIGHT)
-        self._make_room(key)
-        self._pend(key, owner, self._lease_s)
-        return Claimed(ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED)
-
-    async def renew(self, key: RequestKey, owner: bytes) -> bool:
-        held = self._get(key)
-        if held is None or held.owner != owner:
-            return False
-        self._pend(key, owner, self._lease_s)
-        return True
-
-    async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
-        held = self._get(key)
-        if held is not None and held.owner != owner:
-            return False
-        until = self._clock.monotonic() + self._kept_s
-        self._held[key.key32] = _Held(key.fingerprint32, None, answer.encode(), until, until)
-        return True
-
-    async def lapse(self, key: RequestKey, owner: bytes) -> None:
-        held = self._get(key)
-        if held is not None and held.owner == owner:
-            self._pend(key, owner, 0.0)
-
-    async def release(self, key: RequestKey, owner: bytes) -> None:
-        held = self._get(key)
-        if held is not None and held.owner == owner:
-            del self._held[key.key32]
-
-    def forget_all(self) -> None:
-        """What an emptied Redis is like."""
-        self._held.clear()
-
-    def _pend(self, key: RequestKey, owner: bytes, lease_s: float) -> None:
-        until = self._clock.monotonic() + lease_s
-        self._held[key.key32] = _Held(key.fingerprint32, owner, b"", until, until + self._kept_s)
-
-    def _make_room(self, key: RequestKey) -> None:
-        if len(self._held) < self._entries_max or key.key32 in self._held:
-            return
-        now = self._clock.monotonic()
-        for over in [name for name, held in self._held.items() if held.kept_until <= now]:
-            del self._held[over]
-        if len(self._held) >= self._entries_max:
-            raise ClaimsUnavailable(f"{self._entries_max} keys are held and none is over; a larger store is needed")
-
-    def _get(self, key: RequestKey) -> _Held | None:
-        held = self._held.get(key.key32)
-        if held is not None and held.kept_until <= self._clock.monotonic():
-            del self._held[key.key32]
-            return None
-        return held
 
 
 PREFIX = b"idempotency:"

@@ -47,13 +47,6 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
     return since
 
 
-def unused(path: Location) -> Files:
-    """Files in a table's folder that its latest version doesn't name."""
-    names = set(DeltaTable(str(path)).get_add_actions()["path"].to_pylist())
-    sizes = [one.size for one in data_files(path) if one.name not in names]
-    return Files(len(sizes), sum(sizes))
-
-
 def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """Files that were replaced before ``since``, and files that no version names and that were written before it, with
     their sizes. By delta-rs, from the log and a listing; nothing is changed.

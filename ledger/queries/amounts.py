@@ -14,17 +14,17 @@ from ledger.queries.errors import AmountInvalid
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,8})?", re.ASCII)
 
 
-def decimal_text(amount_minor: int, currency: str, *, grouped: bool = False) -> str:
-    """``1234.50`` of 123450 EUR, ``1234`` of 1234 JPY; ``grouped``: ``1,234.50``."""
+def decimal_text(amount_minor: int, currency: str) -> str:
+    """``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
     decimals = decimals_of(currency)
     whole, rest = divmod(abs(amount_minor), 10**decimals)
     sign = "-" if amount_minor < 0 else ""
     fraction = f".{rest:0{decimals}}" if decimals else ""
-    return f"{sign}{whole:{',' if grouped else ''}}{fraction}"
+    return f"{sign}{whole:,}{fraction}"
 
 
 def minor_units(text: str, currency: str) -> int:
-    """The inverse: 1250 of ``12.50`` EUR.
+    """1250 of ``12.50`` EUR.
 
     :raises AmountInvalid: no number, or finer or greater than what is booked
     """
@@ -40,7 +40,7 @@ def minor_units(text: str, currency: str) -> int:
 
 
 def decimal_texts(amounts_minor: pa.ChunkedArray, currencies: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`decimal_text` of a whole column."""
+    """A column of amounts for machines: ``1234.50`` of 123450 EUR."""
     by_code = {code: decimals_of(code) for code in pc.unique(currencies).to_pylist() if code is not None}
     texts = amounts_minor.cast(pa.string())
     for decimals in sorted(set(by_code.values()) - {0}):

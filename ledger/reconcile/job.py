@@ -33,7 +33,7 @@ from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations, Seen
-from ledger.settings import VerifySettings
+from ledger.settings import LedgerSettings
 from ledger.spark import open_read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
 from providers.settlement.report import ALWAYS
@@ -224,11 +224,11 @@ def run(
     wanted: Wanted,
     jars: Sequence[Path],
     work_dir: Path,
-    settings: VerifySettings | None = None,
+    settings: LedgerSettings | None = None,
     clock: Clock | None = None,
 ) -> Reconciliation:
     """As `reconcile`, with a Spark session of its own, while everything may go on running."""
-    settings, clock = settings or VerifySettings(), clock or SystemClock()
+    settings, clock = settings or LedgerSettings(), clock or SystemClock()
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")

@@ -18,7 +18,7 @@ from journal.anchors import AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.index import Index
-from ledger.settings import VerifySettings
+from ledger.settings import LedgerSettings
 from ledger.spark import open_read_session
 from ledger.verify.anchor_checks import ActsChainWhole, AnchorsHold
 from ledger.verify.body_checks import BodiesWhole, BodyFacts, BookingsAreInBodies
@@ -124,7 +124,7 @@ def run(
     kafka: KafkaSettings,
     anchor_key_file: Path,
     jars: Sequence[Path],
-    settings: VerifySettings | None = None,
+    settings: LedgerSettings | None = None,
     clock: Clock | None = None,
     stream: str = "ledger",
     dead_letters: str = "",
@@ -141,7 +141,7 @@ def run(
     :raises SettingError: there are no keys of its anchors
     :raises KafkaUnreachable: Kafka doesn't answer
     """
-    settings = settings or VerifySettings()
+    settings = settings or LedgerSettings()
     clock = clock or SystemClock()
     started = clock.monotonic()
     places = Lake.under(data_dir, stream, lake, dead_letters)
@@ -149,7 +149,7 @@ def run(
     session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
     try:
         options = options or Options()
-        limits = Limits(refund_awaits_days_max=settings.refund_awaits_days_max)
+        limits = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
         report = verify(session, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
     finally:

@@ -30,8 +30,8 @@ from ledger.maintain import Job, Session, StreamTables, maintain
 from ledger.maintain.compact import Limits
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter
 from ledger.queries import balances, event_story
-from ledger.settings import MaintainSettings
-from ledger.spark import open_read_session
+from ledger.settings import LedgerSettings
+from ledger.spark import maintenance_master, open_read_session
 from load.bench.figures import Done, Run, median_s, nothing_shown
 from load.bench.history import FIRST_AT, ROWS_PER_DAY, HistoryEvent, column, made_history
 from load.bench.ledger_verify import measure_verify
@@ -143,10 +143,11 @@ def measure_size(run: Run) -> dict[str, float]:
     """
     count = run.count(EVENTS, EVENTS_SHORT)
     tables = made(run.folder, count)
-    jars, settings = spark_jars(), MaintainSettings()
-    session = Session(lambda: open_read_session("maintain", settings.master, settings.driver_memory, jars, run.folder))
+    jars, settings = spark_jars(), LedgerSettings()
+    master = maintenance_master(settings.master)
+    session = Session(lambda: open_read_session("maintain", master, settings.driver_memory, jars, run.folder))
     with session:
-        report = maintain([tables], Job(session, settings, SystemClock(), limits=Limits(files_min=2)))
+        report = maintain([tables], Job(session, settings.maintain, SystemClock(), limits=Limits(files_min=2)))
     if not report.ok:
         raise RuntimeError(report.as_json())
     sizes = {name: _bytes(getattr(tables, name)) / count for name in TABLES}

@@ -17,7 +17,7 @@ from journal.anchors import AnchorKeys, new_key
 from journal.kafka_log import Point
 from journal.reader import JournalReader
 from journal.schema import Record
-from ledger.settings import VerifySettings
+from ledger.settings import LedgerSettings
 from ledger.spark import open_read_session
 from ledger.verify import Lake, verify
 from ledger.verify.evidence import Limits
@@ -58,7 +58,7 @@ def measure_verify(run: Run) -> dict[str, float]:
     """
     rows = run.count(ROWS, ROWS_SHORT)
     lake = _made(run, rows)
-    settings, limits = VerifySettings(), Limits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
+    settings, limits = LedgerSettings(), Limits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
     session = open_read_session("verify", settings.master, settings.driver_memory, spark_jars(), run.folder, rows)
     clock, keys = ManualClock(FIRST_AT + timedelta(minutes=1)), AnchorKeys([new_key()])
     try:

@@ -65,7 +65,7 @@ class RetryPolicy:
 
     ``jitter`` is the share of a delay that is added at most, and never beyond the next longer delay: a retry is never
     early, and a later one never waits for less than an earlier, shorter one did. Once the delays no longer grow, they
-    lie between ``longest_s`` and `cap_s`.
+    lie between ``longest_s`` and that with its whole jitter.
     """
 
     text: str
@@ -75,11 +75,6 @@ class RetryPolicy:
     tries: int | None
     jitter: float
     steps_s: tuple[float, ...] = ()
-
-    @property
-    def cap_s(self) -> float:
-        """No delay is longer: the longest one with its whole jitter."""
-        return self.longest_s * (1.0 + self.jitter)
 
     def delay_s(self, retry: int, random: Callable[[], float]) -> float | None:
         """Seconds before retry number ``retry`` (1 is the first); None when none is left.

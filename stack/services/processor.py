@@ -81,8 +81,7 @@ def main() -> int:
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         registry.register(parts)
-        host = settings.processor.metrics_host
-        serve(port, host, registry, lambda: {name: file.written for name, file in files.items()})
+        serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
     shared = _shared(settings, configs, clock, anchor_keys, record_keys)
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
@@ -152,7 +151,7 @@ def _shared(
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
-    return Shared(session, settings.kafka, adapters, clock, int(cores), anchor_keys, record_keys)
+    return Shared(session, settings.kafka, settings.topics, adapters, clock, int(cores), anchor_keys, record_keys)
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:

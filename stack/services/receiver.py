@@ -128,7 +128,7 @@ def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None
     """One process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
-        start_http_server(settings.ingest.metrics_port + number, settings.ingest.metrics_host, metrics.registry)
+        start_http_server(settings.ingest.metrics_port + number, settings.metrics_host, metrics.registry)
 
     @contextlib.asynccontextmanager
     async def opening() -> AsyncIterator[tuple[Receiver, Publisher]]:

@@ -17,8 +17,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from core.clock import ManualClock
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
+from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
 from tests.examples import examples
+from tests.memory_answers import MemoryAnswers
 
 LEASE_S = 60.0
 KEPT_S = 86_400.0

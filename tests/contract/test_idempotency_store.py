@@ -19,9 +19,10 @@ from core.clock import ManualClock
 from core.redis import AsyncClient, async_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, MemoryAnswers, RedisAnswers, RequestKey
+from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
+from tests.memory_answers import MemoryAnswers
 from tests.redis_sites import FORMS, Site
 
 LASTS_S, BRIEF_S = 60.0, 0.05

@@ -91,7 +91,7 @@ def assert_same(index: Index, other: Index) -> None:
         other.open_count(),
         other.dead_count(),
     )
-    assert list(index.iter_event_keys()) == list(other.iter_event_keys())
+    assert list(index.event_entries()) == list(other.event_entries())
     assert list(index.open_items()) == list(other.open_items())
     assert list(index.places()) == list(other.places())
 

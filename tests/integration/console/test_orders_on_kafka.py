@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
+from dlq.audit_log import AuditLog
 from dlq.command import Target
 from dlq.commands import CommandNotSent, Sent, decode
 from dlq.orders import DeltaView, Order, Orders, OrderService, Wanted
-from dlq.recorder import Recorder, Unrecorded
+from dlq.recorder import Recorder
 from journal.reader import JournalReader
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
@@ -25,7 +26,7 @@ READ_S_MAX = 60.0
 def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderService:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
     producer: Any = Producer({**settings, "enable.idempotence": True})
-    orders = Orders(lambda: producer, topic, Recorder(Unrecorded(), SystemClock(), "api"))
+    orders = Orders(lambda: producer, topic, Recorder(AuditLog(journal.parent / "acts"), SystemClock(), "api"))
     return OrderService("ledger", DeltaView(journal, topic), orders, SystemClock())
 
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from core.clock import SystemClock
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from core.topics import described
 from dlq.settings import DlqSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
@@ -32,7 +32,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings))
     wired: Any = SimpleNamespace(config=config, dlq_topic=topic)
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
-    shared = Shared(None, kafka, {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    shared = Shared(None, kafka, TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)
 
 

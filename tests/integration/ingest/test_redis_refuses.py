@@ -53,17 +53,16 @@ def wrong_issuer(_site: Site, folder: Path) -> tuple[dict[str, object], str]:
 
 
 def expired_client(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
-    expired = str(site.issuer.issue("expired", expired=True))
-    return {"certificate_file": expired, "key_file": expired}, "certificate expired"
+    return {"certificate_file": str(site.issuer.issue("expired", expired=True))}, "certificate expired"
 
 
 def no_client(_site: Site, _folder: Path) -> tuple[dict[str, object], str]:
-    return {"certificate_file": "", "key_file": ""}, "certificate required"
+    return {"certificate_file": ""}, "certificate required"
 
 
 def without_tls(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
     plain: dict[str, object] = {"url": site.url(site.nodes[0].port).replace("rediss", "redis"), "ca_file": ""}
-    return plain | {"certificate_file": "", "key_file": ""}, "Connection"
+    return plain | {"certificate_file": ""}, "Connection"
 
 
 @pytest.mark.parametrize("wrong", [wrong_password, wrong_issuer, expired_client, no_client, without_tls])

@@ -389,7 +389,7 @@ def test_of_a_wrong_report_nothing_is_written(
     with pytest.raises(error):
         compare(books, body)
     assert books.found.runs() == []
-    assert not DeltaTable.is_deltatable(books.found.differences_path)
+    assert not DeltaTable.is_deltatable(str(tmp_path / "lake" / "reconciliation"))
 
 
 def test_without_a_journal_or_a_period_there_is_nothing_to_compare(compare: Compare, tmp_path: Path) -> None:

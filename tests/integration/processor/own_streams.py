@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from dlq.command import Command, Target
 from dlq.commands import encode
 from journal.anchors import AnchorKeys
@@ -209,7 +209,7 @@ class OwnStreams:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         kafka = KafkaSettings(bootstrap_servers=self.bootstrap, durability="single")
-        shared = Shared(self.session, kafka, {}, clock, 2, AnchorKeys(["k" * 32]), None)
+        shared = Shared(self.session, kafka, TopicsSettings(), {}, clock, 2, AnchorKeys(["k" * 32]), None)
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, self.sections)

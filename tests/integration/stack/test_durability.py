@@ -118,7 +118,7 @@ def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broke
     rules = SimpleNamespace(events_topic="payments.events")
     wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
-    shared = Shared(None, single, {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    shared = Shared(None, single, TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_own_topics(wired, shared)
     shared = replace(shared, kafka=single.model_copy(update={"durability": "replicated"}))
     with pytest.raises(TopicsUnfit) as refused:

@@ -30,8 +30,7 @@ TLS = {"url": "rediss://redis:6379/0"}
         ({"url": "redis:///0"}, "names no host; without one redis.sentinels is needed"),
         ({"url": "redis://u:hidden@redis/0", "credentials_file": "f"}, "leave out one"),
         ({"url": "redis://redis", "ca_file": "f"}, "begin redis.url with rediss://"),
-        ({**TLS, "certificate_file": "f"}, "certificate_file and redis.key_file go together"),
-        ({**TLS, "key_file": "f"}, "certificate_file and redis.key_file go together"),
+        ({"url": "redis://redis", "certificate_file": "f"}, "begin redis.url with rediss://"),
         ({"sentinels": ["a:1"]}, "redis.sentinel_service is missing"),
         ({"sentinel_service": "claims"}, "redis.sentinels is missing"),
         ({"sentinel_credentials_file": "f"}, "redis.sentinels is missing"),
@@ -82,18 +81,23 @@ def test_a_file_of_credentials_that_cant_be_read_is_named(name: str, tmp_path: P
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     issuer = Issuer.make(tmp_path)
-    certificate, other = str(issuer.issue("client")), str(issuer.issue("other"))
-    text, missing = str(tmp_path / "text"), str(tmp_path / "missing")
+    certificate, other = issuer.issue("client"), issuer.issue("other")
+    key, _, own = certificate.read_text().partition("-----BEGIN CERTIFICATE")
+    of_another = key + "".join(other.read_text().partition("-----BEGIN CERTIFICATE")[1:])
+    for name, pem in (("keyless", f"-----BEGIN CERTIFICATE{own}"), ("mixed", of_another)):
+        (tmp_path / name).write_text(pem)
+    text, missing, keyless, mixed = (str(tmp_path / name) for name in ("text", "missing", "keyless", "mixed"))
     for given, setting in (
         ({"ca_file": text}, "ca_file"),
         ({"ca_file": missing}, "ca_file"),
-        ({"certificate_file": text, "key_file": certificate}, "certificate_file"),
-        ({"certificate_file": certificate, "key_file": missing}, "certificate_file"),
-        ({"certificate_file": certificate, "key_file": other}, "certificate_file"),
+        ({"certificate_file": text}, "certificate_file"),
+        ({"certificate_file": missing}, "certificate_file"),
+        ({"certificate_file": keyless}, "certificate_file"),
+        ({"certificate_file": mixed}, "certificate_file"),
     ):
         with pytest.raises(SettingError, match=rf"redis\.{setting}"):
             check_redis(RedisSettings.model_validate({**TLS, **given}))
-    check_redis(RedisSettings.model_validate({**TLS, "certificate_file": certificate, "key_file": certificate}))
+    check_redis(RedisSettings.model_validate({**TLS, "certificate_file": str(certificate)}))
 
 
 def test_credentials_are_those_of_the_file_now(tmp_path: Path) -> None:

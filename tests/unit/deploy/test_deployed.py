@@ -67,7 +67,7 @@ def test_every_metrics_page_is_where_the_listener_and_the_alerts_look(monkeypatc
         parts, said = urlsplit(urls[name]), SERVICES[name]["environment"]
         assert parts.hostname == name
         assert said[f"PAYHOOK_{name.upper()}__METRICS_PORT"] == str(parts.port)
-        assert said[f"PAYHOOK_{name.upper()}__METRICS_HOST"] == "0.0.0.0"
+        assert said["PAYHOOK_METRICS_HOST"] == "0.0.0.0"
 
 
 def test_a_second_shard_is_looked_at_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

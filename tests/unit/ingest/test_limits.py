@@ -177,7 +177,7 @@ def test_time_never_fills_a_bucket_beyond_its_burst() -> None:
 
 @on_a_loop
 async def test_beyond_the_limit_a_request_is_reported_to_come_again_and_nothing_of_it_is_taken(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, in_flight_max=2)
+    bench = Bench(tmp_path, Limits(in_flight_max=2))
     bench.publisher.gate = asyncio.Event()
     async with bench.client() as client:
 

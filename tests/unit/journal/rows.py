@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from core.decision import Decision
+from journal.index import Index
 from journal.schema import JournalRow
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
@@ -42,3 +43,8 @@ def row(seq: int, offset: int | None = None, **changes: Any) -> JournalRow:
 
 def marks(until: int) -> dict[str, dict[int, int]]:
     return {TOPIC: {0: until}}
+
+
+def event_count(index: Index) -> int:
+    """Event keys that it holds."""
+    return sum(len(keys) for keys, _ in index.event_entries())

@@ -43,7 +43,7 @@ def examples() -> list[Example]:
 
 
 def shown(amount_minor: int, currency: str) -> str:
-    return f"{decimal_text(amount_minor, currency, grouped=True)} {currency}"
+    return f"{decimal_text(amount_minor, currency)} {currency}"
 
 
 def test_each_example_is_booked_as_the_guide_says() -> None:

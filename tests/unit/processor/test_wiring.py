@@ -12,7 +12,7 @@ from core.clock import SystemClock
 from core.errors import SettingError
 from core.layout import Layout
 from core.routing import Shard
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
@@ -30,7 +30,7 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, KafkaSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+SHARED = Shared(None, KafkaSettings(), TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -84,11 +84,6 @@ def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: 
     assert without["processor"].command[-4:] == ("--mode", "live", "--shard", "0")
     assert both["processor-test"].command[-4:-2] == ("--mode", "test")
     assert both["processor-test"].log != both["processor"].log
-    ports_of = {both[name].env[f"PAYHOOK_PROCESSOR__{which}"] for name, which in METRICS}
-    assert len(ports_of) == 2
-
-
-METRICS = (("processor", "METRICS_PORT"), ("processor-test", "TEST_METRICS_PORT"))
 
 
 def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
@@ -120,6 +115,7 @@ def test_shards_have_a_process_a_log_and_a_metrics_port_each(tmp_path: Path, mon
     }
     assert len({server.log for server in shards.values()}) == 2
     assert metrics_ports(settings, "live") == {"processor": 9100, "processor.1": 9101}
+    assert metrics_ports(settings, "test") == {"processor-test": 9102, "processor-test.1": 9103}
     assert [metrics_port(settings, "live", shard) for shard in range(3)] == [9100, 9101, None]
 
 

@@ -33,7 +33,7 @@ from stack.supervisor import (
 )
 from tests.processes import all_end
 
-PORTS = Ports(1, 2, 3, 4, 5, 6, 7, 8)
+PORTS = Ports(1, 2, 3, 4, 5, 6, 7)
 WAIT_S = 60.0
 
 SLEEPS = "import time; time.sleep(600)"

@@ -27,7 +27,7 @@ def test_the_settings_of_the_page_are_taken() -> None:
 
 def test_the_notice_of_the_page_is_what_goes_out() -> None:
     (page,) = blocks("json")
-    engine = Engine(rules(AlertsSettings()), repeat_s=3_600)
+    engine = Engine(rules(AlertsSettings()))
     (notice,) = engine.look([Reading("dlq_depth", "ledger", 132)], AT)
     assert json.loads(page) == notice.as_tree() == json.loads(notice.as_json())
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.alerts.engine import Engine, Kind, Notice, State
+from dlq.alerts.engine import REPEAT_S, Engine, Kind, Notice, State
 from dlq.alerts.rules import Reading, Severity, rules
 from dlq.alerts.settings import AlertsSettings
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
-SETTINGS = AlertsSettings(repeat_s=3_600)
+SETTINGS = AlertsSettings()
 HOUR_S = 3_600.0
 
 
@@ -29,7 +29,7 @@ class Looks:
     def _engine(self, old: Engine | None = None) -> Engine:
         known = old.alerts if old is not None else ()
         every = rules(self.settings)
-        return Engine(every, repeat_s=self.settings.repeat_s, alerts=known)
+        return Engine(every, known)
 
     def restart(self) -> None:
         self.engine = self._engine(self.engine)
@@ -85,7 +85,7 @@ def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once
         assert looks.kinds(ill, rule, for_s - 1) == []
         assert looks.kinds(ill, rule, 1) == [Kind.FIRING]
     assert looks.kinds(ill, rule) == []
-    assert looks.kinds(ill, rule, 3_600) == [Kind.REPEAT]
+    assert looks.kinds(ill, rule, REPEAT_S) == [Kind.REPEAT]
     assert looks.kinds(0, rule) == []
     assert looks.kinds(0, rule, 120) == [Kind.RECOVERED]
     assert looks.kinds(0, rule, 99_999) == [] and looks.engine.alerts == []
@@ -150,7 +150,7 @@ def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
     (first,) = looks.look(101)
     looks.now = START
     assert looks.kinds(101) == []
-    (again,) = looks.look(101, after_s=3_600)
+    (again,) = looks.look(101, after_s=REPEAT_S)
     assert (again.kind, again.alert) == (Kind.REPEAT, first.alert)
     assert looks.kinds(0) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
 

@@ -92,7 +92,7 @@ def test_what_is_wrong_with_one_shard_is_said_of_that_shard(rule: str) -> None:
 
 
 def test_a_shard_that_is_silent_fires_by_its_name() -> None:
-    engine, looks = Engine(rules(AlertsSettings()), repeat_s=3_600), Readings()
+    engine, looks = Engine(rules(AlertsSettings())), Readings()
     fired = []
     for at_s in range(0, 180, 15):
         now = NOW + timedelta(seconds=at_s)
@@ -195,7 +195,7 @@ def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: i
     """What is told of Redis over so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
     readings, reported, quick = Readings(), [], 0
-    engine = Engine(rules(settings), repeat_s=settings.repeat_s)
+    engine = Engine(rules(settings))
     for look in range(looks):
         at_s = look * settings.every_s
         now = NOW + timedelta(seconds=at_s)

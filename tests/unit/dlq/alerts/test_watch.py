@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
+from dlq.alerts.engine import REPEAT_S
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.readings import Dead, Seen
@@ -38,7 +39,7 @@ class Stack:
         program.chmod(0o700)
         hook = ReceiverSettings(url=f"http://127.0.0.1:{port}/", networks=("127.0.0.1/32",), ports=(port,), http=True)
         boss = ReceiverSettings(command=(str(program),), only_critical=True)
-        self.settings = AlertsSettings(receivers={"hook": hook, "boss": boss}, repeat_s=3_600)
+        self.settings = AlertsSettings(receivers={"hook": hook, "boss": boss})
         self.restart()
 
     def restart(self) -> None:
@@ -81,7 +82,7 @@ def test_an_overflow_is_reported_once_repeated_and_over_once(stack: Stack, serve
     for _ in range(5):
         stack.step()
     assert kinds(server) == [("dlq_depth", "firing")]
-    stack.step(3_600)
+    stack.step(REPEAT_S)
     stack.dead = Dead(0, None)
     stack.step()
     stack.step(120)

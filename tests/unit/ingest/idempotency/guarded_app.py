@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.clock import ManualClock
 from ingest.claims import ClaimsUnavailable
-from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, MemoryAnswers, RequestKey, Run
+from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, RequestKey, Run
+from tests.memory_answers import MemoryAnswers
 
 LEASE_S = 60.0
 KEPT_S = 86_400.0

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.types import Message
 
-from tests.unit.ingest.idempotency.guarded_app import KEPT_S, KEY, LEASE_S, Call, Guarded, empty_body, slug
+from tests.unit.ingest.idempotency.guarded_app import KEY, LEASE_S, Call, Guarded, empty_body, slug
 
 
 def test_an_application_that_raises_gets_the_request_again() -> None:
@@ -228,12 +228,3 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same_and_the_key_lapses(
     guarded.clock.advance(LEASE_S + 1)
     assert guarded.post().text == "run 2"
     assert guarded.calls[1].run.repeated
-
-
-def test_a_full_store_refuses_new_keys_and_takes_them_again_when_old_ones_are_over() -> None:
-    guarded = Guarded()
-    guarded.store._entries_max = 2
-    answers = [guarded.post(headers={"idempotency-key": f"k-{n}"}) for n in range(3)]
-    assert [answer.status_code for answer in answers] == [201, 201, 503]
-    guarded.clock.advance(KEPT_S + 1)
-    assert guarded.post(headers={"idempotency-key": "k-2"}).status_code == 201

@@ -16,27 +16,26 @@ amounts = st.integers(-AMOUNT_MINOR_MAX, AMOUNT_MINOR_MAX)
 
 
 @pytest.mark.parametrize(
-    ("amount_minor", "currency", "text", "grouped"),
+    ("amount_minor", "currency", "text"),
     [
-        (123_450, "EUR", "1234.50", "1,234.50"),
-        (5, "EUR", "0.05", "0.05"),
-        (0, "EUR", "0.00", "0.00"),
-        (-5, "EUR", "-0.05", "-0.05"),
-        (-123_456, "USD", "-1234.56", "-1,234.56"),
-        (1_234, "JPY", "1234", "1,234"),
-        (1_234_567, "KWD", "1234.567", "1,234.567"),
-        (1, "CLF", "0.0001", "0.0001"),
-        (AMOUNT_MINOR_MAX, "EUR", "10000000000000.00", "10,000,000,000,000.00"),
+        (123_450, "EUR", "1,234.50"),
+        (5, "EUR", "0.05"),
+        (0, "EUR", "0.00"),
+        (-5, "EUR", "-0.05"),
+        (-123_456, "USD", "-1,234.56"),
+        (1_234, "JPY", "1,234"),
+        (1_234_567, "KWD", "1,234.567"),
+        (1, "CLF", "0.0001"),
+        (AMOUNT_MINOR_MAX, "EUR", "10,000,000,000,000.00"),
     ],
 )
-def test_an_amount_has_the_decimals_of_its_currency(amount_minor: int, currency: str, text: str, grouped: str) -> None:
+def test_an_amount_has_the_decimals_of_its_currency(amount_minor: int, currency: str, text: str) -> None:
     assert decimal_text(amount_minor, currency) == text
-    assert decimal_text(amount_minor, currency, grouped=True) == grouped
 
 
 @given(amounts, st.sampled_from(CURRENCIES))
 def test_an_amount_is_read_back_from_its_text(amount_minor: int, currency: str) -> None:
-    assert minor_units(decimal_text(amount_minor, currency), currency) == amount_minor
+    assert minor_units(decimal_text(amount_minor, currency).replace(",", ""), currency) == amount_minor
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_whole_units_need_no_decimals() -> None:
 def test_a_column_of_amounts_reads_as_each_of_them_does(money: list[tuple[int, str]]) -> None:
     minor = pa.chunked_array([pa.array([one for one, _ in money], pa.int64())])
     codes = pa.chunked_array([pa.array([code for _, code in money], pa.string())])
-    assert decimal_texts(minor, codes).to_pylist() == [decimal_text(one, code) for one, code in money]
+    assert decimal_texts(minor, codes).to_pylist() == [decimal_text(one, code).replace(",", "") for one, code in money]
 
 
 def test_the_currencies_here_have_each_number_of_decimals() -> None:
