@@ -23,7 +23,7 @@ class StoppedAfterTheFirst(Workers):
             os.kill(os.getpid(), signal.SIGTERM)
 
 def serve(number):
-    print(number, flush=True)
+    os.write(1, f"{number}\\n".encode())  # whole, or not at all
     time.sleep(600)
 
 StoppedAfterTheFirst(3, serve).run()
