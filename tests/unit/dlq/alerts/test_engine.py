@@ -110,7 +110,7 @@ def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(look
     assert looks.kinds(101) == [Kind.FIRING]
     assert looks.kinds(None, after_s=1_000) == []
     assert looks.engine.alerts[0].unknown
-    assert looks.kinds(None, after_s=3_000) == [Kind.REPEAT]
+    assert looks.kinds(None, after_s=REPEAT_S - 1_000) == [Kind.REPEAT]
     assert looks.kinds(0) == [] and looks.kinds(None) == [], "the time in which it seemed over doesn't count on"
     assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
 
@@ -122,7 +122,7 @@ def test_a_stream_that_is_gone_has_no_alerts_any_more(looks: Looks) -> None:
 
 def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(looks: Looks) -> None:
     (first,) = looks.look(132)
-    (again,) = looks.look(140, after_s=4_000)
+    (again,) = looks.look(140, after_s=REPEAT_S)
     looks.look(0)
     (over,) = looks.look(0, after_s=180)
     (later,) = looks.look(200)
@@ -130,7 +130,7 @@ def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_an
     assert [one.number for one in (first, again, over, later)] == [1, 2, 3, 1]
     assert later.alert != first.alert
     assert (first.text, first.severity) == ("132 dead events of ledger wait for a person", Severity.WARNING)
-    assert over.text == "over after 70 min; it was: 140 dead events of ledger wait for a person"
+    assert over.text == "over after 243 min; it was: 140 dead events of ledger wait for a person"
     assert first.runbook == "docs/runbook.md#alert-dlq_depth"
     assert Notice.of(first.as_tree()) == first
 
@@ -141,7 +141,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: Looks, value: 
     looks.restart()
     assert looks.kinds(value) == []
     looks.restart()
-    (then,) = looks.look(value, after_s=4_000)
+    (then,) = looks.look(value, after_s=REPEAT_S)
     assert (then.kind, then.alert) == (Kind.REPEAT if value else Kind.RECOVERED, first.alert)
 
 
