@@ -49,6 +49,10 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
+    def set_back(self, seconds: float) -> None:
+        """The wall time is corrected; nothing has passed by that."""
+        self._now -= timedelta(seconds=seconds)
+
 
 class Deadline:
     """One moment in monotonic time that every step of a piece of work shares."""

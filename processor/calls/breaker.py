@@ -21,7 +21,8 @@ class Breaker:
     """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
     calls are good.
 
-    It learns outcomes, it makes no calls.
+    It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only told
+    and kept, so one that ran ahead and was set back changes nothing.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class Breaker:
     @property
     def state(self) -> str:
         """`CLOSED`, `HALF_OPEN` or `OPEN`, as of now."""
-        if self._memory.state == OPEN and self._clock.now() >= self.half_opens_at:
+        if self._memory.state == OPEN and self.open_s == 0:
             self._breaker.half_open()
         return self._memory.state
 
     @property
-    def half_opens_at(self) -> datetime:
-        """When an open breaker lets probes through."""
-        return self._memory.opened_at + timedelta(seconds=self._breaker.reset_timeout)
+    def open_s(self) -> float:
+        """Seconds until an open breaker lets probes through."""
+        return max(0.0, self._breaker.reset_timeout - self._memory.opened_s_ago)
 
     @property
     def failures_left(self) -> int:
@@ -102,7 +103,8 @@ class _Memory(pybreaker.CircuitBreakerStorage):
         self._state = kept.get("state", CLOSED)
         self._failures = kept.get("failures", 0)
         self._successes = kept.get("good", 0)
-        self._opened_at = from_micros(kept.get("opened_at_us", 0))
+        ago_s = (clock.now() - from_micros(kept.get("opened_at_us", 0))).total_seconds()
+        self._opened_s = clock.monotonic() - max(0.0, ago_s)
 
     def kept(self) -> dict[str, Any] | None:
         if self._state == CLOSED and not self._failures:
@@ -111,7 +113,7 @@ class _Memory(pybreaker.CircuitBreakerStorage):
             "state": self._state,
             "failures": self._failures,
             "good": self._successes,
-            "opened_at_us": to_micros(self._opened_at),
+            "opened_at_us": to_micros(self.opened_at),
         }
 
     @property
@@ -131,12 +133,16 @@ class _Memory(pybreaker.CircuitBreakerStorage):
         return int(self._successes)
 
     @property
+    def opened_s_ago(self) -> float:
+        return self._clock.monotonic() - self._opened_s
+
+    @property
     def opened_at(self) -> datetime:
-        return self._opened_at
+        return self._clock.now() - timedelta(seconds=self.opened_s_ago)
 
     @opened_at.setter
     def opened_at(self, _: datetime) -> None:
-        self._opened_at = self._clock.now()
+        self._opened_s = self._clock.monotonic()
 
     def increment_counter(self) -> None:
         self._failures += 1

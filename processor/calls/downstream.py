@@ -70,7 +70,8 @@ class Downstream:
     """Breaker, concurrency limit and retry budget of one downstream.
 
     Held events get their due times one after another, `HELD_PER_S` of them a second: an outage doesn't end in a
-    herd, and while it lasts the same events aren't taken up again and again.
+    herd, and while it lasts the same events aren't taken up again and again. Times are the monotonic clock's: wall time
+    is only told and kept.
     """
 
     def __init__(
@@ -84,17 +85,18 @@ class Downstream:
         start = min(max(int(kept.get("at_once", CONCURRENCY_START)), CONCURRENCY_MIN), most)
         self._limit = ConcurrencyLimit(CONCURRENCY_MIN, start, most, SLOW_RATIO)
         self._retries = RetryBudget(RETRY_SHARE, RETRIES_MIN, RETRY_WINDOW_S, clock)
-        self._quiet_until = from_micros(int(kept.get("quiet_until_us", 0)))
+        quiet_s = (from_micros(int(kept.get("quiet_until_us", 0))) - clock.now()).total_seconds()
+        self._quiet_until = clock.monotonic() + min(max(0.0, quiet_s), settings.quiet_s_max)
         self._problem = str(kept.get("problem", ""))
-        self._slot = self._retry_slot = from_micros(0)
-        self._left_out, self._left_until = 0, from_micros(0)
-        self._good_at: datetime | None = None
+        self._slot = self._retry_slot = 0.0
+        self._left_out, self._left_until = 0, 0.0
+        self._good_at: float | None = None
         self._calls = Report()
 
     @property
     def state(self) -> str:
         """The breaker's, or `QUIET`."""
-        return QUIET if self._clock.now() < self._quiet_until else self._breaker.state
+        return QUIET if self._clock.monotonic() < self._quiet_until else self._breaker.state
 
     @property
     def may_be_called(self) -> bool:
@@ -109,7 +111,7 @@ class Downstream:
             return False
         if report is not None and report.calls:
             return report.failed == report.calls
-        return self._good_at is None or self._clock.now() - self._good_at > timedelta(seconds=ALIVE_S)
+        return self._good_at is None or self._clock.monotonic() - self._good_at > ALIVE_S
 
     @property
     def at_once(self) -> int:
@@ -138,7 +140,7 @@ class Downstream:
         self._calls.add(report)
         self._follow_probes(report)
         if report.failed < report.calls:
-            self._good_at = self._clock.now()
+            self._good_at = self._clock.monotonic()
         self._problem = report.problem or self._problem
         was_closed = self._breaker.state == CLOSED
         self._breaker.learn(report.calls - report.failed, report.failed, report.failed_in_a_row)
@@ -146,32 +148,32 @@ class Downstream:
             self._limit.learn(report)
         self._retries.learn(report)
         if report.quiet_s > 0:
-            asked = timedelta(seconds=min(report.quiet_s, self._settings.quiet_s_max))
-            self._quiet_until = max(self._quiet_until, self._clock.now() + asked)
+            asked_s = min(report.quiet_s, self._settings.quiet_s_max)
+            self._quiet_until = max(self._quiet_until, self._clock.monotonic() + asked_s)
 
     def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
         """When an event is due again that wasn't tried, and why it waits.
 
         ``not_before_s``: seconds that its own failed call was asked to wait, which may be longer than everybody waits.
         """
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if not self.may_be_called:
             due, reason = self._next_slot(self._back_at()), self.text()
         elif held.reason == NO_RETRIES:
-            self._retry_slot = due = max(now, self._retry_slot) + timedelta(seconds=1 / self._retries.per_s)
+            self._retry_slot = due = max(now, self._retry_slot) + 1 / self._retries.per_s
             reason = held.reason
         else:
             due, reason = self._next_slot(now), held.reason if self._breaker.state == CLOSED else self.text()
-        return replace(held, retry_after_s=max(not_before_s, (due - now).total_seconds()), reason=reason)
+        return replace(held, retry_after_s=max(not_before_s, due - now), reason=reason)
 
     def text(self) -> str:
         """A predicate to the downstream's name: what it is in, and why."""
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
             case "quiet":
-                return f"asked to be left alone until {to_rfc3339(self._quiet_until)}{because}"
+                return f"asked to be left alone until {self._told(self._quiet_until)}{because}"
             case "open":
-                return f"isn't called until {to_rfc3339(self._back_at())}: its breaker is open{because}"
+                return f"isn't called until {self._told(self._back_at())}: its breaker is open{because}"
             case "half-open":
                 return f"gets {PROBES} calls to show that it is back{because}"
         return "is called as usual"
@@ -183,7 +185,7 @@ class Downstream:
             return None
         return {
             "breaker": breaker or {},
-            "quiet_until_us": to_micros(self._quiet_until) if quiet else 0,
+            "quiet_until_us": to_micros(self._wall(self._quiet_until)) if quiet else 0,
             "at_once": self._limit.at_once,
             "problem": self._problem,
         }
@@ -203,22 +205,29 @@ class Downstream:
     @property
     def _probes_out(self) -> int:
         """Probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
-        return self._left_out if self._clock.now() < self._left_until else 0
+        return self._left_out if self._clock.monotonic() < self._left_until else 0
 
     def _follow_probes(self, report: Report) -> None:
         self._left_out = max(0, self._probes_out - report.late)
         if report.out and self._breaker.state == HALF_OPEN:
             self._left_out += report.out
-            self._left_until = self._clock.now() + timedelta(seconds=self._settings.reset_s)
+            self._left_until = self._clock.monotonic() + self._settings.reset_s
 
-    def _back_at(self) -> datetime:
-        opens = self._breaker.half_opens_at if self._breaker.state == OPEN else self._quiet_until
-        return max(opens, self._quiet_until)
+    def _back_at(self) -> float:
+        opens_s = self._breaker.open_s if self._breaker.state == OPEN else 0.0
+        return max(self._clock.monotonic() + opens_s, self._quiet_until)
 
-    def _next_slot(self, since: datetime) -> datetime:
+    def _next_slot(self, since: float) -> float:
         due = max(since, self._slot)
-        self._slot = due + timedelta(seconds=1 / HELD_PER_S)
+        self._slot = due + 1 / HELD_PER_S
         return due
+
+    def _wall(self, at: float) -> datetime:
+        return self._clock.now() + timedelta(seconds=at - self._clock.monotonic())
+
+    def _told(self, at: float) -> str:
+        """To the second, so that all events of a batch are told the same."""
+        return to_rfc3339((self._wall(at) + timedelta(seconds=0.5)).replace(microsecond=0))
 
 
 class ConcurrencyLimit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from journal.schema import JournalRow
 from journal.state import Marks
 from processor.calls.budget import Report
 from processor.decide.admit import admit
-from processor.decide.blocked import LOOKED_AT_MAX, Blocked, Rank, choose
+from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose
 from processor.decide.commit import Journal
 from processor.decide.derive import CLOSE_S_MAX, Derived
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
@@ -94,7 +94,7 @@ class Batches:
 
     @property
     def probe_s(self) -> float:
-        """Seconds until the next probe of a blocked stream."""
+        """Seconds from a probe of a blocked stream that failed to the next one."""
         return self._blocked.probe_s
 
     @property
@@ -161,8 +161,11 @@ class Batches:
             self._decide(orders, marks, [])
         return bool(orders)
 
-    def probe(self, records: Sequence[KafkaRecord] = ()) -> bool:
-        """Tries one event of a blocked stream, one that waits or one of ``records``; returns whether a handler saw it.
+    def probe(self, records: Sequence[KafkaRecord] = ()) -> float:
+        """Tries one event of a blocked stream, one that waits or one of ``records``; returns the seconds to the next.
+
+        Only a probe that failed costs `probe_s`. One that says nothing of what blocks the stream costs no wait, or
+        `AGAIN_S` where its event had been put off before: there may be many of those, and they come again and again.
 
         A record that is tried takes those before it in its partition with it, and these wait. Where there is nothing to
         be tried the stream isn't blocked any more: the next batch is the probe.
@@ -173,12 +176,17 @@ class Batches:
         found = self._choose(records)
         if found is None:
             self._become(Blocked())
-            return False
-        self._probed, chosen = found
+            return 0.0
+        rank, chosen = found
+        self._probed = rank
         if isinstance(chosen, OpenItem):
-            return self._decide([], self.marks, [chosen], probe=chosen.row)
-        taken, marks = self._take(_upto(chosen.row, records))
-        return self._decide(taken, marks, [], probe=chosen.row)
+            results = self._decide([], self.marks, [chosen], probe=chosen.row)
+        else:
+            taken, marks = self._take(_upto(chosen.row, records))
+            results = self._decide(taken, marks, [], probe=chosen.row)
+        if any(self._blocked.goes_on(result) for result in results):
+            return self.probe_s
+        return AGAIN_S if results and rank.is_put_off else 0.0
 
     def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
         """Whether the next probe would try an event that tells more than the last one's: there is no need to wait."""
@@ -213,8 +221,8 @@ class Batches:
         condemned: Mapping[int, Failure] | None = None,
         probe: JournalRow | None = None,
         turns: Sequence[Turn] = (),
-    ) -> bool:
-        """Commits a batch; returns whether a handler saw any of it.
+    ) -> Collection[Outcome | Failure]:
+        """Commits a batch; returns what handlers said of it.
 
         ``probe``: of its entity one event runs, and nothing else does. ``turns``: what runs of selections do.
         """
@@ -244,7 +252,7 @@ class Batches:
         steps.end("handle")
         every = self._order(decided, arrivals, turns)
         if not every:
-            return False
+            return ()
         rows, bodies = [item.row for item in every], _bodies_of(every)
         self._learn(answers.by_item.values(), results.reports)
         published_upto, notes = (
@@ -261,7 +269,7 @@ class Batches:
             self._on_decided(every)
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
-        return bool(results.by_item)
+        return results.by_item.values()
 
     def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:
         """Decides the commands and the portions of runs after the events, and numbers all rows."""
@@ -286,7 +294,7 @@ class Batches:
         elif self.blocked:
             blocked = self._blocked
             for result in results:
-                blocked = blocked.after_result(result, reports)
+                blocked = blocked.after_result(result, reports, self._rules.probe_s_max)
             self._become(blocked)
 
     def _become(self, blocked: Blocked) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from core.work import Outcome
+from core.decision import ErrorKind
+from core.work import Held, Outcome
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.calls.budget import Report
-from processor.decide.item import Item, is_suspect
+from processor.decide.item import Item, is_put_off, is_suspect
 from processor.decide.line import disproves
 from processor.judge.classify import Failure
 
 PROBE_S_FIRST = 1.0
+
+AGAIN_S = 1.0
+"""From the probe of an event that had been put off to the next one: as often as a stream that isn't blocked looks."""
+
 LOOKED_AT_MAX = 1_000
 """Events among which a probe chooses: of those that wait, and of those that are read and not decided."""
 
@@ -27,16 +32,24 @@ NOTE = "blocked"
 """The journal's note of why the whole stream is blocked, so that the next start doesn't decide into it."""
 
 Account: TypeAlias = tuple[str | None, str | None, str | None]
-Rank: TypeAlias = tuple[bool, bool]
-"""Of an event: whether it has failed so itself, and whether another one of its account has. The lowest tells most."""
+
+
+class Rank(NamedTuple):
+    """Of an event: whether it has failed so itself, whether another one of its account has, and whether it was put off
+    by its last try. The lowest tells most.
+    """
+
+    is_suspect: bool
+    of_suspect: bool
+    is_put_off: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
     """A stream's state: ``reason`` is None while it isn't blocked.
 
-    ``probe_s``: seconds until the next probe. ``needs``: the downstreams that the failed tries had called; the block
-    ends once events have called each of them with success.
+    ``probe_s``: seconds from a probe that failed to the next one. ``needs``: the downstreams that the failed tries had
+    called; the block ends once events have called each of them with success.
     """
 
     reason: str | None = None
@@ -61,15 +74,30 @@ class Blocked:
         """The first probe comes at once: it tells an outage from an event that fails by its own fault."""
         called = {name for failure in failures for name in failure.called or (ANY,)}
         needs = self.needs | called
-        probe_s = 0.0 if self.reason is None else min(max(PROBE_S_FIRST, self.probe_s * 2), probe_s_max)
+        probe_s = 0.0 if self.reason is None else self._longer(probe_s_max)
         reason = f"{failures[0].error_class}: {failures[0].message}"
         return Blocked(reason, probe_s, needs if len(needs) <= NEEDS_MAX else frozenset((ANY,)))
 
-    def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report]) -> Blocked:
-        """``reports``: the calls of the one event that was tried."""
+    def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], probe_s_max: float) -> Blocked:
+        """Of an event that didn't fail so. ``reports``: the calls of the one event that was tried."""
+        if self.goes_on(result):
+            return replace(self, probe_s=self._longer(probe_s_max))
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
         needs = frozenset(name for name in self.needs if not _is_met(name, result, answered))
         return replace(self, needs=needs) if needs else Blocked()
+
+    def goes_on(self, result: Outcome | Failure) -> bool:
+        """Whether an event's result says that it isn't over: it failed so, or what has to answer fails otherwise or
+        isn't called now.
+
+        Other results that don't end the block say nothing of it: the next event may be tried at once.
+        """
+        if isinstance(result, Failure):
+            return result.blocks or (result.kind is not ErrorKind.NRE and result.downstream in self.needs)
+        return isinstance(result, Held) and result.downstream in self.needs
+
+    def _longer(self, probe_s_max: float) -> float:
+        return min(max(PROBE_S_FIRST, self.probe_s * 2), probe_s_max)
 
 
 def _is_met(need: str, result: Outcome | Failure, answered: Collection[str]) -> bool:
@@ -82,7 +110,8 @@ def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, 
     suspects = {_account(item.row) for item in of_waiting if is_suspect(item.row)}
 
     def rank(item: OpenItem | Item) -> Rank:
-        return isinstance(item, OpenItem) and is_suspect(item.row), _account(item.row) in suspects
+        waits = isinstance(item, OpenItem)
+        return Rank(waits and is_suspect(item.row), _account(item.row) in suspects, waits and is_put_off(item.row))
 
     every: list[OpenItem | Item] = [*of_waiting, *arrived]
     best = min(every, key=rank, default=None)

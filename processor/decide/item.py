@@ -119,6 +119,12 @@ def is_suspect(row: JournalRow) -> bool:
     return row.error_kind is ErrorKind.SBE
 
 
+def is_put_off(row: JournalRow) -> bool:
+    """Whether the last try of an open event gave it a later time: it failed by its own fault, or it was held."""
+    held = row.decision is Decision.PARKED and row.due_at is not None and row.due_at > row.decided_at
+    return held or row.decision is Decision.RETRY
+
+
 def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer | Failure:
     """What ``step`` answers, or the failure that its event dies of: the stream goes on.
 

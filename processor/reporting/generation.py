@@ -79,8 +79,9 @@ class GenerationWriter:
         while not self._ends:
             self._wake.wait(ANNOUNCE_EVERY_S)
             self._wake.clear()
-            if self._announced is not None and not self._ends:
-                self._write(replace(self._announced, keys=self._key_ids()))
+            announced = self._announced  # read once: `withdraw` may come at any time
+            if announced is not None and not self._ends:
+                self._write(replace(announced, keys=self._key_ids()))
 
     def _write(self, announced: Announced) -> None:
         problems: list[Exception] = []

@@ -108,8 +108,8 @@ class WhileBlocked:
             self._on_batch()
 
     def _probe(self, records: Sequence[KafkaRecord]) -> None:
-        tried = self._batches.probe(records)
-        self._probe_at = self._clock.monotonic() + (self._batches.probe_s if tried else 0.0)
+        wait_s = self._batches.probe(records)
+        self._probe_at = self._clock.monotonic() + wait_s
 
 
 class ControlTopic:

@@ -103,11 +103,11 @@ class FakeBatches:
     def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
         return False
 
-    def probe(self, records: Sequence[KafkaRecord]) -> bool:
+    def probe(self, records: Sequence[KafkaRecord]) -> float:
         self.probes += 1
         if self.probes == 3:
             self.progress.blocked_reason = None
-        return True
+        return self.probe_s
 
 
 class NoCatchUp:

@@ -29,7 +29,7 @@ class Event:
     often it was replayed. ``saw_closed``: an earlier one that held others back was closed after it came
     (``came_before_closing``), and it was open then or since. ``is_changed``: its content isn't the first one's of its
     key; it becomes an event like others when it is replayed, once the first was purged. ``suspect``: its last try
-    failed as if the whole stream were blocked.
+    failed as if the whole stream were blocked. ``held``: its last try wasn't made, and gave it a later time.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Event:
     came_before_closing: bool = False
     is_changed: bool = False
     suspect: bool = False
+    held: bool = False
     fact: str | None = None
     is_booked: bool = False
 
@@ -63,6 +64,10 @@ class Event:
     def is_dead(self) -> bool:
         return self.state == "dead"
 
+    @property
+    def is_put_off(self) -> bool:
+        return self.state == "retry" or self.held
+
     def becomes(
         self,
         state: str,
@@ -71,10 +76,12 @@ class Event:
         holds: bool = False,
         head: Event | None = None,
         suspect: bool = False,
+        held: bool = False,
     ) -> None:
         died_now = state == "dead" and self.kind == "event"
         suspect |= state == "parked" and self.suspect
-        self.state, self.due, self.holds, self.head, self.suspect = state, due, holds, head, suspect
+        self.state, self.due, self.holds, self.head = state, due, holds, head
+        self.suspect, self.held = suspect, held
         self.died = self.is_open and not holds and (died_now or self.died)
         self.version += 1
 
@@ -145,14 +152,12 @@ class Model:
 
     def probe(self, now: datetime, calls: Sequence[Call], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
         """One probe of a blocked stream; what of ``arrived`` it took."""
-        due = self._due(now)
-        best = next((event for event in due if not event.suspect), None)
-        if best is None and arrived:
-            entity, new = arrived[0]
-            self.entities.setdefault(entity, []).append(new)
+        candidates = [*self._due(now), *(new for _, new in arrived[:1])]
+        best = min(candidates, key=lambda event: (event.suspect, event.is_put_off), default=None)
+        if best is not None and best.is_new:
+            self.entities.setdefault(arrived[0][0], []).append(best)
             self._walk(now, calls, [], set(), blocks=True, probe=True)
-            return [new]
-        best = best or next(iter(due), None)
+            return [best]
         self._walk(now, calls, [] if best is None else [best], set(), blocks=True, probe=True)
         return []
 
@@ -446,7 +451,7 @@ class Walk:
         if outcome in ("applied", "ignored"):
             event.becomes(outcome)
         elif outcome == "held":
-            event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True)
+            event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True, held=True)
         elif outcome == "down" and event.key not in self.own:
             event.becomes("parked", due=self.now, holds=True, suspect=True)
         elif outcome == "bug" or event.attempt == len(self.model.retries_s):

@@ -107,7 +107,7 @@ class World:
             (
                 *(event.key, event.order, event.kind, event.state, event.attempt, event.holds, event.died),
                 *(event.out_of_order, event.replays, event.saw_closed, event.came_before_closing, event.suspect),
-                *(event.is_changed, event.fact, event.head.order if event.head is not None else None),
+                *(event.held, event.is_changed, event.fact, event.head.order if event.head is not None else None),
                 self._in(event.due),
             )
             for event in events

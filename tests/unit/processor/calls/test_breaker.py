@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
     assert (breaker.state, breaker.failures_left) == (CLOSED, 1)
     breaker.learn(good=0, failed=1, failed_in_a_row=1)
     assert breaker.state == OPEN
-    assert breaker.half_opens_at == NOW + timedelta(seconds=5)
+    assert breaker.open_s == 5
 
 
 def test_half_open_it_closes_after_all_probes_were_good(breaker: Breaker, clock: ManualClock) -> None:
@@ -51,14 +51,14 @@ def test_one_failed_probe_opens_it_for_another_while(breaker: Breaker, clock: Ma
     assert breaker.state == HALF_OPEN
     breaker.learn(1, 1, 0)
     assert breaker.state == OPEN
-    assert breaker.half_opens_at == NOW + timedelta(seconds=12)
+    assert breaker.open_s == 5
 
 
 def test_late_news_of_calls_made_before_it_opened_change_nothing(breaker: Breaker, clock: ManualClock) -> None:
     breaker.learn(0, 3, 3)
     clock.advance(1)
     breaker.learn(4, 4, 4)
-    assert breaker.half_opens_at == NOW + timedelta(seconds=5)
+    assert breaker.open_s == 4
 
 
 @pytest.mark.parametrize("seconds", [1, 6])
@@ -66,8 +66,33 @@ def test_a_later_process_goes_on_where_the_last_one_was(breaker: Breaker, clock:
     breaker.learn(0, 3, 3)
     clock.advance(seconds)
     later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
-    assert later.state == breaker.state
-    assert later.half_opens_at == NOW + timedelta(seconds=5)
+    assert (later.state, later.open_s) == (breaker.state, max(0, 5 - seconds))
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_clock_that_ran_ahead_keeps_it_open_no_longer(clock: ManualClock, ends: bool) -> None:
+    """``ends``: its process, before the clock is set back."""
+    breaker = Breaker("x", 1, 5.0, 3, clock)
+    breaker.learn(0, 1, 1)
+    kept = breaker.kept()
+    clock.set_back(3 * 3_600)
+    if ends:
+        breaker = Breaker("x", 1, 5.0, 3, clock, kept)
+    clock.advance(4)
+    assert breaker.state == OPEN
+    assert breaker.open_s == 1
+    clock.advance(2)
+    assert breaker.state == HALF_OPEN
+
+
+def test_what_is_kept_of_it_follows_a_clock_that_was_set_back(clock: ManualClock) -> None:
+    breaker = Breaker("x", 1, 5.0, 3, clock)
+    breaker.learn(0, 1, 1)
+    clock.set_back(3 * 3_600)
+    clock.advance(4)
+    later = Breaker("x", 1, 5.0, 3, clock, breaker.kept())
+    clock.advance(1)
+    assert later.state == HALF_OPEN
 
 
 def test_failures_that_have_not_opened_it_are_known_later_too(breaker: Breaker, clock: ManualClock) -> None:

@@ -108,3 +108,39 @@ def test_held_events_are_due_one_after_another(
     due = sorted(row.due_at for row in map(engine.last, keys) if row.due_at is not None)
     assert due[0] == NOW + timedelta(seconds=10)
     assert due[-1] == NOW + timedelta(seconds=10 + 49 / 10)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_clock_that_ran_ahead_keeps_nobody_away_any_longer(
+    engine: LimitedEngine, service: Service, ends: bool
+) -> None:
+    """``ends``: the process, before the clock is set back."""
+    service.down, service.retry_after_s = True, 40.0
+    post(engine, service, 1)
+    engine.batch()
+    service.down = False
+    engine.clock.set_back(3 * 3_600)
+    if ends:
+        engine.start()
+    [waits] = post(engine, service, 1, first=2)
+    engine.batch()
+    due_at = engine.last(waits).due_at
+    assert due_at is not None
+    assert timedelta(seconds=39) <= due_at - engine.clock.now() <= timedelta(seconds=SETTINGS.quiet_s_max)
+    engine.advance(SETTINGS.quiet_s_max)
+    [later] = post(engine, service, 1, first=3)
+    engine.batch()
+    assert {engine.last(key).decision for key in (waits, later)} == {"applied"}
+
+
+def test_what_is_held_after_a_clock_was_set_back_is_due_as_soon_as_before(
+    engine: LimitedEngine, service: Service
+) -> None:
+    service.down = True
+    post(engine, service, 50)
+    engine.batch()
+    engine.clock.set_back(3 * 3_600)
+    [key] = post(engine, service, 1, first=100)
+    engine.batch()
+    due_at = engine.last(key).due_at
+    assert due_at is not None and due_at - engine.clock.now() < timedelta(seconds=11)

@@ -113,6 +113,30 @@ def test_withdrawn_it_isnt_written_any_more_until_it_is_published_again(server: 
     assert set(written) == {b"4 p4"}
 
 
+def test_withdrawn_while_it_is_written_it_can_be_published_again(server: fakeredis.FakeServer) -> None:
+    class WithdrawnOnceRead(GenerationWriter):
+        """Whoever reads what is announced finds it withdrawn when they look again."""
+
+        _kept: Announced | None = None
+
+        @property
+        def _announced(self) -> Announced | None:
+            read, self._kept = self._kept, None
+            return read
+
+        @_announced.setter
+        def _announced(self, announced: Announced | None) -> None:
+            self._kept = announced
+
+    writer = WithdrawnOnceRead(lambda: fakeredis.FakeRedis(server=server), "live", tuple)
+    writer.start()
+    for generation in range(2):
+        writer.publish(Announced(generation, 4))
+        assert becomes(server, Announced(generation, 4))
+    assert writer._thread.is_alive()
+    writer.close()
+
+
 def test_redis_away_is_said_once_and_written_when_it_is_back(
     writer: GenerationWriter, server: fakeredis.FakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:

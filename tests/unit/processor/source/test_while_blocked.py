@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from core.work import DownstreamHeld, Outcome, WorkItem, calling
 from journal.state import Marks
 from processor.decide.records import KafkaRecord, read_table
+from processor.settings import DownstreamSettings
 from processor.source.while_blocked import WhileBlocked
-from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, table
+from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, booked, ignored, table
+from tests.unit.processor.limited import LimitedEngine
 
 
 @dataclass
@@ -162,3 +165,72 @@ def test_the_backlog_is_decided_as_usual_once_the_outage_is_over(engine: Engine)
     engine.batch()
     assert [engine.decisions(key)[-1] for key in keys] == ["applied"] * 40
     assert {row.attempt for row in engine.journal.rows} == {0}
+
+
+def held(_: WorkItem) -> Outcome:
+    raise DownstreamHeld("subscriber", 5.0)
+
+
+def stuck(_: WorkItem) -> Outcome:
+    raise Stuck("no answer")
+
+
+def mended_after_a_long_outage(engine: Engine) -> None:
+    bad = blocked_by(engine)
+    engine.run(300)
+    assert engine.batches.probe_s == 60
+    engine.handler.script[bad] = lambda _: booked()
+
+
+@pytest.mark.parametrize("act", [ignored, held, stuck])
+def test_events_that_prove_nothing_cost_no_wait(engine: Engine, act: Callable[[WorkItem], Outcome]) -> None:
+    mended_after_a_long_outage(engine)
+    others = [engine.post(f"evt_{n}", f"e{n}") for n in range(10)]
+    engine.handler.script |= dict.fromkeys(others, act)
+    good, began = engine.post("evt_good", "good"), engine.clock.monotonic()
+    assert waiting(engine, Control()).passes(given(engine))
+    assert engine.clock.monotonic() - began < 70
+    assert engine.decisions(good) == ["applied"]
+
+
+def test_events_that_were_put_off_come_again_once_a_second_and_after_those_that_were_not_tried(engine: Engine) -> None:
+    """As many that nothing but another downstream's return helps: they neither fill the journal nor keep others."""
+    bad = blocked_by(engine)
+    others = [engine.post(f"evt_{n}", f"e{n}") for n in range(50)]
+    engine.handler.script |= dict.fromkeys(others, held)
+    engine.run(30)
+    calls = len(engine.handler.calls)
+    engine.run(30)
+    assert engine.batches.blocked
+    assert 25 <= len(engine.handler.calls) - calls <= 31
+    engine.handler.script[bad] = lambda _: booked()
+    good = engine.post("evt_good", "good")
+    engine.run(2)
+    assert engine.decisions(good) == ["applied"]
+    assert not engine.batches.blocked
+
+
+@pytest.mark.parametrize("how", ["silent", "left alone"])
+def test_a_downstream_that_is_still_ill_is_asked_no_more_often_than_the_probes_wait(tmp_path: Path, how: str) -> None:
+    """What blocks the stream answers otherwise now, or its breaker is open: that is no reason to try the next event."""
+    failures_to_open = {"silent": 1_000, "left alone": 1}[how]
+    settings = DownstreamSettings(failures_to_open=failures_to_open, reset_s=20.0)
+    engine, refuses = LimitedEngine(tmp_path, {"merchants": settings}, parallelism=1, concurrency=1), True
+
+    def asks(_: WorkItem) -> Outcome:
+        with calling("merchants"):
+            if refuses:
+                raise Down("401")
+            raise Stuck("no answer")
+
+    first = engine.post("evt_first", "first")
+    engine.handler.script[first] = asks
+    engine.batch()
+    assert engine.batches.blocked
+    refuses = False
+    others = [engine.post(f"evt_{n}", f"e{n}") for n in range(50)]
+    engine.handler.script |= dict.fromkeys(others, asks)
+    engine.run(15)
+    assert engine.batches.blocked
+    assert 1 <= engine.batches.marks[EVENTS][0] - 1 <= 5
+    engine.index.close()
