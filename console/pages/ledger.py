@@ -64,7 +64,8 @@ def add_balances(router: APIRouter, place: Place) -> None:
     async def ledger(request: Request) -> Response:
         fields = Fields(request.query_params)
         shards = place.ledger(request)
-        asked, page = read_balances(fields, shards), fields.number("page", 1, 1_000_000) or 1
+        asked = await place.asking.ask(read_balances, fields, shards)
+        page = fields.number("page", 1, 1_000_000) or 1
         context = {"fields": fields, "asked": asked, "answer": None, "page": page}
         if fields.problems:
             return place.show(request, "ledger/balances.html", 422, **context)
@@ -79,7 +80,10 @@ def add_balances(router: APIRouter, place: Place) -> None:
 
 
 def read_balances(fields: Fields, shards: Shards) -> Asked:
-    """The form's fields; its problems are in `Fields.problems`."""
+    """The form's fields; its problems are in `Fields.problems`. Of several shards a row is looked up.
+
+    :raises LedgerUnreadable: a journal is damaged
+    """
     as_of, row = AsOf(fields.moment("as_of", moments.as_of)), fields.text("seq")
     if as_of.before is not None and row is not None:
         fields.wrong("seq", "a time or a row, not both")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from core.clock import from_micros
 from core.keys import key_part
 from core.money import decimals_of
 from ledger.queries.lake import Lake, Tables, all_of, moment, one_of, text
@@ -49,13 +48,14 @@ class Total:
 class AsOf:
     """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all.
 
-    Of several shards ``seq`` is a row of ``stream``; of the others those count that were decided no later than the last
-    booking up to it.
+    Of several shards ``seq`` is a row of ``stream``; of the others those count that were decided no later than ``at``,
+    when it was.
     """
 
     before: datetime | None = None
     seq: int | None = None
     stream: str | None = None
+    at: datetime | None = None
 
 
 def balances(
@@ -73,8 +73,6 @@ def balances(
     if "postings" not in lake:
         return []
     conditions = wanted(merchant, currency, as_of or AsOf())
-    if as_of is not None and as_of.seq is not None:
-        conditions.append(_up_to(lake, as_of.seq, as_of.stream))
     sums = lake.ask(
         "SELECT account, currency, side, sum(CAST(amount_minor AS DECIMAL(38, 0))) AS total "
         f"FROM postings {all_of(conditions)} GROUP BY account, currency, side"
@@ -110,14 +108,13 @@ def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]
         conditions.append(f"currency = {text(currency)}")
     if as_of.before is not None:
         conditions.append(f"decided_at < {moment(as_of.before)}")
+    if as_of.seq is not None:
+        conditions.append(_up_to(as_of.seq, as_of.stream, as_of.at))
     return conditions
 
 
-def _up_to(lake: Lake, seq: int, stream: str | None) -> str:
+def _up_to(seq: int, stream: str | None, at: datetime | None) -> str:
     if stream is None:
         return f"seq <= {seq}"
     own = f"stream = {text(stream)} AND seq <= {seq}"
-    last = lake.ask(f"SELECT max(decided_at) AS at FROM postings WHERE {own}")["at"].cast("int64")[0].as_py()
-    if last is None:
-        return own
-    return f"({own}) OR (stream <> {text(stream)} AND decided_at <= {moment(from_micros(last))})"
+    return own if at is None else f"({own}) OR (stream <> {text(stream)} AND decided_at <= {moment(at)})"

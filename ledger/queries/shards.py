@@ -115,12 +115,19 @@ class Shards:
         return self.postings() if source == "postings" else self.journals()
 
     def after_row(self, named: str) -> AsOf:
-        """The moment after a row, which is named as `row` reads it.
+        """The moment after a row, which is named as `row` reads it; after the last one where the journal ends before.
 
         :raises RowUnreadable, ShardUnknown: it names none
+        :raises LedgerUnreadable: a journal is damaged
         """
-        at, seq = self.row(named)
-        return AsOf(seq=seq, stream=at.stream if self.is_divided else None)
+        places, seq = self.row(named)
+        if not self.is_divided:
+            return AsOf(seq=seq)
+        last = self._last_row(places, seq)
+        if last is None:
+            return AsOf(seq=0, stream=places.stream)
+        own = self._wrote(places, last)
+        return AsOf(seq=last.seq, stream=own.stream, at=last.decided_at)
 
     def own_after(self, places: StreamLayout) -> int:
         """The last row that a shard's journal has from another one; the first one's never was a copy."""
@@ -198,6 +205,22 @@ class Shards:
             return at, f"{_BY_SEQ}{seq}"
         same = [one for one in self.places if one.stream in holding and holding[one.stream].row_hash == row.row_hash]
         return next((one for one in same if self._decided(one, row)), at), f"{_BY_SEQ}{seq}"
+
+    def _last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
+        """The last row up to ``seq`` of a shard's journal; None: there is none."""
+        lake = Lake(journal=str(places.journal))
+        if "journal" not in lake:
+            return None
+        last = f"SELECT max(seq) FROM journal WHERE seq <= {seq}"
+        return next(iter(from_arrow(lake.ask(f"SELECT {_SEEN} FROM journal WHERE seq = ({last})"))), None)
+
+    def _wrote(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
+        """Whose own row it is: of one that a shard's journal has as a copy, the shard that it came from."""
+        if row.seq > self.own_after(places):
+            return places
+        holding = [(one, rows[0]) for one, rows in self._holding(f"seq = {row.seq}")]
+        same = (one for one, held in holding if held.row_hash == row.row_hash)
+        return next((one for one in same if row.seq > self.own_after(one)), self.first)
 
     def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
         """The shards whose journals have such rows, with what tells whose they are."""

@@ -75,7 +75,8 @@ def gather(
     whole = journal_view(read_table(session, lake.journal, state.version), shard)
     whole.createOrReplaceTempView("whole")
     has_every_line = _register_every(session, lake, whole, state, postings, others, shard, options.since)
-    base = base_before(whole, options.since, anchor_records(kafka, session, lake.stream, anchor_ends), anchor_keys)
+    anchored = anchor_records(kafka, session, lake.stream, anchor_ends)
+    base = base_before(whole, state, options.since, anchored, anchor_keys)
     looked_at = fn.col("seq") > base.seq
     journal = whole if base.seq == 0 else whole.where(looked_at)
     journal.createOrReplaceTempView("journal")

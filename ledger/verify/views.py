@@ -13,8 +13,10 @@ from pyspark.sql import functions as fn
 from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
 from core.routing import WHOLE, Shard
 from journal.anchors import AnchorInvalid, AnchorKeys
+from journal.histories import is_given_up
 from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
+from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 
@@ -116,20 +118,25 @@ class Base:
 
 
 def base_before(
-    rows: DataFrame, since: int | datetime | None, anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys
+    rows: DataFrame,
+    state: JournalState,
+    since: int | datetime | None,
+    anchors: Iterable[tuple[int, bytes]],
+    keys: AnchorKeys,
 ) -> Base:
     """The row before the first one that is looked at: the last one that an anchor names before ``since``, so that
-    the chain is known from there on. Where there is no such anchor, the end of a commit.
+    the chain is known from there on. Where there is no such anchor, the end of a commit. Of a ``since`` beyond the
+    journal's last row that is the last row.
 
     :param rows: the journal's
     :param since: a seq, or when a row was decided
     """
     if since is None:
         return Base()
-    first = since if isinstance(since, int) else _first_since(rows, since)
+    first = min(since, state.next_seq) if isinstance(since, int) else _first_since(rows, since)
     if first <= 1:
         return Base()
-    known = [anchor for anchor in _believed(anchors, keys) if anchor.seq < first]
+    known = [anchor for anchor in _believed(anchors, keys, state) if anchor.seq < first]
     newest = max(known, key=lambda base: base.seq, default=None)
     if newest is not None:
         return newest
@@ -145,11 +152,12 @@ def _first_since(rows: DataFrame, since: datetime) -> int:
     return int(found["first"] or (found["last"] or 0) + 1)
 
 
-def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys) -> Iterable[Base]:
-    """What the anchors name; one without a known signature is another invariant's."""
+def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
+    """What the anchors name of this journal's rows; one without a known signature is another invariant's."""
     for _, record in anchors:
         try:
             anchor = keys.decode(record)
         except AnchorInvalid:
             continue
-        yield Base(anchor.seq, anchor.chain)
+        if not is_given_up(state.notes, anchor.lineage, anchor.seq):
+            yield Base(anchor.seq, anchor.chain)

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
+from journal.anchors import Anchor
+from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from ledger.verify import Options, Report, verify
 from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
@@ -58,6 +60,25 @@ def test_it_begins_with_a_moment(report: Verify) -> None:
     assert report(AT + timedelta(seconds=12)).since == 12
     assert report(AT + timedelta(seconds=60)).since == 15, "nothing was decided then, and nothing is looked at"
     assert report(AT).since == 1
+
+
+def test_it_begins_after_no_anchor_of_a_lineage_that_was_given_up(report: Verify, world: World) -> None:
+    world.anchor()
+    world.kafka.anchors.append(KEYS.encode(Anchor("ledger", 7, 8, "f" * 64, AT, "old")))
+    world.state = replace(world.state, notes={LINEAGES_NOTE: to_note([Abandoned("old", 7, AT, "restored")])})
+    world.rewrite()
+    found = report(9)
+    assert (found.ok, found.since) == (True, 7), found.as_json()
+
+
+def test_of_a_row_beyond_the_last_one_nothing_is_looked_at(report: Verify, world: World) -> None:
+    found = report(30)
+    assert (found.ok, found.since) == (True, 15), found.as_json()
+    world.anchor()
+    beyond = Anchor("ledger", 7, 20, "f" * 64, AT)
+    world.kafka.anchors.append(KEYS.encode(beyond))
+    found = report(30)
+    assert (wrong(found), found.since) == ({"anchors_hold"}, 15), "the end was cut off"
 
 
 def test_a_row_that_was_changed_is_found_where_it_is_looked_at(report: Verify, world: World) -> None:

@@ -97,7 +97,32 @@ def test_balances_after_a_row_of_one_shard_count_what_the_others_had_decided_by_
     clearing = ("provider:stripe:clearing", "EUR")
     for named, expected in (("1", (1_000, 0)), ("3", (3_000, 600)), ("ledger.1:3", (3_000, 600))):
         assert seen(balances(ledger.postings(), as_of=ledger.after_row(named)))[clearing] == expected
-    assert balances(ledger.postings(), as_of=ledger.after_row("ledger.1:2")) == [], "it booked nothing of its own yet"
+
+
+def test_balances_after_a_row_that_a_shard_has_as_a_copy_are_those_after_that_row(divided: Divided) -> None:
+    ledger = divided.ledger
+    for seq in ("1", "2"):
+        copied = balances(ledger.postings(), as_of=ledger.after_row(f"ledger.1:{seq}"))
+        assert copied == balances(ledger.postings(), as_of=ledger.after_row(seq)) != []
+
+
+def test_balances_after_a_row_that_books_nothing_count_what_the_others_had_decided_by_then(divided: Divided) -> None:
+    first, other = divided.shards
+    ignored = other.tell(None, payment=MOVES[2], at=START + timedelta(hours=9))
+    other.commit()
+    for hours in (8, 10):
+        first.tell(Movement.CAPTURE, 7, payment=STAYS[2], merchant="m-7", at=START + timedelta(hours=hours))
+        first.commit()
+    ledger = divided.ledger
+    after = seen(balances(ledger.postings(), as_of=ledger.after_row(f"ledger.1:{ignored.seq}")))
+    assert after["merchant:m-7:payable", "EUR"] == (0, 7)
+
+
+def test_balances_after_a_row_that_isnt_there_yet_are_those_after_the_last_one(divided: Divided) -> None:
+    ledger = divided.ledger
+    beyond = balances(ledger.postings(), as_of=ledger.after_row("ledger.1:99"))
+    assert beyond == balances(ledger.postings(), as_of=ledger.after_row("ledger.1:4")) != []
+    assert balances(ledger.postings(), as_of=ledger.after_row("ledger.1:0")) == []
 
 
 def test_balances_over_time_are_those_of_one_ledger(divided: Divided) -> None:
