@@ -74,6 +74,7 @@ def test_metrics_are_those_of_processes_here_and_of_those_that_are_named(config:
         "ingest": "http://127.0.0.1:9100/metrics",
         "ingest-1": "http://127.0.0.1:9101/metrics",
         "processor": "http://127.0.0.1:9200/metrics",
+        "processor-test": "http://127.0.0.1:9201/metrics",
         "alerts": "http://127.0.0.1:9300/metrics",
         "ingest-far": "http://far:9100/metrics",
     }
