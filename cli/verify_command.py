@@ -66,7 +66,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     from ledger.verify.report import reports_as_json
 
     console = Console(soft_wrap=True)
-    options = Options(deep, since, place.settings.ledger.bodies_days, place.settings.providers)
+    options = Options(deep, since, place.settings.providers)
     reports: list[Report] = []
     impossible = False
     for name in _streams(place, stream):

@@ -117,12 +117,18 @@ class Rewriter:
         self._carried = self._last_state(before.version)
 
     def replace(
-        self, old: Sequence[DataFile], new: Sequence[Path], now_ms: int, *, drops_rows: bool = False
+        self,
+        old: Sequence[DataFile],
+        new: Sequence[Path],
+        now_ms: int,
+        *,
+        drops_rows: bool = False,
+        marks: Sequence[AppTransaction] = (),
     ) -> list[DataFile]:
         """Commits that ``new`` files stand for ``old`` ones; returns what became of them.
 
         ``new`` are files of this machine (of a table on a disk: in its own folder); they are gone afterwards.
-        ``drops_rows``: not all rows of the old files are in the new ones.
+        ``drops_rows``: not all rows of the old files are in the new ones. ``marks`` are moved with it.
 
         :raises Overtaken: an old file is gone, rows may not be dropped, or the table's metadata changed
         :raises NotCommitted, OutcomeUnknown: see there; it may be run again
@@ -136,7 +142,8 @@ class Rewriter:
         stats = [file_statistics(one, self._indexed) for one in new]
         files = [self._data_file(*one, at_ms) for one in zip(new, stats, strict=True)]
         names = frozenset(one.name for one in old)
-        actions = [remove(one.name, one.size, now_ms, data_change=drops_rows) for one in old]
+        actions = [txn(one) for one in marks]
+        actions += [remove(one.name, one.size, now_ms, data_change=drops_rows) for one in old]
         for file, its_stats in zip(files, stats, strict=True):
             actions.append(add(file.name, file.size, its_stats, file.modified_ms, data_change=drops_rows))
         operation, began_s = "DELETE" if drops_rows else "OPTIMIZE", self._log.elapsed_s()

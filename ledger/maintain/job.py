@@ -165,7 +165,7 @@ def _removed_bodies(stream: StreamTables, job: Job) -> int:
         redacted = finish(stream, acts, job.clock)
     if not job.bodies_days:
         return redacted
-    expired = find_expired(job.session, stream, job.clock.now() - timedelta(days=job.bodies_days))
+    expired = find_expired(job.session, stream, job.clock.now(), job.bodies_days)
     if job.dry_run:
         return redacted + expired.count
     return redacted + drop(job.session, expired, lambda: job.now_ms, job.limits.bytes_max)

@@ -21,6 +21,7 @@ from journal.shards import shard_in
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
+from ledger.retained import Retained
 from ledger.spark import MAINTAIN, read_table, staging
 from ledger.verify.views import journal_view
 
@@ -77,9 +78,13 @@ def data_files(path: Location) -> Iterator[StoredFile]:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Files of a bodies table that lose bodies. ``needed``: the hashes that stay; ``kept_of``: how many, by file."""
+    """Files of a bodies table that lose bodies. ``needed``: the hashes that stay; ``kept_of``: how many, by file.
+    ``retained``: what is gone afterwards; ``is_marked``: the table says already what is. Older code didn't.
+    """
 
     bodies: Snapshot
+    retained: Retained
+    is_marked: bool
     files: tuple[DataFile, ...]
     kept_of: dict[str, int]
     needed: DataFrame | None
@@ -89,24 +94,26 @@ class Expired:
         return sum(one.rows - self.kept_of.get(one.name, 0) for one in self.files)
 
 
-def find_expired(session: Session, stream: StreamTables, before: datetime) -> Expired:
-    """The bodies that aren't needed, in files that were written ``before``.
+def find_expired(session: Session, stream: StreamTables, now: datetime, days: int) -> Expired:
+    """The bodies that aren't needed, in files that were written ``days`` days ago.
 
     A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
     is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
     journal then: what is being decided now has its body in a younger file.
     """
-    bodies = snapshot(stream.bodies)
+    before, bodies = now - timedelta(days=days), snapshot(stream.bodies)
+    known = Retained.of(DeltaTable(str(stream.bodies)))
+    retained, is_marked = Retained(before, days).with_earlier(known), known is not None
     old = [one for one in bodies.files if one.modified_ms < to_micros(before) // 1_000]
     if not old:
-        return Expired(bodies, (), {}, None)
+        return Expired(bodies, retained, is_marked, (), {}, None)
     spark = session.get()
     needed = _needed(spark, stream, before)
     named = read(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
     counted = named.join(needed, "body_sha256", "left_semi").groupBy("name").count().collect()
     kept_of = {one["name"]: int(one["count"]) for one in counted}
     less = tuple(one for one in old if kept_of.get(one.name, 0) < one.rows)
-    return Expired(bodies, less, kept_of, needed)
+    return Expired(bodies, retained, is_marked, less, kept_of, needed)
 
 
 def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
@@ -114,16 +121,18 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
 
     :raises CommitFailed: another process rewrites the table
     """
+    rewriter, marks = Rewriter(expired.bodies), expired.retained.transactions()
+    if not expired.is_marked:
+        rewriter.replace([], [], now_ms(), marks=marks)
     needed, dropped = expired.needed, 0
     if needed is None:
         return 0
-    rewriter = Rewriter(expired.bodies)
     try:
         for group in _groups(expired.files, bytes_max):
             some = [one for one in group if expired.kept_of.get(one.name)]
             with staging(expired.bodies.path, MAINTAIN) as folder:
                 kept = _kept(session, expired.bodies, some, needed, folder)
-                rewriter.replace(group, kept.files, now_ms(), drops_rows=True)
+                rewriter.replace(group, kept.files, now_ms(), drops_rows=True, marks=marks)
             dropped += sum(one.rows for one in group) - kept.rows
     finally:
         needed.unpersist()

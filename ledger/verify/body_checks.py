@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pyspark.sql import functions as fn
 from core.location import Location
 from ledger.handler import handler_version
 from ledger.redactions import Redactions
+from ledger.retained import Retained
 from ledger.spark import read_table
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
@@ -27,11 +27,8 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 @dataclass
 class BodiesWhole(Invariant):
-    """``bodies_days``: how long they are kept (`ledger.bodies_days`); 0: for ever."""
-
     bodies: Location
     redactions: Location
-    bodies_days: int
     name = "bodies_whole"
     sentence = (
         "Every body that is kept is what its hash says; one that is missing was redacted or dropped by retention; one "
@@ -68,25 +65,35 @@ class BodiesWhole(Invariant):
     def _register(self, evidence: Evidence) -> None:
         """The journal is pinned already, so every body that it refers to is there, or went by order or by time."""
         session = evidence.session
-        version = DeltaTable(str(self.bodies)).version()
-        held = read_table(session, self.bodies, version)
+        table = DeltaTable(str(self.bodies))
+        held = read_table(session, self.bodies, table.version())
         held.createOrReplaceTempView("bodies")
         last = {act.body_sha256: (act, done is not None) for act, done in Redactions(self.redactions).orders()}
         ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
         columns = "body_sha256 string, event_key string, at timestamp, done boolean"
         session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
-        since = evidence.now - timedelta(days=self.bodies_days)
-        had_its_time = f"decided_at < timestamp'{since.isoformat()}'" if self.bodies_days else "false"
         session.sql(
             f"""
             WITH missing AS (
-                SELECT min(seq) AS seq, body_sha256, max(decided_at) AS decided_at
+                SELECT min(seq) AS seq, body_sha256, max(decided_at) AS decided_at, max(seq) AS brought
                 FROM journal LEFT ANTI JOIN bodies USING (body_sha256)
                 WHERE first AND body_sha256 <> '{EMPTY_SHA256}' AND decision <> 'duplicate'
-                GROUP BY body_sha256)
+                GROUP BY body_sha256),
+            referring AS (
+                SELECT whole.seq, body_sha256, whole.decided_at, brought, int(mine AND waits) AS open,
+                       lag(int(mine AND waits), 1, 0) OVER (PARTITION BY item_seq ORDER BY whole.seq) AS was_open
+                FROM whole JOIN missing USING (body_sha256)),
+            spans AS (
+                SELECT body_sha256, seq >= brought AS is_last, decided_at,
+                       sum(open - was_open) OVER by_seq AS open,
+                       lead(decided_at) OVER by_seq AS next_at
+                FROM referring WINDOW by_seq AS (PARTITION BY body_sha256 ORDER BY seq)),
+            had_its_time AS (
+                SELECT DISTINCT body_sha256 FROM spans WHERE {_had_its_time(Retained.of(table))})
             SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
-                                   WHEN {had_its_time} THEN 'dropped' ELSE 'gone' END AS status
+                                   WHEN had_its_time.body_sha256 IS NOT NULL THEN 'dropped' ELSE 'gone' END AS status
             FROM missing LEFT JOIN redacted ON redacted.body_sha256 = missing.body_sha256
+                 LEFT JOIN had_its_time ON had_its_time.body_sha256 = missing.body_sha256
             """  # noqa: S608 - a moment and words of our own making
         ).createOrReplaceTempView("bodiless")
 
@@ -95,6 +102,18 @@ class BodiesWhole(Invariant):
         counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
         counts = {one["status"]: one["count"] for one in counted}
         return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
+
+
+def _had_its_time(retained: Retained | None) -> str:
+    """Whether retention could drop a body after a row that refers to it and before the next one, which may have come
+    when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body again.
+    """
+    if retained is None:
+        return "false"
+    return (
+        f"is_last AND open = 0 AND decided_at < timestamp'{retained.before.isoformat()}' "
+        f"AND (next_at IS NULL OR next_at >= decided_at + INTERVAL {retained.days} DAYS)"
+    )
 
 
 @dataclass

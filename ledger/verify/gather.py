@@ -39,11 +39,10 @@ class VerifyImpossible(PayhookError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
-    looked at. ``bodies_days``: how long bodies are kept; 0: for ever. ``providers``: how adapters read them."""
+    looked at. ``providers``: how adapters read bodies."""
 
     deep: bool = False
     since: int | datetime | None = None
-    bodies_days: int = 0
     providers: ProvidersSettings = field(default_factory=ProvidersSettings)
 
 

@@ -223,7 +223,7 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
     of_all: list[Invariant] = [
-        BodiesWhole(lake.bodies, lake.redactions, options.bodies_days),
+        BodiesWhole(lake.bodies, lake.redactions),
         RecordsAreThoseDecided(every=True),
     ]
     if not lake.is_ledger:

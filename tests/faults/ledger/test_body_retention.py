@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
@@ -24,6 +25,7 @@ from ledger.maintain import maintain
 from ledger.maintain.job import TableReport
 from ledger.provider_bugs import provider_bugs
 from ledger.redactions import body_statuses
+from ledger.retained import Retained
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -82,7 +84,26 @@ def test_bodies_of_settled_events_leave_when_their_time_is_over(spark: SparkSess
     assert run(spark, lake).bodies_dropped == len(old)
     assert there(lake) == set(young)
     assert run(spark, lake).bodies_dropped == 0
-    assert verified(lake)
+    assert verified(lake, deep=True)
+
+
+def test_what_was_dropped_stays_accounted_for_when_bodies_are_kept_for_longer(spark: SparkSession, lake: Lake) -> None:
+    written(lake, OLD, 2)
+    written(lake, NOW - timedelta(days=500))
+    run(spark, lake)
+    maintain([lake.tables], job(spark, ManualClock(NOW), bodies_days=400))
+    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS)
+    assert verified(lake, deep=True)
+
+
+def test_a_table_that_does_not_say_yet_what_is_gone_says_it_where_nothing_is_to_go(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """Code before this one dropped bodies and didn't say so."""
+    written(lake, YOUNG, 2)
+    assert run(spark, lake).bodies_dropped == 0
+    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS)
+    assert len(there(lake)) == 4
 
 
 def test_what_is_kept_for_ever_is_never_looked_at(spark: SparkSession, lake: Lake) -> None:

@@ -29,7 +29,7 @@ from ledger.maintain.compact import Limits as Sizes
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
-from ledger.verify import verify
+from ledger.verify import Options, verify
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
@@ -117,7 +117,7 @@ class Lake:
         return {"decided_at": at, "received_at": at, **about, **settled, **changes}
 
 
-def verified(lake: Lake) -> bool:
+def verified(lake: Lake, *, deep: bool = False) -> bool:
     """Whether `payhook verify` finds nothing wrong; fails the test where it does. There is no index to look at."""
     assert lake.tables.postings is not None
     journal = lake.tables.journal
@@ -128,7 +128,8 @@ def verified(lake: Lake) -> bool:
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
     session = SparkSession.getActiveSession()
     assert session is not None
-    report = verify(session, places, kafka, KEYS, Limits(anchor_age_s_max=1e12), SystemClock())
+    limits, options = Limits(anchor_age_s_max=1e12), Options(deep=deep)
+    report = verify(session, places, kafka, KEYS, limits, SystemClock(), options=options)
     assert not report.wrong, report.as_json()
     assert [finding.name for finding in report.findings if not finding.ok] == ["index_equals_journal"]
     return True

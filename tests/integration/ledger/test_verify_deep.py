@@ -13,8 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
+from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
+from ledger.retained import Retained
 from ledger.verify import Finding, Options, verify
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
@@ -24,9 +26,8 @@ Look = Callable[..., Finding]
 
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
-    def answer(*, bodies_days: int = 0, after: timedelta = timedelta(0)) -> Finding:
-        options, clock = Options(deep=True, bodies_days=bodies_days), ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [], options)
+    def answer() -> Finding:
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [], Options(deep=True))
         return report.findings[0]
 
     return answer
@@ -36,6 +37,12 @@ def drop(world: World, seq: int) -> str:
     gone = world.row(seq).body_sha256 or ""
     DeltaTable(str(world.lake.bodies)).delete(f"body_sha256 = '{gone}'")
     return gone
+
+
+def retain(world: World, after: timedelta) -> None:
+    """Retention, set to 30 days, ran at that time."""
+    for mark in Retained(AT + after - timedelta(days=30), 30).transactions():
+        Appender.open(str(world.lake.bodies)).append(None, mark)
 
 
 def redact(world: World, sha256: str, at: datetime = AT, *acts: str) -> None:
@@ -120,9 +127,45 @@ def test_one_that_an_event_brought_since_or_that_is_still_to_go_is_right(
 
 def test_a_body_that_had_its_time_is_accounted_for(look: Look, world: World) -> None:
     drop(world, 8)
-    found = look(bodies_days=30, after=timedelta(days=31))
+    retain(world, timedelta(days=29))
+    assert look().offenders
+    retain(world, timedelta(days=31))
+    found = look()
     assert (found.offenders, found.figures["dropped"]) == ((), 1)
-    assert look(bodies_days=30, after=timedelta(days=29)).offenders
+
+
+def test_a_body_that_an_open_event_needs_never_had_its_time(look: Look, world: World) -> None:
+    drop(world, 12)
+    retain(world, timedelta(days=31))
+    (offender,) = look().offenders
+    assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 12)
+
+
+def test_a_body_that_a_younger_row_refers_to_has_not_had_its_time(look: Look, world: World) -> None:
+    """Row 2 is a copy of row 1."""
+    drop(world, 1)
+    world.row(2).decided_at = AT + timedelta(days=20)
+    world.rewrite()
+    retain(world, timedelta(days=31))
+    (offender,) = look().offenders
+    assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 1)
+
+
+def test_a_redelivery_after_a_body_was_dropped_does_not_ask_for_it(look: Look, world: World) -> None:
+    drop(world, 1)
+    world.row(2).decided_at = AT + timedelta(days=35)
+    world.rewrite()
+    retain(world, timedelta(days=40))
+    found = look()
+    assert (found.offenders, found.figures["dropped"]) == ((), 1)
+
+
+def test_a_dropped_body_that_another_event_brought_again_is_asked_for(look: Look, world: World) -> None:
+    world.row(3).body_sha256, world.row(3).decided_at = drop(world, 1), AT + timedelta(days=35)
+    world.rewrite()
+    retain(world, timedelta(days=40))
+    (offender,) = look().offenders
+    assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 1)
 
 
 def test_bodies_that_are_gone_as_a_whole_are_said_plainly(look: Look, world: World, tmp_path: Path) -> None:
