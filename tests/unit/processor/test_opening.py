@@ -10,7 +10,7 @@ import pytest
 
 import processor.opening as opening
 from core.decision import ErrorKind
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from journal.kafka_log import KafkaSilent
 
 TOPICS = ("payments.events", "payments.control", "dlq.ledger")
@@ -31,14 +31,14 @@ class Kafka:
 
 def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "open_admin", lambda _: Kafka())
-    dlq = SimpleNamespace(create_topic=False, replication=1)
+    dlq = SimpleNamespace(create_topic=False)
     wired: Any = SimpleNamespace(
         config=SimpleNamespace(name="ledger", dlq=dlq),
         dlq_topic="dlq.ledger",
         mode="live",
         rules=SimpleNamespace(events_topic="payments.events"),
     )
-    shared: Any = SimpleNamespace(kafka=KafkaSettings(durability="single"))
+    shared: Any = SimpleNamespace(kafka=KafkaSettings(durability="single"), topics=TopicsSettings())
     assert KafkaSilent.kind is ErrorKind.SBE, "the stream pauses and begins again"
     with pytest.raises(KafkaSilent, match="no answer within 15 s"):
         opening.check_own_topics(wired, shared)
