@@ -32,7 +32,7 @@ test: setup  ## run the tests
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract -m 'not slow' -q -n 4 --dist worksteal" \
 		"tests/integration/ledger -m 'not slow' -q -n 4 --dist loadfile" \
-		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security tests/browser -m 'not slow' -q -n 4 --dist loadfile --no-loadscope-reorder"
+		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security tests/browser -m 'not slow' -q -n 3 --dist loadfile --no-loadscope-reorder"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.
 test-faults: SEED := $(or $(SEED),$(shell date +%s))
