@@ -19,6 +19,10 @@ one, or finds other jars, leaves it alone."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """A JVM tells of an archive that it can't use on standard output, where a command prints its JSON."""
 
+COMPILED_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Code is compiled once and quickly, and what was compiled has room to stay: C1 alone is given 48 MB by the JVM, and
+once they are full nothing more is compiled (docs/decisions/0019)."""
+
 STORE_CLIENT = "hadoop-aws-"
 """The jar by which Spark reads an object store begins so."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from core.location import Location
-from core.spark import is_local, open_spark
+from core.spark import COMPILED_ONCE, is_local, open_spark
 
 SMALL_ROWS_MAX = 200_000
 """Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
@@ -35,7 +35,7 @@ def open_read_session(
     ``work_dir`` takes Spark's scratch files.
     """
     small = rows <= SMALL_ROWS_MAX
-    jvm_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else ""
+    jvm_options = f"{COMPILED_ONCE} -XX:+UseSerialGC" if small else ""
     scratch = work_dir / "spark-read"
     return open_spark(name, master, driver_memory, jars, scratch, _conf(rows, small=small), jvm_options)
 

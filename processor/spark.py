@@ -12,14 +12,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from core.spark import open_spark
+from core.spark import COMPILED_ONCE, open_spark
 
 _LOCAL = re.compile(r"local\[(\d+)\]")
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:G1HeapRegionSize=8m"
-"""Of the driver. Its code is compiled once and quickly: on two cores a start takes 10 s less, the first minute is twice
-as quick, and a backlog drains no slower. What is compiled has room to stay, and a batch's largest buffers are collected
-like any other object (docs/decisions/0019)."""
+JVM_OPTIONS = f"{COMPILED_ONCE} -XX:G1HeapRegionSize=8m"
+"""Of the driver. Compiling once: on two cores a start takes 10 s less, the first minute is twice as quick, and a backlog
+drains no slower. A batch's largest buffers are collected like any other object (docs/decisions/0019)."""
 
 _CONF = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
