@@ -17,8 +17,8 @@ from core.spark import COMPILED_ONCE, open_spark
 _LOCAL = re.compile(r"local\[(\d+)\]")
 
 JVM_OPTIONS = f"{COMPILED_ONCE} -XX:G1HeapRegionSize=8m"
-"""Of the driver. Compiling once: on two cores a start takes 10 s less, the first minute is twice as quick, and a backlog
-drains no slower. A batch's largest buffers are collected like any other object (docs/decisions/0019)."""
+"""Of the driver. Compiled once: on two cores a start takes 10 s less, the first minute is twice as quick, and a
+backlog drains no slower. A batch's largest buffers are collected like any other object (docs/decisions/0019)."""
 
 _CONF = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

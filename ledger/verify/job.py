@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -163,11 +163,14 @@ def verify(
     anchor_keys: AnchorKeys,
     limits: Limits,
     clock: Clock,
-    invariants: Sequence[Invariant] = INVARIANTS,
     options: Options | None = None,
     watch: Watch | None = None,
+    names: Collection[str] = (),
 ) -> Report:
-    """As `run`, in a session and with a Kafka that are passed in."""
+    """As `run`, in a session and with a Kafka that are passed in.
+
+    :param names: the invariants to check; empty: all
+    """
     started, options = clock.monotonic(), options or Options()
     last_seq(lake)
     index, no_index = _index(lake)
@@ -179,7 +182,8 @@ def verify(
         deep = _deep_ones(lake, options)
         instead = {one.name for one in deep}
         left_out = instead | _left_out(evidence)
-        asked = [*(one for one in invariants if one.name not in left_out), *deep]
+        made = [*(one for one in INVARIANTS if one.name not in left_out), *deep]
+        asked = [one for one in made if not names or one.name in names]
         watch.begins(len(asked))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             begun = {

@@ -39,7 +39,8 @@ def acts(world: World) -> Path:
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
     settings, clock = Limits(), ManualClock(AT)
-    return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, [ActsChainWhole()]).findings[0]
+    names = [ActsChainWhole.name]
+    return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
 
 
 def record(path: Path, count: int) -> tuple[int, str]:

@@ -28,7 +28,7 @@ def look(spark: SparkSession, world: World) -> Look:
 
     def answer(hours: float = 0.1, keys: AnchorKeys = KEYS) -> Finding:
         clock = ManualClock(AT + timedelta(hours=hours))
-        return verify(spark, world.lake, world.kafka, keys, Limits(), clock, [AnchorsHold()]).findings[0]
+        return verify(spark, world.lake, world.kafka, keys, Limits(), clock, names=[AnchorsHold.name]).findings[0]
 
     return answer
 
@@ -58,7 +58,7 @@ def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(
     world.anchor()
     world.row(9).postings = str(world.row(9).postings).replace("1000", "9000")
     world.rewrite()
-    by_itself = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [ChainWhole()])
+    by_itself = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[ChainWhole.name])
     assert by_itself.ok, "the forger's chain must be whole, or the anchors aren't what finds it"
     found = look()
     assert [offender["seq"] for offender in found.offenders] == [11, 14]

@@ -21,6 +21,7 @@ from journal.schema import JournalRow
 from ledger.accounts import book, holder_of
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, Options, verify
+from ledger.verify.body_checks import BookingsAreInBodies
 from ledger.verify.evidence import Limits
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from providers import ProvidersSettings, build_adapters
@@ -77,6 +78,9 @@ class Booked:
         return row
 
 
+OF_BODIES = [one.name for one in (BookingsAreInBodies, RefundsHaveCaptures, UndosHaveMovements, OneMerchantAPayment)]
+
+
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
     def found(booked: Booked) -> Findings:
@@ -91,7 +95,7 @@ def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
 
     def looked() -> Findings:
         clock = ManualClock(AT + timedelta(minutes=5))
-        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [], Options(deep=True))
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, Options(deep=True), names=OF_BODIES)
         return {one.name: one for one in report.findings}
 
     return found

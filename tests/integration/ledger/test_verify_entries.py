@@ -21,9 +21,11 @@ from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking,
 LINES = booking(capture=False) or ""
 
 
-def look(spark: SparkSession, world: World, *invariants: Invariant) -> tuple[Finding, ...]:
+def look(spark: SparkSession, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
     world.rewrite()
-    answer = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), list(invariants))
+    answer = verify(
+        spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[one.name for one in invariants]
+    )
     return tuple(answer.findings)
 
 
@@ -50,7 +52,7 @@ def plant(world: World, booked: JournalRow, **changes: Any) -> None:
 
 def test_an_entry_by_two_people_is_right(spark: SparkSession, world: World) -> None:
     plant(world, entry())
-    checks = EntriesHaveTwoPeople(), ItemsCloseOnce(), Balanced(), OneEffectPerFactKey(), OrderKept()
+    checks = EntriesHaveTwoPeople, ItemsCloseOnce, Balanced, OneEffectPerFactKey, OrderKept
     assert [found.offenders for found in look(spark, world, *checks)] == [()] * len(checks)
 
 
@@ -72,5 +74,5 @@ def test_an_entry_that_two_people_didnt_make_is_found(
     spark: SparkSession, world: World, entry_changes: dict[str, Any], proposal_changes: dict[str, Any], problem: str
 ) -> None:
     plant(world, entry(**entry_changes), **proposal_changes)
-    (found,) = look(spark, world, EntriesHaveTwoPeople())
+    (found,) = look(spark, world, EntriesHaveTwoPeople)
     assert [offender["problem"] for offender in found.offenders] == [problem]

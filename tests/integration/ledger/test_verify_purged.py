@@ -45,7 +45,7 @@ def purged(world: World) -> World:
 
 
 def look(spark: SparkSession, world: World) -> Finding:
-    found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [IndexEqualsJournal()])
+    found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[IndexEqualsJournal.name])
     return found.findings[0]
 
 

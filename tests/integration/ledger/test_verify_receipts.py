@@ -42,8 +42,8 @@ def look(spark: SparkSession, world: World) -> Look:
         if receipts:
             collect(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
         clock = ManualClock(AT + timedelta(minutes=5))
-        chosen = [ReceiptsHaveDecisions()]
-        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, chosen).findings[0]
+        names = [ReceiptsHaveDecisions.name]
+        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, names=names).findings[0]
 
     return answer
 

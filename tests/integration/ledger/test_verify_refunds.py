@@ -84,7 +84,7 @@ def look(
     @functools.cache
     def found(after: timedelta) -> Finding:
         clock = ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, [RefundsHaveCaptures()])
+        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, names=[RefundsHaveCaptures.name])
         return report.findings[0]
 
     return found

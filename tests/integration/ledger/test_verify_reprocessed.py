@@ -22,7 +22,7 @@ from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerEventKey, O
 from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, fact, forged, later_row, new_row
 
-Look = Callable[[Invariant], Finding]
+Look = Callable[[type[Invariant]], Finding]
 IGNORED = 8
 """The row of the clean lake that ignored its event."""
 
@@ -31,9 +31,9 @@ APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version":
 
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
-    def answer(invariant: Invariant) -> Finding:
+    def answer(invariant: type[Invariant]) -> Finding:
         world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [invariant])
+        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
         return found.findings[0]
 
     return answer
@@ -61,29 +61,29 @@ def booked(world: World, of: int = IGNORED, seq: int = 17) -> JournalRow:
 
 def test_what_was_ignored_and_then_booked_is_right(look: Look, world: World) -> None:
     plant(world, opened(world), booked(world))
-    for invariant in (ItemsCloseOnce(), OneEffectPerEventKey(), OneEffectPerFactKey()):
+    for invariant in (ItemsCloseOnce, OneEffectPerEventKey, OneEffectPerFactKey):
         found = look(invariant)
         assert found.ok, found
-    found = look(ReprocessedWereIgnored())
+    found = look(ReprocessedWereIgnored)
     assert (found.ok, found.figures) == (True, {"reprocessed": 1})
 
 
 def test_ignored_once_more_and_taken_up_another_time_is_right(look: Look, world: World) -> None:
     again = later_row(world.row(IGNORED), 17, Decision.IGNORED)
     plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))
-    for invariant in (ItemsCloseOnce(), ReprocessedWereIgnored()):
+    for invariant in (ItemsCloseOnce, ReprocessedWereIgnored):
         found = look(invariant)
         assert found.ok, found
 
 
 def test_a_ledger_without_any_says_so(look: Look, world: World) -> None:
-    assert look(ReprocessedWereIgnored()).figures == {"reprocessed": 0}
+    assert look(ReprocessedWereIgnored).figures == {"reprocessed": 0}
 
 
 @pytest.mark.parametrize("of", [1, 9, 3])
 def test_what_was_not_ignored_and_is_taken_up_is_found(look: Look, world: World, of: int) -> None:
     plant(world, opened(world, of))
-    [offender] = look(ReprocessedWereIgnored()).offenders
+    [offender] = look(ReprocessedWereIgnored).offenders
     assert (offender["item_seq"], offender["seq"]) == (of, 16)
     assert offender["was"] == world.row(of).decision.value
 
@@ -92,20 +92,20 @@ def test_what_was_not_ignored_and_is_taken_up_is_found(look: Look, world: World,
 def test_one_that_no_command_for_it_caused_is_found(look: Look, world: World, cause_seq: int | None) -> None:
     """Row 7 is a command that replays."""
     plant(world, opened(world, cause_seq=cause_seq))
-    [offender] = look(ReprocessedWereIgnored()).offenders
+    [offender] = look(ReprocessedWereIgnored).offenders
     assert (offender["item_seq"], offender["cause_seq"]) == (IGNORED, cause_seq)
 
 
 def test_one_that_is_applied_without_having_been_taken_up_is_found(look: Look, world: World) -> None:
     plant(world, booked(world, seq=16))
-    [offender] = look(ItemsCloseOnce()).offenders
+    [offender] = look(ItemsCloseOnce).offenders
     assert offender["item_seq"] == IGNORED
 
 
 def test_one_that_goes_on_after_it_was_booked_is_found(look: Look, world: World) -> None:
     plant(world, opened(world), booked(world), opened(world, seq=18), booked(world, seq=19))
-    assert [one["item_seq"] for one in look(ItemsCloseOnce()).offenders] == [IGNORED]
-    assert [one["was"] for one in look(ReprocessedWereIgnored()).offenders] == ["applied"]
+    assert [one["item_seq"] for one in look(ItemsCloseOnce).offenders] == [IGNORED]
+    assert [one["was"] for one in look(ReprocessedWereIgnored).offenders] == ["applied"]
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -122,5 +122,5 @@ def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: boo
             index._store.write(batch)
 
     world.index(follow)
-    reported = [str(offender["problem"]) for offender in look(IndexEqualsJournal()).offenders]
+    reported = [str(offender["problem"]) for offender in look(IndexEqualsJournal).offenders]
     assert reported == (["the index doesn't know that an ignored event was taken up again"] if forgets else [])

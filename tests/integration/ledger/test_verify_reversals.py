@@ -22,14 +22,14 @@ from ledger.verify.journal_checks import ItemsCloseOnce
 from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, forged, later_row, new_row
 
-Look = Callable[[Invariant], Finding]
+Look = Callable[[type[Invariant]], Finding]
 
 
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
-    def answer(invariant: Invariant) -> Finding:
+    def answer(invariant: type[Invariant]) -> Finding:
         world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), [invariant])
+        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
         return found.findings[0]
 
     return answer
@@ -54,14 +54,14 @@ def plant(world: World, *entries: JournalRow) -> None:
 
 def test_a_booking_taken_back_whole_is_right(look: Look, world: World) -> None:
     plant(world, reversal(world))
-    for invariant in (ReversalsMirrorBookings(), ItemsCloseOnce(), Balanced()):
+    for invariant in (ReversalsMirrorBookings, ItemsCloseOnce, Balanced):
         found = look(invariant)
         assert found.ok, found
 
 
 def test_a_booking_taken_back_twice_is_found(look: Look, world: World) -> None:
     plant(world, reversal(world), reversal(world, 17))
-    (offender,) = look(ReversalsMirrorBookings()).offenders
+    (offender,) = look(ReversalsMirrorBookings).offenders
     assert (offender["item_seq"], offender["reversals"]) == (1, 2)
 
 
@@ -80,7 +80,7 @@ def test_an_entry_that_mirrors_nothing_or_that_nobody_approved_is_found(
     look: Look, world: World, changed: dict[str, Any]
 ) -> None:
     plant(world, reversal(world, **changed))
-    assert len(look(ReversalsMirrorBookings()).offenders) == 1
+    assert len(look(ReversalsMirrorBookings).offenders) == 1
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -97,6 +97,6 @@ def test_an_index_that_forgot_a_reversal_is_found(look: Look, world: World, forg
             index._store.write(batch)
 
     world.index(follow)
-    found = look(IndexEqualsJournal())
+    found = look(IndexEqualsJournal)
     reported = [str(offender["problem"]) for offender in found.offenders]
     assert reported == (["the index doesn't know that a booking was reversed"] if forgets else [])

@@ -15,7 +15,6 @@ from journal.anchors import Anchor
 from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from ledger.verify import Options, Report, verify
 from ledger.verify.evidence import Limits
-from ledger.verify.job import INVARIANTS
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Verify = Callable[[int | datetime], Report]
@@ -25,7 +24,7 @@ Verify = Callable[[int | datetime], Report]
 def report(spark: SparkSession, world: World) -> Verify:
     def check(since: int | datetime) -> Report:
         clock, settings = ManualClock(AT + timedelta(minutes=5)), Limits()
-        return verify(spark, world.lake, world.kafka, KEYS, settings, clock, INVARIANTS, Options(since=since))
+        return verify(spark, world.lake, world.kafka, KEYS, settings, clock, Options(since=since))
 
     return check
 
