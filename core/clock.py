@@ -100,6 +100,8 @@ def from_rfc3339(text: str) -> datetime:
             digits += 1
         if not 1 <= digits <= 9:
             raise ValueError(f"a fraction of 1 to 9 digits is wanted, not {text!r}")
+        if not tail[digits:].startswith(("Z", "z", "+", "-")):
+            raise ValueError(f"a time zone is wanted after the fraction: {text!r}")
         text = f"{head}.{tail[:digits][:6]:0<6}{tail[digits:]}"
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
