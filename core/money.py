@@ -34,9 +34,6 @@ class MoneyInvalid(PayhookError):
         self.problem = problem
         super().__init__(f"not a booking amount: {problem}")
 
-    def __reduce__(self) -> tuple[type[MoneyInvalid], tuple[str]]:
-        return MoneyInvalid, (self.problem,)
-
 
 @dataclass(frozen=True, slots=True)
 class Money:

@@ -55,7 +55,6 @@ class RecordKeys:
         :raises SettingError: the file can't be read, or holds a key that is too short
         """
         self._file = file
-        self._found = self._stamp()
         self._keys = self._read()
         self._looked_at = time.monotonic()
 
@@ -81,19 +80,13 @@ class RecordKeys:
 
     def _look(self) -> None:
         try:
-            stamp = self._stamp()
-            if stamp != self._found:
-                self._keys, self._found = self._read(), stamp
-                log.info("the keys of records were read again: %d", len(self._keys))
+            found = self._read()
         except SettingError as wrong:
             log.warning("the keys of records stay as they are: %s", wrong)
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            about = self._file.stat()
-        except OSError:
-            return None
-        return about.st_mtime_ns, about.st_size, about.st_ino
+            return
+        if found != self._keys:
+            self._keys = found
+            log.info("the keys of records were read again: %d", len(found))
 
     def _read(self) -> Keys:
         make = f"`openssl rand -hex 32 > {self._file}` makes one, the same for receivers, processors and operators"

@@ -24,8 +24,8 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError, NoScriptError, RedisClusterException, RedisError
 from redis.sentinel import Sentinel as SyncSentinel
 
-from core.credentials import read_credentials
 from core.errors import SettingError
+from core.secret_lines import read_credentials
 from core.settings import RedisSettings
 
 Client: TypeAlias = redis.Redis

@@ -1,9 +1,13 @@
-"""Secrets as they stand in a file: one a line, the newest first."""
+"""Secrets as they stand in files: one a line, the newest first; or a name and its password, two lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from core.errors import SettingError
 
 CHARS_MIN = 16
 DIFFERENT_CHARS_MIN = 6
@@ -54,3 +58,24 @@ def _checked(line: str, number: int) -> str:
             f"{DIFFERENT_CHARS_MIN} of them different"
         )
     return line
+
+
+class Credentials(NamedTuple):
+    """Who a client is, and what proves it."""
+
+    name: str
+    password: str
+
+
+def read_credentials(file: Path, setting: str) -> Credentials:
+    """The file as it is now. What is wrong is said by ``setting``, without a word of what the file holds.
+
+    :raises SettingError: it can't be read, or hasn't two lines
+    """
+    try:
+        lines = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as unreadable:
+        raise SettingError(setting, f"{file} can't be read: {type(unreadable).__name__}") from unreadable
+    if len(lines) != 2:
+        raise SettingError(setting, f"{file} must have two lines: the name (or the key's id), and its password")
+    return Credentials(*lines)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from core.credentials import read_credentials
 from core.location import bucket_of, is_url
+from core.secret_lines import read_credentials
 
 CREDENTIALS = "object-store"
 """The file's name in the folder of secrets."""

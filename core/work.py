@@ -107,9 +107,6 @@ class DownstreamHeld(PayhookError):
         self.reason = reason
         super().__init__(f"{downstream} {reason}; again in {retry_after_s:g} s")
 
-    def __reduce__(self) -> tuple[type[DownstreamHeld], tuple[str, float, str]]:
-        return DownstreamHeld, (self.downstream, self.retry_after_s, self.reason)
-
 
 class Calls(Protocol):
     """The calls that are left in this batch, and what became of those that were made."""
@@ -170,9 +167,6 @@ class MissingPredecessor(PayhookError):
         self.event_key = event_key
         self.wanted = wanted
         super().__init__(f"{event_key} needs {wanted} first; it is tried again when that has come")
-
-    def __reduce__(self) -> tuple[type[MissingPredecessor], tuple[str, str]]:
-        return MissingPredecessor, (self.event_key, self.wanted)
 
 
 @dataclass(slots=True)

@@ -25,9 +25,6 @@ class NoSamples(PayhookError):
             "docs/adding-a-provider.md shows one"
         )
 
-    def __reduce__(self) -> tuple[type[NoSamples], tuple[str]]:
-        return NoSamples, (self.provider,)
-
 
 def samples_of(provider: str) -> Samples:
     """The samples of a provider in the registry.

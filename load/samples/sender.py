@@ -28,9 +28,6 @@ class CannotSign(PayhookError):
         self.problem = problem
         super().__init__(f"{provider}: {problem}")
 
-    def __reduce__(self) -> tuple[type[CannotSign], tuple[str, str]]:
-        return CannotSign, (self.provider, self.problem)
-
 
 @dataclass(frozen=True)
 class Sample:
