@@ -152,25 +152,18 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
         ("dedupe", dedupe.value.encode()),
         ("mode", event.mode.encode()),
     ]
-    if event.fact_key is not None:
-        headers.append(("fact_key", event.fact_key.encode()))
-    if event.fact_sha256 is not None:
-        headers.append(("fact_sha256", event.fact_sha256.encode()))
-    if event.occurred_at is not None:
-        headers.append(("ce_time", to_rfc3339(event.occurred_at).encode()))
-    if traceparent is not None:
-        headers.append(("traceparent", traceparent.encode()))
-    if event.original_sha256 is not None:
-        headers.append(("original_sha256", event.original_sha256.encode()))
-    if event.original_content_sha256 is not None:
-        headers.append(("original_content_sha256", event.original_content_sha256.encode()))
-    if event.tenant is not None:
-        headers.append(("tenant", event.tenant.encode()))
-    if event.zone is not None:
-        headers.append(("zone", event.zone.encode()))
-    if event.poison:
-        headers.append(("poison", quote_text(event.poison).encode()))
-    return headers
+    optional = (
+        ("fact_key", event.fact_key),
+        ("fact_sha256", event.fact_sha256),
+        ("ce_time", None if event.occurred_at is None else to_rfc3339(event.occurred_at)),
+        ("traceparent", traceparent),
+        ("original_sha256", event.original_sha256),
+        ("original_content_sha256", event.original_content_sha256),
+        ("tenant", event.tenant),
+        ("zone", event.zone),
+        ("poison", quote_text(event.poison) if event.poison else None),
+    )
+    return headers + [(name, text.encode()) for name, text in optional if text is not None]
 
 
 def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> ReceivedEvent:

@@ -87,53 +87,57 @@ class Entry:
         return self.labels if common is None else (*self.labels, common)
 
 
-def _rows(service: Service, kind: Kind, *rows: tuple[str, str, str, tuple[str, ...]]) -> Iterator[Entry]:
-    """Entries of ``(name, unit, meaning, labels)``."""
-    return (Entry(name, kind, unit, service, meaning, labels) for name, unit, meaning, labels in rows)
+def _rows(service: Service, kind: Kind, *rows: tuple[str, ...]) -> Iterator[Entry]:
+    """Entries of a name, a unit, a meaning, and then labels."""
+    return (Entry(name, kind, unit, service, meaning, tuple(labels)) for name, unit, meaning, *labels in rows)
 
 
-def _times(service: Service, buckets: tuple[float, ...], *rows: tuple[str, str, tuple[str, ...]]) -> Iterator[Entry]:
-    return (Entry(name, Kind.HISTOGRAM, "seconds", service, meaning, labels, buckets) for name, meaning, labels in rows)
+def _times(service: Service, buckets: tuple[float, ...], *rows: tuple[str, ...]) -> Iterator[Entry]:
+    """Histograms of a name, a meaning, and then labels."""
+    return (
+        Entry(name, Kind.HISTOGRAM, "seconds", service, meaning, tuple(labels), buckets)
+        for name, meaning, *labels in rows
+    )
 
 
 _RECEIVER = (
     *_rows(
         Service.RECEIVER,
         Kind.COUNTER,
-        ("payhook_ingest_answers", "requests", "Requests by provider and status", ("provider", "status")),
-        ("payhook_ingest_events", "events", "Events by provider and what the claim said", ("provider", "outcome")),
-        ("payhook_ingest_refusals", "requests", "Refused requests by provider and reason", ("provider", "reason")),
+        ("payhook_ingest_answers", "requests", "Requests by provider and status", "provider", "status"),
+        ("payhook_ingest_events", "events", "Events by provider and what the claim said", "provider", "outcome"),
+        ("payhook_ingest_refusals", "requests", "Refused requests by provider and reason", "provider", "reason"),
         (
             "payhook_ingest_secret_matched",
             "requests",
             "Verified requests by the secret that matched, 0 is the newest",
-            ("provider", "index"),
+            "provider",
+            "index",
         ),
     ),
     *_rows(
         Service.RECEIVER,
         Kind.GAUGE,
-        ("payhook_ingest_receipts_dropped", "receipts", "Receipts that Kafka didn't take", ()),
-        ("payhook_ingest_in_flight", "requests", "Requests under way", ()),
-        ("payhook_ingest_in_flight_bytes", "bytes", "Bytes of their bodies", ()),
-        ("payhook_ingest_fetches_failed", "fetches", "Fetches from providers that failed", ()),
-        ("payhook_redis_pipelines", "pipelines", "Pipelines to Redis; concurrent requests share them", ()),
-        ("payhook_redis_failures", "pipelines", "Pipelines that Redis couldn't be asked", ()),
-        ("payhook_redis_unsettled", "keys", "Confirmations and releases that Redis is to be sent again", ()),
+        ("payhook_ingest_receipts_dropped", "receipts", "Receipts that Kafka didn't take"),
+        ("payhook_ingest_in_flight", "requests", "Requests under way"),
+        ("payhook_ingest_in_flight_bytes", "bytes", "Bytes of their bodies"),
+        ("payhook_ingest_fetches_failed", "fetches", "Fetches from providers that failed"),
+        ("payhook_redis_pipelines", "pipelines", "Pipelines to Redis; concurrent requests share them"),
+        ("payhook_redis_failures", "pipelines", "Pipelines that Redis couldn't be asked"),
+        ("payhook_redis_unsettled", "keys", "Confirmations and releases that Redis is to be sent again"),
         (
             "payhook_redis_modes_deferred",
             "modes",
             "Modes whose events aren't claimed: no processor announces a generation, or it refuses",
-            (),
         ),
-        ("payhook_redis_breaker_open", "0 or 1", "1 while Redis isn't even asked", ()),
+        ("payhook_redis_breaker_open", "0 or 1", "1 while Redis isn't even asked"),
     ),
     *_times(
         Service.RECEIVER,
         REQUEST_BUCKETS_S,
-        ("payhook_redis_claim_seconds", "One claim round trip", ()),
-        ("payhook_ingest_request_seconds", "Head of a request to its answer", ()),
-        ("payhook_kafka_publish_seconds", "One request's events to Kafka's acknowledgement", ()),
+        ("payhook_redis_claim_seconds", "One claim round trip"),
+        ("payhook_ingest_request_seconds", "Head of a request to its answer"),
+        ("payhook_kafka_publish_seconds", "One request's events to Kafka's acknowledgement"),
     ),
 )
 
@@ -141,61 +145,48 @@ _STREAM = (
     *_rows(
         Service.STREAM,
         Kind.GAUGE,
-        ("payhook_dlq_depth", "events", "Dead events that wait for a person", ()),
-        ("payhook_dlq_unpublished", "records", "Dead letters that Kafka hasn't acknowledged yet", ()),
-        ("payhook_dlq_unpublished_seconds", "seconds", "How long the oldest of those has waited", ()),
+        ("payhook_dlq_depth", "events", "Dead events that wait for a person"),
+        ("payhook_dlq_unpublished", "records", "Dead letters that Kafka hasn't acknowledged yet"),
+        ("payhook_dlq_unpublished_seconds", "seconds", "How long the oldest of those has waited"),
         (
             "payhook_index_memory_bytes",
             "bytes",
             "What the key index holds in memory: its cache, which fills up, its writes",
-            (),
         ),
-        ("payhook_open_events", "events", "Events that are open: waiting or dead", ()),
-        ("payhook_heads", "events", "Failing events that hold back later ones of their entity", ()),
-        ("payhook_events_behind_heads", "events", "Events held back by those", ()),
-        ("payhook_longest_line", "events", "Most events held back by a single one", ()),
-        (
-            "payhook_oldest_head_seconds",
-            "seconds",
-            "Longest time for which an event has failed and held back others",
-            (),
-        ),
-        ("payhook_stuck_share", "share", "Events stuck in lines, of those and the ones done in the last minute", ()),
-        ("payhook_head_of_line", "0 or 1", "1 while a few failing events hold back most others", ()),
+        ("payhook_open_events", "events", "Events that are open: waiting or dead"),
+        ("payhook_heads", "events", "Failing events that hold back later ones of their entity"),
+        ("payhook_events_behind_heads", "events", "Events held back by those"),
+        ("payhook_longest_line", "events", "Most events held back by a single one"),
+        ("payhook_oldest_head_seconds", "seconds", "Longest time for which an event has failed and held back others"),
+        ("payhook_stuck_share", "share", "Events stuck in lines, of those and the ones done in the last minute"),
+        ("payhook_head_of_line", "0 or 1", "1 while a few failing events hold back most others"),
         (
             "payhook_hung_calls",
             "calls",
             "Handler calls abandoned that are still out, in the Python workers of the last batch",
-            (),
         ),
-        ("payhook_stream_blocked", "0 or 1", "1 while the whole stream is blocked", ()),
-        ("payhook_stream_blocked_by", "0 or 1", "1 for the error class that blocks the stream", ("error",)),
-        ("payhook_stream_refused", "0 or 1", "1 while the stream waits for a person's decision", ()),
-        ("payhook_lag_events", "events", "Events that the source holds and that aren't decided yet", ()),
-        ("payhook_behind", "0 or 1", "1 while there is a backlog", ()),
-        ("payhook_arrival_per_second", "events/s", "Events that come a second", ()),
-        ("payhook_drain_per_second", "events/s", "Events that are decided a second in a backlog", ()),
-        ("payhook_recover_seconds", "seconds", "Seconds until the backlog is gone; NaN: not known", ()),
-        ("payhook_batch_limit_events", "events", "Most events that the next batch takes", ()),
-        ("payhook_recommended_executors", "executors", "Executors that the load asks for", ()),
+        ("payhook_stream_blocked", "0 or 1", "1 while the whole stream is blocked"),
+        ("payhook_stream_blocked_by", "0 or 1", "1 for the error class that blocks the stream", "error"),
+        ("payhook_stream_refused", "0 or 1", "1 while the stream waits for a person's decision"),
+        ("payhook_lag_events", "events", "Events that the source holds and that aren't decided yet"),
+        ("payhook_behind", "0 or 1", "1 while there is a backlog"),
+        ("payhook_arrival_per_second", "events/s", "Events that come a second"),
+        ("payhook_drain_per_second", "events/s", "Events that are decided a second in a backlog"),
+        ("payhook_recover_seconds", "seconds", "Seconds until the backlog is gone; NaN: not known"),
+        ("payhook_batch_limit_events", "events", "Most events that the next batch takes"),
+        ("payhook_recommended_executors", "executors", "Executors that the load asks for"),
         (
             "payhook_recommended_partitions",
             "partitions",
             "Partitions that the load asks for; growing needs a drained topic",
-            (),
         ),
         (
             "payhook_downstream_state",
             "state",
             "0 called as usual, 1 half-open, 2 its breaker is open, 3 it asked to be left alone",
-            ("downstream",),
+            "downstream",
         ),
-        (
-            "payhook_downstream_concurrency_limit",
-            "calls",
-            "Calls at a time that a downstream gets",
-            ("downstream",),
-        ),
+        ("payhook_downstream_concurrency_limit", "calls", "Calls at a time that a downstream gets", "downstream"),
     ),
     *_rows(
         Service.STREAM,
@@ -204,66 +195,55 @@ _STREAM = (
             "payhook_decisions",
             "rows",
             f"Journal rows by decision and retry number; {ATTEMPT_MAX} stands for that and more",
-            ("decision", "attempt"),
+            "decision",
+            "attempt",
         ),
         (
             "payhook_sli_events",
             "events",
             "Events by how their first answer kept the 5 s: in_time, late, failed; set_aside and waited count apart",
-            ("outcome",),
+            "outcome",
         ),
-        (
-            "payhook_head_of_line_dead",
-            "events",
-            "Events dead-lettered because they held back others past the limits",
-            (),
-        ),
-        ("payhook_handler_timeouts", "tries", "Tries that ended because their call wasn't back in time", ()),
+        ("payhook_head_of_line_dead", "events", "Events dead-lettered because they held back others past the limits"),
+        ("payhook_handler_timeouts", "tries", "Tries that ended because their call wasn't back in time"),
         (
             "payhook_hook_failures",
             "calls",
             "Calls of a stream's recovery hooks that went wrong: before or after; error, timeout or skipped",
-            ("stage", "problem"),
+            "stage",
+            "problem",
         ),
         (
             "payhook_downstream_calls",
             "calls",
             "Calls of handlers to a downstream, by outcome: good, failed",
-            ("downstream", "outcome"),
+            "downstream",
+            "outcome",
         ),
-        ("payhook_downstream_retries", "calls", "Calls for events whose earlier tries failed", ("downstream",)),
+        ("payhook_downstream_retries", "calls", "Calls for events whose earlier tries failed", "downstream"),
         (
             "payhook_downstream_held",
             "calls",
             "Calls that weren't made; their events are parked without an attempt",
-            ("downstream",),
+            "downstream",
         ),
-        ("payhook_dlq_written", "records", "Dead letters that Kafka acknowledged", ()),
-        ("payhook_dlq_produce_requests", "records", "Dead letters handed to Kafka's client, repeats too", ()),
-        (
-            "payhook_dlq_produce_failures",
-            "records",
-            "Of those, the ones that weren't acknowledged and are tried again",
-            (),
-        ),
+        ("payhook_dlq_written", "records", "Dead letters that Kafka acknowledged"),
+        ("payhook_dlq_produce_requests", "records", "Dead letters handed to Kafka's client, repeats too"),
+        ("payhook_dlq_produce_failures", "records", "Of those, the ones that weren't acknowledged and are tried again"),
     ),
     *_times(
         Service.STREAM,
         LATENCY_BUCKETS_S,
-        (
-            "payhook_processing_seconds",
-            "Receipt of an event to the commit of its first decision, parked ones left out",
-            (),
-        ),
+        ("payhook_processing_seconds", "Receipt of an event to the commit of its first decision, parked ones left out"),
     ),
-    *_times(Service.STREAM, BATCH_BUCKETS_S, ("payhook_batch_seconds", "One batch, all its steps", ())),
+    *_times(Service.STREAM, BATCH_BUCKETS_S, ("payhook_batch_seconds", "One batch, all its steps")),
     *_times(
         Service.STREAM,
         STEP_BUCKETS_S,
         (
             "payhook_batch_step_seconds",
             "One step of a batch: fetch (from the source), read, lookup, handle, commit, derive",
-            ("step",),
+            "step",
         ),
     ),
 )
@@ -276,76 +256,71 @@ _PROCESSOR = (
             "payhook_part_memory_bytes",
             "bytes",
             "Resident memory of the driver's JVM (jvm) and of the Python workers beside it (workers)",
-            ("part",),
+            "part",
         ),
-        ("payhook_jvm_heap_used_bytes", "bytes", "Heap that the driver's JVM uses", ()),
-        ("payhook_jvm_heap_max_bytes", "bytes", "Heap that it may use", ()),
+        ("payhook_jvm_heap_used_bytes", "bytes", "Heap that the driver's JVM uses"),
+        ("payhook_jvm_heap_max_bytes", "bytes", "Heap that it may use"),
     ),
     *_rows(
         Service.PROCESSOR,
         Kind.COUNTER,
-        ("payhook_part_cpu_seconds", "seconds", "Processor time that these used", ("part",)),
-        ("payhook_jvm_gc_seconds", "seconds", "Time that the JVM's garbage collector took, by collector", ("gc",)),
-        ("payhook_jvm_gc_collections", "collections", "How often it collected", ("gc",)),
+        ("payhook_part_cpu_seconds", "seconds", "Processor time that these used", "part"),
+        ("payhook_jvm_gc_seconds", "seconds", "Time that the JVM's garbage collector took, by collector", "gc"),
+        ("payhook_jvm_gc_collections", "collections", "How often it collected", "gc"),
     ),
 )
 
 _ALERTS = _rows(
     Service.ALERTS,
     Kind.GAUGE,
-    ("payhook_dlq_open", "events", "Dead events that wait for a person, by the journal", ("stream",)),
+    ("payhook_dlq_open", "events", "Dead events that wait for a person, by the journal", "stream"),
     (
         "payhook_dlq_oldest_seconds",
         "seconds",
         "How long the dead event that died first has been open; 0 if none is",
-        ("stream",),
+        "stream",
     ),
-    ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", ("rule", "subject")),
-    ("payhook_alert_notices_unsent", "notices", "Notices that a receiver didn't take yet", ("receiver",)),
+    ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),
+    ("payhook_alert_notices_unsent", "notices", "Notices that a receiver didn't take yet", "receiver"),
     (
         "payhook_backup_age_ratio",
         "times",
         "Age of the newest good backup in times of backup.every_h; 0 where none are made by schedule",
-        (),
     ),
-    ("payhook_disk_used_ratio", "share", "Used part of the disk that holds a place", ("place",)),
+    ("payhook_disk_used_ratio", "share", "Used part of the disk that holds a place", "place"),
     (
         "payhook_verify_broken",
         "invariants",
         "Invariants that didn't hold when payhook verify last looked at them",
-        ("stream",),
+        "stream",
     ),
     (
         "payhook_maintenance_age_ratio",
         "times",
         "Age of the last round of maintenance that was done, in times of ledger.maintain.every_s; 0 where none is set",
-        (),
     ),
     (
         "payhook_kafka_partitions_out_of_sync",
         "partitions",
         "Partitions of payhook's topics of which a replica isn't in sync; 0 while Kafka can't be asked",
-        (),
     ),
     (
         "payhook_kafka_partitions_under_min_isr",
         "partitions",
         "Of these, the ones with fewer in sync than min.insync.replicas: Kafka takes nothing for them",
-        (),
     ),
     (
         "payhook_card_data_bodies",
         "bodies",
         "Kept bodies in which the scan of the lake found card data that the masker would hide now",
-        (),
     ),
-    ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts last looked, in Unix time", ()),
+    ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts last looked, in Unix time"),
 )
 
 _CONSOLE = _rows(
     Service.CONSOLE,
     Kind.GAUGE,
-    ("payhook_process_up", "0 or 1", "1 if the process answers with its metrics", ("process",)),
+    ("payhook_process_up", "0 or 1", "1 if the process answers with its metrics", "process"),
 )
 
 _EVERY = (
@@ -356,21 +331,20 @@ _EVERY = (
             "payhook_memory_used_ratio",
             "share",
             "Used part of the memory of the process's container, where that has a limit, or of the machine",
-            (),
         ),
-        ("process_resident_memory_bytes", "bytes", "Resident memory of the (Python) process", ()),
-        ("process_virtual_memory_bytes", "bytes", "Its virtual memory", ()),
-        ("process_start_time_seconds", "seconds", "When it started, in Unix time", ()),
-        ("process_open_fds", "files", "Files that it has open", ()),
-        ("process_max_fds", "files", "Files that it may have open", ()),
+        ("process_resident_memory_bytes", "bytes", "Resident memory of the (Python) process"),
+        ("process_virtual_memory_bytes", "bytes", "Its virtual memory"),
+        ("process_start_time_seconds", "seconds", "When it started, in Unix time"),
+        ("process_open_fds", "files", "Files that it has open"),
+        ("process_max_fds", "files", "Files that it may have open"),
     ),
     *_rows(
         Service.EVERY,
         Kind.COUNTER,
-        ("process_cpu_seconds", "seconds", "Processor time that it used", ()),
-        ("python_gc_objects_collected", "objects", "Objects that Python's garbage collector freed", ("generation",)),
-        ("python_gc_objects_uncollectable", "objects", "Objects that it couldn't free", ("generation",)),
-        ("python_gc_collections", "collections", "How often a generation was looked at", ("generation",)),
+        ("process_cpu_seconds", "seconds", "Processor time that it used"),
+        ("python_gc_objects_collected", "objects", "Objects that Python's garbage collector freed", "generation"),
+        ("python_gc_objects_uncollectable", "objects", "Objects that it couldn't free", "generation"),
+        ("python_gc_collections", "collections", "How often a generation was looked at", "generation"),
     ),
 )
 """What `add_process` makes; Prometheus' client names all but the first."""
@@ -432,19 +406,14 @@ The management listener's `/metrics` has all of them, each process's own page (`
 Prometheus has them. A histogram has `NAME_bucket`, `NAME_sum` and `NAME_count`.
 """
 
-TABLE = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|"
+TABLE_HEAD = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|"
 
 
 def page(every: Iterable[Entry]) -> str:
     """docs/metrics.md."""
     lines = [HEAD]
     for service, of_it in groupby(every, key=lambda entry: entry.service):
-        lines += [
-            f"## {service.value.capitalize()}",
-            "",
-            "| name | type | unit | labels | meaning |",
-            "|---|---|---|---|---|",
-        ]
+        lines += [f"## {service.value.capitalize()}", "", TABLE_HEAD]
         for entry in of_it:
             labels = ", ".join(f"`{label}`" for label in entry.all_labels)
             lines.append(f"| `{entry.shown}` | {entry.kind} | {entry.unit} | {labels} | {entry.meaning} |")
