@@ -28,6 +28,10 @@ class Refusal(NamedTuple):
     retry_after_s: int | None = None
 
 
+def _unavailable(message: str, *, closes: bool = False) -> Refusal:
+    return Refusal(503, message, closes, RETRY_AFTER_S)
+
+
 HTTP: Mapping[str, Refusal] = MappingProxyType(
     {
         "malformed": Refusal(400, "the request isn't HTTP/1.1: {problem}"),
@@ -49,8 +53,8 @@ HTTP: Mapping[str, Refusal] = MappingProxyType(
         "too_many_headers": Refusal(431, "there are more than {headers_max} headers"),
         "unknown_coding": Refusal(501, "no Transfer-Encoding but chunked is taken"),
         "unknown_method": Refusal(501, "no such method here; webhooks are posted"),
-        "too_many_connections": Refusal(
-            503, "there are too many connections; nothing was read, send it again", True, RETRY_AFTER_S
+        "too_many_connections": _unavailable(
+            "there are too many connections; nothing was read, send it again", closes=True
         ),
         "wrong_version": Refusal(505, "HTTP/1.1 or HTTP/1.0 is wanted"),
     }
@@ -80,40 +84,22 @@ WEBHOOKS: Mapping[str, Refusal] = MappingProxyType(
         "too_many_requests": Refusal(
             429, "more than {per_s:g} requests a second of this provider; nothing was taken, send it again", False
         ),
-        "not_published": Refusal(
-            503, "Kafka did not take the event; nothing is lost, send it again", False, RETRY_AFTER_S
+        "not_published": _unavailable("Kafka did not take the event; nothing is lost, send it again"),
+        "not_configured": _unavailable(
+            "the receiver isn't set up to judge what {provider} sends; its operator must see to it"
         ),
-        "not_configured": Refusal(
-            503,
-            "the receiver isn't set up to judge what {provider} sends; its operator must see to it",
-            False,
-            RETRY_AFTER_S,
+        "not_fetched": _unavailable("the provider could not be asked about this; nothing is lost, send it again"),
+        "not_masked": _unavailable(
+            "the receiver could not look it through for card numbers; nothing is lost, send it again"
         ),
-        "not_fetched": Refusal(
-            503, "the provider could not be asked about this; nothing is lost, send it again", False, RETRY_AFTER_S
+        "other_partitions": _unavailable(
+            "kafka.events_partitions is {own} here and {announced} in the processor; nothing is lost, send it again"
         ),
-        "not_masked": Refusal(
-            503,
-            "the receiver could not look it through for card numbers; nothing is lost, send it again",
-            False,
-            RETRY_AFTER_S,
-        ),
-        "other_partitions": Refusal(
-            503,
-            "kafka.events_partitions is {own} here and {announced} in the processor; nothing is lost, send it again",
-            False,
-            RETRY_AFTER_S,
-        ),
-        "other_record_keys": Refusal(
-            503,
+        "other_record_keys": _unavailable(
             "the processor doesn't know the key that signs records here: kafka.record_keys_file must be the same "
-            "everywhere; nothing is lost, send it again",
-            False,
-            RETRY_AFTER_S,
+            "everywhere; nothing is lost, send it again"
         ),
-        "overloaded": Refusal(
-            503, "{limit} are under way already; nothing was taken, send it again", True, RETRY_AFTER_S
-        ),
+        "overloaded": _unavailable("{limit} are under way already; nothing was taken, send it again", closes=True),
     }
 )
 """Of requests for a path."""

@@ -81,8 +81,6 @@ def _written_json(unit: bytes, byte: int) -> bytes:
 
 
 def _read_form(unit: bytes) -> int:
-    if unit[:1] != b"%":
-        return _read_raw(unit)
     return _read_raw(unquote_to_bytes(unit))
 
 

@@ -15,7 +15,7 @@ from core.event import Dedupe, Event, to_headers
 from core.routing import topics_of
 from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable, Generations
 from ingest.metrics import IngestMetrics
-from ingest.publisher import Publisher, publish_all
+from ingest.publisher import Publisher
 
 ASK_AGAIN_S = 0.05
 PROCESS_BYTES = 10
@@ -179,7 +179,8 @@ class Protocol:
             for taking, flag in flagged
         ]
         began = self._clock.monotonic()
-        acknowledged = await publish_all(self._publisher, records)
+        publishing = [self._publisher.publish(*record) for record in records]
+        acknowledged = [await publishing[0]] if len(publishing) == 1 else await asyncio.gather(*publishing)
         self._metrics.publish_seconds.observe(self._clock.monotonic() - began)
         for (taking, _), published in zip(flagged, acknowledged, strict=True):
             taking.published = published

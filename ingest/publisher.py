@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -159,17 +159,6 @@ class KafkaPublisher:
     def _noted(self, error: KafkaError | None, _message: Message) -> None:
         self._outstanding -= 1
         self.dropped += error is not None
-
-
-Record: TypeAlias = tuple[str, bytes, bytes, Headers]
-"""Topic, key, value, headers."""
-
-
-async def publish_all(publisher: Publisher, records: Sequence[Record]) -> list[bool]:
-    """Publishes in order and waits for all; one answer a record."""
-    if len(records) == 1:
-        return [await publisher.publish(*records[0])]
-    return list(await asyncio.gather(*[publisher.publish(*record) for record in records]))
 
 
 GATHER_S = 0.05
