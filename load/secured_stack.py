@@ -67,8 +67,9 @@ def secured_stack(folder: Path) -> Iterator[SecuredStack]:
         make_key(layout.anchor_keys)
         make_key(layout.record_keys)
         make_merchants(layout.merchants, adapters)
-        ports = replace(choose_ports(Settings()), outside_kafka=cluster.bootstrap)
-        servers = {one.name: one for one in children(layout, ports, SAMPLE_CONFIG)}
+        settings = Settings(data_dir=data_dir)
+        ports = replace(choose_ports(settings), outside_kafka=cluster.bootstrap)
+        servers = {one.name: one for one in children(settings, ports, SAMPLE_CONFIG)}
         for name, user in USERS.items():
             env = {**servers[name].env, **cluster.environment(user)}
             servers[name] = replace(servers[name], env=env, start_s=START_S)

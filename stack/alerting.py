@@ -28,11 +28,10 @@ from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
 from dlq.alerts.replicas import ReplicaWatch
 from dlq.alerts.watch import Watch
-from stack.children import metrics_urls, status_files
+from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
-from stack.watching import status_urls
 
 log = logging.getLogger("alerts")
 
@@ -42,10 +41,9 @@ TURN_S = 5.0
 
 def places(settings: Settings) -> Places:
     """What is looked at: every stream of the traffic that is taken, and what they rest on."""
-    layout, modes = settings.layout, settings.ingest.modes
-    statuses = {name: file for mode in modes for name, file in status_files(settings, mode).items()}
+    layout, statuses = settings.layout, status_files(settings)
     return Places(
-        ready_url=f"{settings.console.ingest_url or f'http://127.0.0.1:{settings.ingest.port}'}/readyz",
+        ready_url=ready_url(settings),
         statuses=statuses,
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from core.durability import Durability
 from core.event import Mode
 from core.layout import Layout
 from core.routing import shard_of, stream_of
@@ -22,6 +21,7 @@ from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, free_row
 from stack.redis import redis_server, redis_url
+from stack.rounds import scheduled
 from stack.server import Server
 from stack.settings import Settings, stream_names, streams_of
 
@@ -80,10 +80,20 @@ def metrics_port(settings: Settings, mode: Mode, shard: int) -> int | None:
     return metrics_ports(settings, mode).get(stream_of("processor", mode, shard))
 
 
-def status_files(settings: Settings, mode: Mode) -> Mapping[str, Path]:
-    """Each stream's status file in a mode, by its name there (``ledger-test``)."""
-    layout = settings.layout
-    return {name: layout.stream(name).status for name in stream_names(settings, (mode,))}
+def status_files(settings: Settings) -> dict[str, Path]:
+    """Each stream's status file, by the stream's name in its mode (``ledger-test``)."""
+    return {name: settings.layout.stream(name).status for name in stream_names(settings)}
+
+
+def status_urls(settings: Settings) -> list[str]:
+    """Where each processor says how its streams are."""
+    processors = [url for name, url in metrics_urls(settings).items() if name.startswith("processor")]
+    return [f"{url.removesuffix('/metrics')}/status" for url in processors]
+
+
+def ready_url(settings: Settings) -> str:
+    """Where the receiver says whether it takes webhooks."""
+    return f"{settings.console.ingest_url or f'http://{LOOPBACK}:{settings.ingest.port}'}/readyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +117,9 @@ class Ports:
         return self.outside_kafka or f"{LOOPBACK}:{self.kafka}"
 
 
-def choose_ports(settings: Settings, processors: int = 1) -> Ports:
-    """Ports that are configured, and free ones for the rest; ``processors``: processes of all modes."""
-    free = iter(free_ports(5))
+def choose_ports(settings: Settings) -> Ports:
+    """Ports that are configured, and free ones for the rest."""
+    free, processors = iter(free_ports(5)), len(settings.ingest.modes) * settings.processor.shards
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
@@ -134,45 +144,34 @@ def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequ
     )
 
 
-def children(
-    layout: Layout,
-    ports: Ports,
-    config: Path | None,
-    modes: Sequence[Mode] = ("live",),
-    processors: Mapping[Mode, Mapping[str, Sequence[str]]] | None = None,
-    *,
-    durability: Durability = "single",
-    maintained: bool = False,
-    alerting: bool = False,
-) -> list[Server]:
-    """A processor for each mode and shard. In the order in which they start; they stop in the opposite one.
+def children(settings: Settings, ports: Ports, config: Path | None) -> list[Server]:
+    """The processes of a stack, in the order in which they start; they stop in the opposite one. Each is given the file
+    ``config``, from which the settings are.
 
-    :param processors: `processes` of each mode; None: one process with the shipped streams
-    :param durability: what is asked of the one broker's topics
-    :param maintained: with the process that maintains the lake and backs it up by schedule
-    :param alerting: with the one that looks after all others and tells people
+    There is a processor for each mode and shard. What maintains and backs up by schedule, and what sends alerts, is
+    among them where the settings ask for it.
     """
-    env = _environment(layout, ports, config, durability)
+    layout = settings.layout
+    env = _environment(settings, ports, config)
     python = partial(_python, layout, env)
-    wanted = processors if processors is not None else {mode: _shipped(mode) for mode in modes}
     kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log")
     return [
         *([] if ports.outside_kafka else [kafka]),
         redis_server(layout.redis, layout.logs / "redis.log"),
-        *(_processor(layout, env, mode, name, streams) for mode in modes for name, streams in wanted[mode].items()),
+        *(
+            _processor(layout, env, mode, name, streams)
+            for mode in settings.ingest.modes
+            for name, streams in processes(settings, mode).items()
+        ),
         python(
             "ingest",
             "stack.services.receiver",
             answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ingest}/readyz"),
         ),
         python("ops", "stack.services.listener", answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz")),
-        *([python("maintenance", "stack.rounds", answers=lambda: True, beside=True)] if maintained else []),
-        *([python("alerts", "stack.alerting", answers=lambda: True, beside=True)] if alerting else []),
+        *([python("maintenance", "stack.rounds", answers=lambda: True, beside=True)] if scheduled(settings) else []),
+        *([python("alerts", "stack.alerting", answers=lambda: True, beside=True)] if settings.alerts.every_s else []),
     ]
-
-
-def _shipped(mode: Mode) -> dict[str, list[str]]:
-    return processes(Settings(), mode)
 
 
 def answers_ok(url: str) -> bool:
@@ -219,10 +218,10 @@ def _answer(statuses: Sequence[Path]) -> bool:
     return all(one is not None for one in said) and any(stands)
 
 
-def _environment(layout: Layout, ports: Ports, config: Path | None, durability: Durability) -> dict[str, str]:
+def _environment(settings: Settings, ports: Ports, config: Path | None) -> dict[str, str]:
     env = {
-        "PAYHOOK_DATA_DIR": str(layout.root),
-        "PAYHOOK_REDIS__URL": redis_url(layout.redis),
+        "PAYHOOK_DATA_DIR": str(settings.data_dir),
+        "PAYHOOK_REDIS__URL": redis_url(settings.layout.redis),
         "PAYHOOK_INGEST__PORT": str(ports.ingest),
         "PAYHOOK_INGEST__METRICS_PORT": str(ports.ingest_metrics),
         "PAYHOOK_PROCESSOR__METRICS_PORT": str(ports.processor_metrics),
@@ -230,7 +229,8 @@ def _environment(layout: Layout, ports: Ports, config: Path | None, durability: 
         "PAYHOOK_ALERTS__METRICS_PORT": str(ports.alerts_metrics),
     }
     if not ports.outside_kafka:
-        env |= {"PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": ports.kafka_address, "PAYHOOK_KAFKA__DURABILITY": durability}
+        env["PAYHOOK_KAFKA__BOOTSTRAP_SERVERS"] = ports.kafka_address
+        env["PAYHOOK_KAFKA__DURABILITY"] = settings.kafka.durability_of_up
     if config is not None:
         env["PAYHOOK_CONFIG"] = str(config)
     return env

@@ -10,12 +10,12 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from core.errors import SettingError
 from core.files import create_once
 from core.routing import MODES
 from journal.anchors import new_key
+from providers.port import Adapter
 from stack.settings import Settings
 
 OWNER_ALONE, GROUP_READS = 0o077, 0o027
@@ -25,12 +25,6 @@ PRIVATE, PASSED_THROUGH, READ = 0o700, 0o710, 0o2750
 """Modes of folders. In the last one what is made later is the same group's (set-group-ID)."""
 
 DEFAULT_MERCHANT = "merchant-main"
-
-
-class SecretMaker(Protocol):
-    """What is asked of a provider's adapter."""
-
-    def new_secret(self) -> str: ...
 
 
 def limit_rights(settings: Settings) -> None:
@@ -74,7 +68,7 @@ def _check_writable(root: Path) -> None:
         raise SettingError("data_dir", f"{root} can't be used by user {os.geteuid()}: {problem}")
 
 
-def make_secrets(folder: Path, adapters: Mapping[str, SecretMaker]) -> None:
+def make_secrets(folder: Path, adapters: Mapping[str, Adapter]) -> None:
     """A random secret for each file that isn't there; one a line, newest first, readable by its owner alone."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, adapter in adapters.items():

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from stack.errors import ServerNotUp
+from stack.paths import CHECKOUT
 
 POLL_S = 0.05
 KILL_WAIT_S = 10.0
@@ -59,7 +60,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **server.env, "PYTHONPATH": _with_checkout()},
+                env={**os.environ, **server.env, "PYTHONPATH": path_with_checkout()},
                 start_new_session=True,
             )
 
@@ -138,7 +139,6 @@ def stopped_by_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _with_checkout() -> str:
-    checkout = str(Path(__file__).resolve().parents[1])
-    before = os.environ.get("PYTHONPATH")
-    return f"{checkout}{os.pathsep}{before}" if before else checkout
+def path_with_checkout() -> str:
+    """``PYTHONPATH`` for a process that is started elsewhere."""
+    return os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))

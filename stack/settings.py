@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, get_args, get_origin
 
@@ -21,7 +21,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from console.settings import ConsoleSettings
 from core.errors import SettingError
-from core.event import Mode
 from core.layout import Layout
 from core.location import is_url
 from core.log import FORMAT_VARIABLE
@@ -182,9 +181,9 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
     return load_streams(settings.processor.streams_file, settings.streams)
 
 
-def stream_names(settings: Settings, modes: Iterable[Mode] | None = None) -> list[str]:
-    """Every work stream that runs, one name a shard; without ``modes``, of the traffic that is taken."""
-    return names_in(streams_of(settings), settings.ingest.modes if modes is None else modes, settings.processor.shards)
+def stream_names(settings: Settings) -> list[str]:
+    """Every work stream that runs, one name a shard, of the traffic that is taken."""
+    return names_in(streams_of(settings), settings.ingest.modes, settings.processor.shards)
 
 
 def _with_places(settings: Settings) -> Settings:

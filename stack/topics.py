@@ -63,22 +63,20 @@ def topics(
     :param streams: those that are configured; None: the shipped ones
     """
     known = streams if streams is not None else load_streams()
+    events_ms = settings.events_retention_days * MILLISECONDS_A_DAY
+    dlq_ms = settings.dlq_retention_days * MILLISECONDS_A_DAY
     found = []
     for mode in modes:
+        names = topics_of(mode)
         dead_letters = [topic for stream in taking(known, mode) for topic in stream.dlq_topics(mode, shards)]
-        found += _of_mode(settings, mode, dead_letters, events_partitions)
+        found += [
+            Topic(names.events, events_partitions, events_ms),
+            Topic(names.control, CONTROL_PARTITIONS, -1),
+            Topic(names.receipts, RECEIPTS_PARTITIONS, events_ms),
+            Topic(names.anchors, 1, -1),
+            *(Topic(name, events_partitions, dlq_ms) for name in dead_letters),
+        ]
     return found
-
-
-def _of_mode(settings: TopicsSettings, mode: Mode, dead_letters: Sequence[str], events_partitions: int) -> list[Topic]:
-    day, names = MILLISECONDS_A_DAY, topics_of(mode)
-    return [
-        Topic(names.events, events_partitions, settings.events_retention_days * day),
-        Topic(names.control, CONTROL_PARTITIONS, -1),
-        Topic(names.receipts, RECEIPTS_PARTITIONS, settings.events_retention_days * day),
-        Topic(names.anchors, 1, -1),
-        *(Topic(name, events_partitions, settings.dlq_retention_days * day) for name in dead_letters),
-    ]
 
 
 def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:

@@ -28,7 +28,7 @@ from core.store import part_with_keys
 from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
-from stack.children import children, choose_ports, processes
+from stack.children import children, choose_ports
 from stack.data_folder import make_key, make_merchants, make_secrets, own
 from stack.endpoints import (
     Endpoints,
@@ -40,8 +40,7 @@ from stack.endpoints import (
     remove_endpoints,
 )
 from stack.errors import KafkaNotUp, ServerNotUp, StackNotUp
-from stack.rounds import scheduled
-from stack.server import stopped_by_signal
+from stack.server import path_with_checkout, stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import Topic, make_topics, topics
@@ -79,23 +78,16 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange = no
         make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         modes, streams = settings.ingest.modes, streams_of(settings)
-        processors = {mode: processes(settings, mode) for mode in modes}
-        ports = choose_ports(settings, sum(map(len, processors.values())))
-        durability = settings.kafka.durability_of_up
+        ports = choose_ports(settings)
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka
         partitions, shards = settings.kafka.events_partitions, settings.processor.shards
         wanted = topics(settings.topics, modes, streams, partitions, shards)
-        replication = settings.topics.replicas(durability)
+        replication = settings.topics.replicas(settings.kafka.durability_of_up)
         supervisor = Supervisor(
             layout,
             ports,
-            children(
-                *(layout, ports, config, modes, processors),
-                durability=durability,
-                maintained=bool(scheduled(settings)),
-                alerting=settings.alerts.every_s > 0,
-            ),
+            children(settings, ports, config),
             partial(_make_topics, kafka, wanted, replication),
             on_change,
             modes,
@@ -179,15 +171,13 @@ def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Pope
     command = [sys.executable, "-m", "stack.up", "--data", str(data_dir)]
     if config is not None:
         command += ["--config", str(config)]
-    checkout = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH")]))
     with log.open("wb") as sink, _problem(log).open("wb") as problem:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=problem,
             stderr=sink,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path_with_checkout()},
             start_new_session=True,
         )
 

@@ -186,8 +186,9 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path)
 
 def processor_server(layout: Layout, kafka_port: int) -> Server:
     """The ledger's processor as `payhook up` runs it."""
-    ports = replace(choose_ports(Settings()), kafka=kafka_port)
-    return next(server for server in children(layout, ports, None) if server.name == "processor")
+    settings = Settings(data_dir=layout.root)
+    ports = replace(choose_ports(settings), kafka=kafka_port)
+    return next(server for server in children(settings, ports, None) if server.name == "processor")
 
 
 def commit_times(journal: Path) -> list[tuple[int, datetime]]:

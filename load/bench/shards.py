@@ -89,12 +89,11 @@ def _folder(data_dir: Path, record_keys: Path) -> Layout:
 
 def _servers(layout: Layout, kafka_port: int, count: int) -> list[tuple[int, Server]]:
     """The shards' processors as `payhook up` runs them."""
-    settings = Settings(processor=ProcessorSettings(shards=count))
-    ports = replace(choose_ports(settings, count), kafka=kafka_port)
-    named = {"live": processes(settings, "live")}
-    found = {one.name: one for one in children(layout, ports, None, ("live",), named)}  # type: ignore[arg-type]
+    settings = Settings(data_dir=layout.root, processor=ProcessorSettings(shards=count))
+    ports = replace(choose_ports(settings), kafka=kafka_port)
+    found = {one.name: one for one in children(settings, ports, None)}
     env = {"PAYHOOK_PROCESSOR__SHARDS": str(count)}
-    shards = list(named["live"])
+    shards = processes(settings, "live")
     return [(at, replace(found[name], env={**found[name].env, **env})) for at, name in enumerate(shards)]
 
 

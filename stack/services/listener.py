@@ -53,7 +53,6 @@ SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 
 log = logging.getLogger(__name__)
 
-LIVE_ONLY: tuple[Mode, ...] = ("live",)
 REDIS_TIMEOUT_S = 1.0
 """Far more than the receiver allows: an operator's order waits rather than being refused."""
 REDIS_FAILURES_MAX = 5
@@ -62,6 +61,8 @@ KEY_LEASE_S = 15.0
 """Of a key whose listener died, or whose claim came late out of a Redis that hung; a living one renews it."""
 COMMAND_TIMEOUT_MS = 8_000
 """Below `dlq.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka's client."""
+_COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
+"""The producer's settings."""
 
 
 def main() -> int:
@@ -81,17 +82,15 @@ def main() -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    clock, console = SystemClock(), settings.console
+    clock, console, layout = SystemClock(), settings.console, settings.layout
     lag = KafkaLag(settings.kafka)
     producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
     gate = RedisGate(REDIS_TIMEOUT_S, REDIS_FAILURES_MAX, REDIS_RESET_S)
-    audit_log = AuditLog(settings.layout.acts)
-    users, sessions = Users(settings.layout.users), _sessions(settings, clock)
+    audit_log = AuditLog(layout.acts)
+    users, sessions = Users(layout.users), Sessions(layout.sessions, clock, SESSION_IDLE, SESSION_WHOLE)
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
-    service, cookies = (
-        UserService(users, sessions, audit_log, clock, "page"),
-        Cookies(console.public_url.startswith("https://")),
-    )
+    service = UserService(users, sessions, audit_log, clock, "page")
+    cookies = Cookies(console.public_url.startswith("https://"))
     origins = origins_of(console.host, console.port, console.public_url)
     async with (
         httpx2.AsyncClient(trust_env=False) as client,
@@ -140,10 +139,6 @@ def _pages(
     return routers(finance, DlqPlace(streams, Asking(), clock, pulse), audit_log, users, bookings)
 
 
-def _sessions(settings: Settings, clock: Clock) -> Sessions:
-    return Sessions(settings.layout.sessions, clock, SESSION_IDLE, SESSION_WHOLE)
-
-
 @contextlib.contextmanager
 def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
     """The audit log is anchored meanwhile, where there are keys to do it with."""
@@ -181,10 +176,6 @@ def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, c
         mode: BookingService(Shards(settings.layout.ledgers(mode)), topics_of(mode).control, sender, users, clock)
         for mode, sender in orders.items()
     }
-
-
-_COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
-"""The producer's settings."""
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from core.errors import PayhookError
 from core.kafka import check_kafka_files, open_admin, open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
-from core.redis import AsyncClient, async_redis, check_redis
+from core.redis import async_redis, check_redis
 from core.routing import topics_of
 from core.topics import check_topics
 from core.tracing import open_tracing
@@ -160,36 +160,26 @@ async def open_receiver(
     settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
-    timeout_s = settings.ingest.redis_timeout_ms / 1000
-    async with (
-        async_redis(settings.redis, timeout_s, SOCKET_TIMEOUTS * timeout_s) as redis,
-        _open_receiver(settings, limits, metrics, clock, redis) as parts,
-    ):
-        yield parts
-
-
-@contextlib.asynccontextmanager
-async def _open_receiver(
-    settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock, redis: AsyncClient
-) -> AsyncIterator[tuple[Receiver, Publisher]]:
-    ingest = settings.ingest
+    ingest, timeout_s = settings.ingest, settings.ingest.redis_timeout_ms / 1000
     record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
     producer = open_producer(settings.kafka, producer_settings(limits.publish_timeout_ms), record_keys)
-    publisher = KafkaPublisher(producer, clock)
-    partitions = settings.kafka.events_partitions
-    generations = RedisGenerations(redis, ingest.modes, clock, partitions, lambda: record_keys.ids)
-    await generations.read()
-    tasks = [
-        asyncio.create_task(publisher.serve(), name="delivery reports"),
-        asyncio.create_task(generations.follow(), name="reading of the claims' generation"),
-    ]
-    for task in tasks:
-        task.add_done_callback(_end_without_it)
-    gate = RedisGate(ingest.redis_timeout_ms / 1000, limits.redis_failures_max, limits.redis_reset_s)
-    claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
-    protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
+    publisher, partitions = KafkaPublisher(producer, clock), settings.kafka.events_partitions
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, clock)
-    async with open_client() as client:
+    async with (
+        async_redis(settings.redis, timeout_s, SOCKET_TIMEOUTS * timeout_s) as redis,
+        open_client() as client,
+    ):
+        generations = RedisGenerations(redis, ingest.modes, clock, partitions, lambda: record_keys.ids)
+        await generations.read()
+        tasks = [
+            asyncio.create_task(publisher.serve(), name="delivery reports"),
+            asyncio.create_task(generations.follow(), name="reading of the claims' generation"),
+        ]
+        for task in tasks:
+            task.add_done_callback(_end_without_it)
+        gate = RedisGate(timeout_s, limits.redis_failures_max, limits.redis_reset_s)
+        claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
+        protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))

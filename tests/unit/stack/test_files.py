@@ -12,20 +12,11 @@ import psutil
 
 from core.layout import Layout
 from load.client import wait_for
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_merchants, make_secrets
 from stack.endpoints import Endpoints, read_endpoints, record, recorded_supervisor, remove_endpoints, write_endpoints
 from stack.ports import LOOPBACK, free_ports, is_listening
-
-
-class Numbered:
-    """An adapter whose secrets tell when they were made."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def new_secret(self) -> str:
-        self.made += 1
-        return f"secret-{self.made}"
 
 
 def test_free_ports_differ_and_nobody_listens_on_them() -> None:
@@ -50,13 +41,15 @@ def test_endpoints_are_read_as_written_and_gone_when_removed(tmp_path: Path) -> 
 
 
 def test_a_secret_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    adapters = {"stripe": Numbered(), "adyen": Numbered()}
+    adapters = {name: build_adapters(ProvidersSettings())[name] for name in ("stripe", "adyen")}
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "adyen").write_text("chosen by a person\n")
     make_secrets(tmp_path / "secrets", adapters)
-    make_secrets(tmp_path / "secrets", adapters)
     made = tmp_path / "secrets" / "stripe"
-    assert made.read_text() == "secret-1\n"
+    secret = made.read_text()
+    adapters["stripe"].check_secret(secret.strip())
+    make_secrets(tmp_path / "secrets", adapters)
+    assert made.read_text() == secret
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert (tmp_path / "secrets" / "adyen").read_text() == "chosen by a person\n"
     assert sorted(path.name for path in made.parent.iterdir()) == ["adyen", "stripe"]

@@ -15,8 +15,10 @@ import pytest
 
 from core.clock import to_rfc3339
 from core.layout import Layout
+from dlq.alerts.settings import AlertsSettings
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.tables import LOCK
+from ledger.settings import LedgerSettings, MaintainSettings
 from stack.backup.make import check_backup, run_round
 from stack.backup.manifest import chosen
 from stack.children import children, choose_ports
@@ -53,16 +55,18 @@ def test_every_streams_tables_are_maintained_in_both_modes(tmp_path: Path) -> No
 
 
 def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
-    ports = choose_ports(Settings())
-    assert "maintenance" not in [one.name for one in children(Layout(tmp_path), ports, None)]
-    last = children(Layout(tmp_path), ports, None, maintained=True)[-1]
+    without = Settings(data_dir=tmp_path, ledger=LedgerSettings(maintain=MaintainSettings(every_s=0)))
+    ports = choose_ports(without)
+    assert "maintenance" not in [one.name for one in children(without, ports, None)]
+    [last] = (one for one in children(Settings(data_dir=tmp_path), ports, None) if one.name == "maintenance")
     assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.rounds"), True)
 
 
 def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) -> None:
-    ports = choose_ports(Settings())
-    assert "alerts" not in [one.name for one in children(Layout(tmp_path), ports, None)]
-    last = children(Layout(tmp_path), ports, None, alerting=True)[-1]
+    without = Settings(data_dir=tmp_path, alerts=AlertsSettings(every_s=0))
+    ports = choose_ports(without)
+    assert "alerts" not in [one.name for one in children(without, ports, None)]
+    last = children(Settings(data_dir=tmp_path), ports, None)[-1]
     assert (last.name, last.command[-2:], last.answers()) == ("alerts", ("-m", "stack.alerting"), True)
     assert last.env["PAYHOOK_ALERTS__METRICS_PORT"] == str(ports.alerts_metrics)
 

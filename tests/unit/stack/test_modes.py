@@ -32,6 +32,10 @@ def nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(f"stack.children.{name}_server", lambda *_, server=server: server)
 
 
+def of_both(data_dir: Path) -> Settings:
+    return Settings(data_dir=data_dir, ingest=IngestSettings(test_traffic=True))
+
+
 def test_no_place_of_one_mode_is_the_others(tmp_path: Path) -> None:
     live, test = (Layout(tmp_path).ledger(mode) for mode in BOTH)
     for name in PLACES:
@@ -77,9 +81,9 @@ def test_test_topics_are_made_only_for_test_traffic() -> None:
 
 
 def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: Path) -> None:
-    layout, ports = Layout(tmp_path), choose_ports(Settings())
-    without = {server.name: server for server in children(layout, ports, None)}
-    both = {server.name: server for server in children(layout, ports, None, BOTH)}
+    ports = choose_ports(Settings())
+    without = {server.name: server for server in children(Settings(data_dir=tmp_path), ports, None)}
+    both = {server.name: server for server in children(of_both(tmp_path), ports, None)}
     assert both.keys() - without.keys() == {"processor-test"}
     assert without["processor"].command[-4:] == ("--mode", "live", "--shard", "0")
     assert both["processor-test"].command[-4:-2] == ("--mode", "test")
@@ -87,8 +91,8 @@ def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: 
 
 
 def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    servers = {server.name: server for server in children(layout, choose_ports(Settings()), None, BOTH)}
+    layout, settings = Layout(tmp_path), of_both(tmp_path)
+    servers = {server.name: server for server in children(settings, choose_ports(settings), None)}
     layout.run.mkdir()
     layout.ledger("live").status.write_text('{"ready": true}')
     assert not servers["processor"].answers()
@@ -104,10 +108,11 @@ def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
 def test_shards_have_a_process_a_log_and_a_metrics_port_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_PROCESSOR__METRICS_PORT", "9100")
-    settings, layout = load_settings(), Layout(tmp_path)
+    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
+    settings = load_settings()
     assert processes(settings, "live") == {"processor": ["ledger", "notify"], "processor.1": ["ledger.1"]}
     assert list(processes(settings, "test")) == ["processor-test", "processor-test.1"]
-    found = children(layout, choose_ports(settings, 2), None, ("live",), {"live": processes(settings, "live")})
+    found = children(settings, choose_ports(settings), None)
     shards = {server.name: server for server in found if server.name.startswith("processor")}
     assert {name: server.command[-2:] for name, server in shards.items()} == {
         "processor": ("--shard", "0"),
@@ -126,8 +131,8 @@ def test_partitions_that_cant_be_divided_evenly_are_refused(monkeypatch: pytest.
 
 
 def test_a_broken_stream_holds_no_other_back_when_the_stack_comes_up(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    (processor,) = (one for one in children(layout, choose_ports(Settings()), None) if one.name == "processor")
+    settings, layout = Settings(data_dir=tmp_path), Layout(tmp_path)
+    (processor,) = (one for one in children(settings, choose_ports(settings), None) if one.name == "processor")
     layout.run.mkdir()
     for ready, answers in ((False, False), (True, True)):
         layout.stream("ledger").status.write_text(json.dumps({"ready": ready}))
