@@ -67,10 +67,11 @@ def _first_rows(journal: Location, topic: str, after_seq: int, columns: list[str
     return dataset_of(DeltaTable(str(journal))).to_table(columns=columns, filter=wanted)
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that ``share`` of the values don't exceed; None of nothing."""
-    if not values:
-        return None
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that ``share`` of the values don't exceed.
+
+    :raises IndexError: of no values there is none
+    """
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 

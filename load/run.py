@@ -101,14 +101,15 @@ def judge(stack: RunningStack, log: Path, receive_ms: dict[str, float]) -> Outco
     )
     decided = [one for one in first_decisions(stack.journal, "payments.events") if one.decision in SUCCESS]
     seconds = [one.seconds for one in decided]
+    p50_s, p99_s = (percentile(seconds, share) if seconds else 0.0 for share in (0.5, 0.99))
     in_time = sum(1 for one in seconds if one <= IN_TIME_S)
     return Outcome(
         sent=sum(statuses.values()),
         accepted_keys=len(accepted),
         statuses=statuses,
         receive_ms=receive_ms,
-        p50_s=percentile(seconds, 0.5) or 0.0,
-        p99_s=percentile(seconds, 0.99) or 0.0,
+        p50_s=p50_s,
+        p99_s=p99_s,
         share_in_time=in_time / max(1, len(seconds)),
         lost=sorted(accepted - effects.keys()),
         doubled=sorted(key for key, count in effects.items() if count > 1),

@@ -37,11 +37,6 @@ class Load:
     def per_s(self) -> float:
         return len(self.latencies) / self.seconds
 
-    def latency(self, share: float) -> float:
-        """The latency, in seconds, that ``share`` of the requests don't exceed."""
-        ordered = sorted(self.latencies)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
 
 class ConnectionLost(ConnectionError):
     """The server closed a connection in the middle of the load."""
@@ -139,11 +134,9 @@ async def closed_loop(host: str, port: int, requests: Sequence[bytes], connectio
     return await _load(host, port, requests, connections, None)
 
 
-async def open_loop(
-    host: str, port: int, requests: Sequence[bytes], rate_per_s: float, connections: int = CONNECTIONS
-) -> Load:
+async def open_loop(host: str, port: int, requests: Sequence[bytes], rate_per_s: float) -> Load:
     """Requests are due at a set rate; one that finds no free connection waits, and its latency counts the wait."""
-    return await _load(host, port, requests, connections, rate_per_s)
+    return await _load(host, port, requests, CONNECTIONS, rate_per_s)
 
 
 async def _load(host: str, port: int, requests: Sequence[bytes], connections: int, rate_per_s: float | None) -> Load:

@@ -28,11 +28,10 @@ from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
 from journal.table import CHECKS, create_table
-from load.bench.dlq_replay import REPLAY_SECONDS, REPLAY_SECONDS_SHORT, measure_replay
+from load.bench.dlq_replay import measure_replay
 from load.bench.figures import Done, Run, median_s
 from load.bench.history import FIRST_AT, STREAM, column, commit
 
-DLQ_SECONDS, DLQ_SECONDS_SHORT = 420.0 + REPLAY_SECONDS, 60.0 + REPLAY_SECONDS_SHORT
 ITEMS, ITEMS_SHORT = 1_000_000, 50_000
 FROZEN = 100_000
 ROWS_PER_FILE = 100_000

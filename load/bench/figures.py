@@ -61,24 +61,16 @@ Measure: TypeAlias = Callable[[Run], dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A set of figures measured together; ``seconds`` is about how long it takes.
-
-    ``short_seconds``: as a short run; None where there is only the whole one.
-    """
+    """A set of figures measured together, and about how many seconds that takes: as a whole, and as a short run."""
 
     name: str
     measure: Measure
-    seconds: float
-    short_seconds: float | None = None
-
-    def takes_s(self, *, short: bool) -> float:
-        return self.short_seconds if short and self.short_seconds is not None else self.seconds
+    whole_s: int
+    short_s: int
 
     def named(self, figures: dict[str, float], *, short: bool) -> dict[str, float]:
         """The figures under the names that the report has."""
-        if not short or self.short_seconds is None:
-            return figures
-        return {f"{name}{SHORT_SUFFIX}": value for name, value in figures.items()}
+        return {f"{name}{SHORT_SUFFIX}" if short else name: value for name, value in figures.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +87,10 @@ class Goal:
         return f"≥ {self.at_least}" if self.at_least is not None else f"≤ {self.at_most}"
 
 
-def median_s(ask: Callable[[], object], times: int = 5) -> float:
-    """Seconds that one call takes."""
+def median_s(ask: Callable[[], object]) -> float:
+    """Seconds that one call takes, of five."""
     took = []
-    for _ in range(times):
+    for _ in range(5):
         began = time.perf_counter()
         ask()
         took.append(time.perf_counter() - began)

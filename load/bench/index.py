@@ -53,7 +53,6 @@ LOOKUPS = 200_000
 KEYS_PER_ROW = 2
 """Each row of the history holds an event key and a fact."""
 
-INDEX_SECONDS, INDEX_SECONDS_SHORT = 500.0, 60.0
 MEMORY_S_MAX = 600.0
 
 

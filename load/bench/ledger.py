@@ -42,7 +42,6 @@ from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from stack.jars import spark_jars
 
-LEDGER_SECONDS, LEDGER_SECONDS_SHORT = 960.0, 180.0
 LINES_PER_FILE = 500_000
 LINES_PER_BOOKING = 2
 MERCHANTS = 500

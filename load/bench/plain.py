@@ -28,7 +28,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
 from core.routing import topics_of
-from core.spark import jars_conf
+from core.spark import open_spark
 from journal.reader import JournalReader, dataset_of
 from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
@@ -76,7 +76,7 @@ class Turns:
             self._payhook_caught_up()
         finally:
             os.killpg(self._plain_pid, signal.SIGCONT)
-        return _p99(seconds_to_decide(self._stack.journal, topics_of("live").events, before))
+        return percentile(seconds_to_decide(self._stack.journal, topics_of("live").events, before), 0.99)
 
     def plain(self, post: Post) -> float:
         """P99 in seconds of the plainest pipeline alone."""
@@ -89,7 +89,7 @@ class Turns:
             _wait_for_rows(self._table, self._posted)
         finally:
             os.killpg(processor, signal.SIGCONT)
-        return _p99(_plain_latencies(self._table, began))
+        return percentile(_plain_latencies(self._table, began), 0.99)
 
     def end(self) -> None:
         """Lets payhook decide what came while it was paused: it would count as late in what is measured next."""
@@ -114,12 +114,6 @@ def measure_ratio_to_plain(stack: RunningStack, run: Run, post: Post, pairs: int
             ratios.append(own / other)
         turns.end()
     return {"e2e.p99_ratio_to_plain": statistics.median(ratios)}
-
-
-def _p99(seconds: list[float]) -> float:
-    p99 = percentile(seconds, 0.99)
-    assert p99 is not None
-    return p99
 
 
 def live_server(bootstrap: str, topic: str, folder: Path) -> Server:
@@ -177,32 +171,16 @@ def _received_at(column: pa.ChunkedArray) -> Iterator[datetime]:
 
 
 def _session(folder: Path) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.appName("plain").master("local[2]")
     conf = {
-        **jars_conf(spark_jars(), "local[2]"),
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(scratch),
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch}",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # As shipped Delta works out a table's state in 50 tasks with each commit: all of two cores at 120 events/s, and
         # a P99 of 10 s and more that any pipeline would look good beside.
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "true",
     }
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return open_spark("plain", "local[2]", "1g", spark_jars(), folder / "scratch", conf)
 
 
 def _append(session: SparkSession, bootstrap: str, topic: str, start: str, folder: Path) -> DataStreamWriter:

@@ -29,7 +29,6 @@ from stack.server import Running, Server
 from stack.settings import Settings
 
 BACKLOG, BACKLOG_SHORT = 240_000, 60_000
-SHARDS_SECONDS, SHARDS_SECONDS_SHORT = 600.0, 300.0
 COUNTS = (1, 2, 4)
 MEASURED_SHARE = 0.9
 """Of a quarter of the backlog: what each shard is measured over, however many there are, so that each is as warm."""

@@ -41,7 +41,6 @@ DECIDED_S_MAX = 400.0
 STOP_S_MAX = 60.0
 POLL_S = 0.1
 STARTS = 3
-START_SECONDS, START_SECONDS_SHORT = 600.0, 120.0
 
 
 def measure_start(run: Run) -> dict[str, float]:

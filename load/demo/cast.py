@@ -213,7 +213,7 @@ def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[d
         for one in first_decisions(stack.journal, "payments.events")
         if one.event_key not in on_purpose and not (one.committed_at >= quiet[0] and one.received_at <= quiet[1])
     ]
-    p50, p99 = percentile(seconds, 0.5) or 0.0, percentile(seconds, 0.99) or 0.0
+    p50, p99 = (percentile(seconds, share) if seconds else 0.0 for share in (0.5, 0.99))
     within = 0 < p99 < SLO_P99_S
     outcome.holds(f"receive → commit, P50 of {len(seconds)}", f"about {P50_S_GOAL:g} s", f"{p50:.2f} s", within)
     outcome.holds("receive → commit, P99", f"< {P99_S_GOAL:g} s; SLO {SLO_P99_S:g} s", f"{p99:.2f} s", within)

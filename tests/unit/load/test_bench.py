@@ -43,16 +43,9 @@ def test_the_time_to_recover_is_held_against_what_was_said_beforehand():
 
 
 def test_figures_of_a_shorter_run_are_marked():
-    group = Group("one", nothing, 600.0, 60.0)
+    group = Group("one", nothing, 600, 60)
     assert group.named({"one.rate": 1.0}, short=False) == {"one.rate": 1.0}
     assert group.named({"one.rate": 1.0}, short=True) == {"one.rate.short": 1.0}
-    assert group.takes_s(short=True) == 60.0
-
-
-def test_a_group_without_a_shorter_run_measures_as_ever():
-    group = Group("one", nothing, 600.0)
-    assert group.named({"one.rate": 1.0}, short=True) == {"one.rate": 1.0}
-    assert group.takes_s(short=True) == 600.0
 
 
 def test_a_goal_says_whether_it_is_reached():

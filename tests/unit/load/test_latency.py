@@ -17,7 +17,8 @@ def test_the_smallest_value_that_the_share_does_not_exceed(share: float, expecte
 
 
 def test_nothing_has_no_percentile():
-    assert percentile([], 0.5) is None
+    with pytest.raises(IndexError):
+        percentile([], 0.5)
 
 
 def test_the_seconds_alone_are_those_of_the_decisions(tmp_path: Path):
