@@ -118,16 +118,8 @@ class Calls(Protocol):
         """
 
 
-class Unlimited:
-    """Without limits: tests, and commands that a person runs."""
-
-    @contextlib.contextmanager
-    def calling(self, downstream: str) -> Iterator[None]:  # noqa: ARG002 - it may always be called
-        yield
-
-
-_UNLIMITED = Unlimited()
 _calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
+"""None: without limits, as in tests and in commands that a person runs."""
 
 
 def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
@@ -141,7 +133,8 @@ def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
     is_text = isinstance(downstream, str) and 0 < len(downstream) <= DOWNSTREAM_CHARS_MAX
     if not is_text or not downstream.isprintable():
         raise ValueError(f"a downstream's name is printable text of 1 to {DOWNSTREAM_CHARS_MAX} characters")
-    return (_calls.get() or _UNLIMITED).calling(downstream)
+    calls = _calls.get()
+    return contextlib.nullcontext() if calls is None else calls.calling(downstream)
 
 
 @contextlib.contextmanager

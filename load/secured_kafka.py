@@ -6,11 +6,8 @@ known to exist.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import secrets
-import subprocess
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from core.durability import RECORD_BYTES_MAX, Durability
+from core.durability import Durability
 from core.kafka import open_admin
 from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
 from load.certificates import Issuer
-from stack.kafka import java_command, logging_file
+from stack.kafka import SMALL_NODE, format_storage, java_command, logging_file, new_cluster_id
 from stack.kafka_rights import RIGHTS
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.server import Running, Server
@@ -41,7 +38,6 @@ from stack.topics import make_topics, topics
 ADMIN = "admin"
 BROKER = "broker"
 """The name in the certificates of brokers."""
-FORMAT_S_MAX = 60.0
 OPERATIONS = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
@@ -167,7 +163,7 @@ def secured_cluster(folder: Path, nodes: int = 3) -> Iterator[Cluster]:
     certificate = cluster.issuer.issue(BROKER)
     ports = free_ports(3 * nodes)
     voters = ",".join(f"{number}@{LOOPBACK}:{ports[3 * number - 1]}" for number in range(1, nodes + 1))
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+    cluster_id = new_cluster_id()
     for number in range(1, nodes + 1):
         port, broker, controller = ports[3 * number - 3 : 3 * number]
         own = folder / f"node-{number}"
@@ -175,7 +171,8 @@ def secured_cluster(folder: Path, nodes: int = 3) -> Iterator[Cluster]:
         own.mkdir()
         properties = _properties(own, number, nodes, (port, broker, controller), voters, certificate, cluster.issuer.ca)
         config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), "utf-8")
-        _format(config, own / "format.log", cluster_id, cluster.passwords[ADMIN])
+        scram = f"SCRAM-SHA-512=[name={ADMIN},iterations={ITERATIONS},password={cluster.passwords[ADMIN]}]"
+        format_storage(config, cluster_id, own / "format.log", "--add-scram", scram)
         command = (*java_command(logging_file(own)), "kafka.Kafka", str(config))
         server = Server(f"kafka-{number}", command, own / "kafka.log", partial(is_listening, port), start_s=120)
         cluster.nodes.append(Node(number, port, server))
@@ -202,28 +199,14 @@ def _await_brokers(cluster: Cluster) -> None:
     raise AssertionError("not all brokers are in the cluster")
 
 
-def _format(config: Path, log: Path, cluster_id: str, password: str) -> None:
-    scram = f"SCRAM-SHA-512=[name={ADMIN},iterations={ITERATIONS},password={password}]"
-    tool = (*java_command(logging_file(config.parent)), "kafka.tools.StorageTool", "format")
-    with log.open("wb") as sink:
-        subprocess.run(
-            [*tool, "-t", cluster_id, "-c", str(config), "--add-scram", scram],
-            stdout=sink,
-            stderr=sink,
-            timeout=FORMAT_S_MAX,
-            check=True,
-        )
-
-
 def _properties(
     folder: Path, number: int, nodes: int, ports: tuple[int, ...], voters: str, certificate: Path, ca: Path
 ) -> dict[str, object]:
     port, broker, controller = ports
     return {
+        **SMALL_NODE,
         "node.id": number,
-        "process.roles": "broker,controller",
         "controller.quorum.voters": voters,
-        "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(
             (f"CLIENT://{LOOPBACK}:{port}", f"BROKER://{LOOPBACK}:{broker}", f"CONTROLLER://{LOOPBACK}:{controller}")
         ),
@@ -245,22 +228,10 @@ def _properties(
         "allow.everyone.if.no.acl.found": "false",
         "super.users": f"User:{ADMIN};User:CN={BROKER}",
         "log.dirs": folder / "logs",
-        "auto.create.topics.enable": "false",
-        "unclean.leader.election.enable": "false",
         "default.replication.factor": nodes,
         "min.insync.replicas": min(2, nodes),
-        "message.max.bytes": RECORD_BYTES_MAX,
-        "replica.fetch.max.bytes": RECORD_BYTES_MAX,
         "offsets.topic.replication.factor": nodes,
-        "offsets.topic.num.partitions": 4,
-        "transaction.state.log.num.partitions": 4,
-        "group.initial.rebalance.delay.ms": 0,
-        "num.network.threads": 2,
         "num.io.threads": 2,
-        "background.threads": 2,
-        "log.cleaner.threads": 1,
-        "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
-        "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 6_000,
         "replica.lag.time.max.ms": 10_000,
     }

@@ -61,19 +61,12 @@ class Traffic:
     ``prefix`` goes into every id, so that two runs never share one.
     """
 
-    def __init__(
-        self,
-        secrets_dir: Path,
-        clock: Clock,
-        random: Random,
-        prefix: str,
-        providers: ProvidersSettings | None = None,
-    ) -> None:
+    def __init__(self, secrets_dir: Path, clock: Clock, random: Random, prefix: str) -> None:
         self._secrets_dir = secrets_dir
         self._clock = clock
         self._random = random
         self._prefix = prefix
-        self._adapters = build_adapters(providers or ProvidersSettings())
+        self._adapters = build_adapters(ProvidersSettings())
 
     def next(self, turn: int) -> Webhook:
         """Webhook number ``turn`` of an endless mix: captures, refunds, some of types that move no money."""
@@ -133,14 +126,12 @@ class Traffic:
         ]
         return self.signed("adyen", adyen_notification(made))
 
-    def standard(
-        self, number: str, event_type: str, amount_minor: int, currency: str, account: str = "shop"
-    ) -> Webhook:
+    def standard(self, number: str, event_type: str, amount_minor: int, currency: str) -> Webhook:
         """A Standard Webhooks event with its id in the header."""
         body = standard_event(
             event_type,
             payment=f"pay_{self._prefix}{number}",
-            account=account,
+            account="shop",
             amount_minor=amount_minor,
             currency=currency,
             occurred_at=self._clock.now(),
@@ -164,17 +155,13 @@ def _event_keys(adapter: Adapter, body: bytes, headers: dict[str, str]) -> tuple
 
 
 class StripeRequests:
-    """Makes requests that are all new: each has an event, a payment and an object of its own.
+    """Makes requests that are all new: each has an event, a payment and an object of its own."""
 
-    ``run``: six characters that all their ids begin with; by chance unless given.
-    """
-
-    def __init__(self, secret: str, now: Callable[[], float], run: str = "") -> None:
+    def __init__(self, secret: str, now: Callable[[], float]) -> None:
         self._key = secret.encode()
         self._now = now
         self._numbers = itertools.count()
-        self._run = run or uuid.uuid4().hex[:6]
-        assert len(self._run) == len(PLACE) - 2 * 5
+        self._run = uuid.uuid4().hex[: len(PLACE) - 2 * 5]
         place = PLACE.decode()
         body = stripe_event(
             f"evt_{place}",

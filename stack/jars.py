@@ -99,7 +99,7 @@ def installed(lock: Path, folder: Path) -> list[Path]:
 
 def is_installed(lock: Path, folder: Path) -> bool:
     stamp = folder / STAMP
-    if not stamp.is_file() or stamp.read_text("utf-8") != _file_sha256(lock):
+    if not stamp.is_file() or stamp.read_text("utf-8") != file_sha256(lock):
         return False
     return all((folder / jar.file_name).is_file() for jar in read_lock(lock))
 
@@ -119,11 +119,11 @@ def install(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
         found = cache / "jars" / jar.resolved_name
         if not found.is_file():
             raise JarsUnresolved(f"{jar.coordinate} is missing from what was fetched", cache.parent / LOG)
-        digest = _file_sha256(found)
+        digest = file_sha256(found)
         if digest != jar.sha256:
             raise JarTampered(jar.coordinate, jar.sha256, digest)
         shutil.copyfile(found, fresh / jar.file_name)
-    (fresh / STAMP).write_text(_file_sha256(lock), "utf-8")
+    (fresh / STAMP).write_text(file_sha256(lock), "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
 
@@ -179,7 +179,7 @@ def _scala_library() -> Path:
     return found[-1]
 
 
-def _file_sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -6,7 +6,9 @@ import base64
 import os
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import KafkaException
 
@@ -31,18 +33,17 @@ def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Se
     It acknowledges before a record is on disk (docs/decisions/0040): a power cut loses what wasn't written yet.
     """
     config = folder / "server.properties"
-    logging = folder / LOGGING
 
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         config.write_text(_properties(folder, port, controller_port), "utf-8")
         logging_file(folder)
         if not (folder / "logs" / "meta.properties").exists():
-            _format(config, logging, log)
+            format_storage(config, new_cluster_id(), log)
 
     return Server(
         name="kafka",
-        command=(*java_command(logging), "kafka.Kafka", str(config)),
+        command=(*java_command(folder / LOGGING), "kafka.Kafka", str(config)),
         log=log,
         prepare=prepare,
         answers=lambda: broker_answers(port),
@@ -86,49 +87,69 @@ def java_command(logging: Path) -> tuple[str, ...]:
     )
 
 
-def _format(config: Path, logging: Path, log: Path) -> None:
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+
+
+def format_storage(config: Path, cluster_id: str, log: Path, *more: str) -> None:
+    """Prepares the folder that a node's properties name.
+
+    :param more: arguments of Kafka's own tool
+    :raises ServerNotUp: it didn't work
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
-    command = (*java_command(logging), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config))
+    tool = (*java_command(logging_file(config.parent)), "kafka.tools.StorageTool", "format")
     with log.open("ab") as sink:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, timeout=FORMAT_TIMEOUT_S, check=False
+            (*tool, "-t", cluster_id, "-c", str(config), *more),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            timeout=FORMAT_TIMEOUT_S,
+            check=False,
         )
     if done.returncode != 0:
         raise ServerNotUp("kafka", f"couldn't format {config.parent} (code {done.returncode})", log)
 
 
-def _properties(folder: Path, port: int, controller_port: int) -> str:
-    """Small thread pools and buffers: one node, two cores, a handful of clients."""
-    settings = {
-        "node.id": 1,
+SMALL_NODE: Mapping[str, object] = MappingProxyType(
+    {
         "process.roles": "broker,controller",
-        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": folder / "logs",
         "auto.create.topics.enable": "false",
         "unclean.leader.election.enable": "false",
-        "default.replication.factor": 1,
-        "min.insync.replicas": 1,
         "message.max.bytes": RECORD_BYTES_MAX,
         "replica.fetch.max.bytes": RECORD_BYTES_MAX,
-        "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 4,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
         "num.network.threads": 2,
-        "num.io.threads": 4,
         "background.threads": 2,
         "log.cleaner.threads": 1,
         "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
         "broker.heartbeat.interval.ms": 500,
+    }
+)
+"""Small thread pools and buffers: two cores, a handful of clients."""
+
+
+def _properties(folder: Path, port: int, controller_port: int) -> str:
+    settings = {
+        **SMALL_NODE,
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": folder / "logs",
+        "default.replication.factor": 1,
+        "min.insync.replicas": 1,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "num.io.threads": 4,
         "broker.session.timeout.ms": 3_000,
         "initial.broker.registration.timeout.ms": 60_000,
     }

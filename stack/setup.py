@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -24,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from core.errors import PayhookError
+from core.status_file import read_said
 from stack import jars, paths
 from stack.errors import RedisMissing, SetupFailed
 from stack.machine import find_java, find_redis
@@ -69,8 +69,12 @@ def main(words: Sequence[str] = ()) -> int:
 
 def install_environment() -> None:
     """The virtual environment from the lock, hashes checked, and payhook itself as an editable install."""
-    wanted = {"checkout": str(paths.CHECKOUT), "lock": _sha256(REQUIREMENTS), "project": _sha256(PROJECT)}
-    if _reads(STAMP) == wanted and (VENV / "bin" / "python").exists():
+    wanted = {
+        "checkout": str(paths.CHECKOUT),
+        "lock": jars.file_sha256(REQUIREMENTS),
+        "project": jars.file_sha256(PROJECT),
+    }
+    if read_said(STAMP) == wanted and (VENV / "bin" / "python").exists():
         return
     _make_venv(VENV, STAMP)
     _say("installing the Python packages into .venv …")
@@ -97,12 +101,12 @@ def archive_classes() -> None:
     java = find_java()
     wanted = {
         "java": f"{java.version} {java.home}",
-        "jars": _sha256(paths.SPARK_LOCK),
-        "packages": _sha256(REQUIREMENTS),
+        "jars": jars.file_sha256(paths.SPARK_LOCK),
+        "packages": jars.file_sha256(REQUIREMENTS),
         "checkout": str(paths.CHECKOUT),
     }
     stamp = paths.JARS / "spark" / "classes.stamp.json"
-    if _reads(stamp) == wanted:
+    if read_said(stamp) == wanted:
         return
     _say("archiving the classes that Spark loads, for shorter starts …")
     log = paths.STATE / "class-archive.log"
@@ -173,7 +177,7 @@ def _will_do(environment: Path, stamp: Path) -> bool:
     return (
         version is not None
         and version.group(1) == f"{sys.version_info[0]}.{sys.version_info[1]}"
-        and _reads(stamp).get("checkout", here) == here
+        and (read_said(stamp) or {}).get("checkout", here) == here
     )
 
 
@@ -197,18 +201,6 @@ def _one_at_a_time(part: str) -> Iterator[None]:
     with (paths.STATE / f"{part}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _reads(stamp: Path) -> dict[str, str]:
-    try:
-        read: dict[str, str] = json.loads(stamp.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _say(text: str) -> None:

@@ -161,11 +161,8 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path)
 
     :raises NotInTime: it wasn't through in time
     """
-    layout = Layout(data_dir)
-    make_key(layout.anchor_keys)
-    make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
+    layout = data_folder(data_dir, record_keys)
     forecast: dict[str, Any] | None = None
-    shutil.copy(record_keys, layout.record_keys)
     with running(processor_server(layout, kafka_port)):
         until = time.monotonic() + DRAIN_S_MAX
         seq = 0
@@ -181,6 +178,15 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path)
         raise RuntimeError(f"the journal doesn't hold one row for each of {backlog} events")
     (first_seq, first_at), (last_seq, last_at) = commits[0], commits[-1]
     return Drained((last_seq - first_seq) / (last_at - first_at).total_seconds(), last_at, forecast)
+
+
+def data_folder(data_dir: Path, record_keys: Path) -> Layout:
+    """One on which a processor starts that believes what was signed with these keys."""
+    layout = Layout(data_dir)
+    make_key(layout.anchor_keys)
+    make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
+    shutil.copy(record_keys, layout.record_keys)
+    return layout
 
 
 def processor_server(layout: Layout, kafka_port: int) -> Server:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Sequence
@@ -16,15 +15,12 @@ import psutil
 
 from core.layout import Layout, StreamLayout
 from core.status_file import read_said
-from load.bench.drain import DRAIN_S_MAX, POLL_S, commit_times, kafka_with_backlog
+from load.bench.drain import DRAIN_S_MAX, POLL_S, commit_times, data_folder, kafka_with_backlog
 from load.bench.e2e import cpu_s_of
 from load.bench.figures import Run
 from load.client import NotInTime
 from processor.settings import ProcessorSettings
-from providers.registry import build_adapters
-from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports, processes
-from stack.data_folder import make_key, make_merchants
 from stack.server import Running, Server
 from stack.settings import Settings
 
@@ -59,13 +55,13 @@ def measure_shards(run: Run) -> dict[str, float]:
         costs: dict[int, float] = {}
         rates: dict[int, float] = {}
         for count in COUNTS:
-            layout = _folder(run.folder / f"of-{count}", run.folder / "records")
+            layout = data_folder(run.folder / f"of-{count}", run.folder / "records")
             spent = [_drain(layout, [server], [shard], events)[0] for shard, server in _servers(layout, port, count)]
             costs[count] = statistics.mean(one.us_an_event for one in spent)
             run.console.print(f"{count} shards: {costs[count]:,.0f} µs of CPU an event")
             if count == 1:
                 rates[1] = _rate([layout.ledger()])
-        layout = _folder(run.folder / "together", run.folder / "records")
+        layout = data_folder(run.folder / "together", run.folder / "records")
         pair = list(_servers(layout, port, 2))
         _drain(layout, [server for _, server in pair], [0, 1], events)
         rates[2] = _rate([layout.ledger("live", shard) for shard in (0, 1)])
@@ -76,14 +72,6 @@ def measure_shards(run: Run) -> dict[str, float]:
         "shards.cpu_ratio_4_to_1": costs[4] / costs[1],
         "shards.rate_ratio_2_to_1": rates[2] / rates[1],
     }
-
-
-def _folder(data_dir: Path, record_keys: Path) -> Layout:
-    layout = Layout(data_dir)
-    make_key(layout.anchor_keys)
-    make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
-    shutil.copy(record_keys, layout.record_keys)
-    return layout
 
 
 def _servers(layout: Layout, kafka_port: int, count: int) -> list[tuple[int, Server]]:
