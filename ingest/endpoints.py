@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,8 +180,13 @@ def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets:
     for name in settings.endpoints:
         if _path(name)[0] not in known:
             raise SettingError(f"ingest.endpoints.{name}", f"no such provider; known are {', '.join(sorted(known))}")
-    for one, other in _pairs_apart(settings):
-        if _secrets(secrets, one) & _secrets(secrets, other):
+    # A provider's own endpoint is answered unless only listed ones are.
+    own = [] if settings.known_endpoints_only else [_path(name)[0] for name in settings.endpoints]
+    contexts = Contexts(settings)
+    scopes = {name: contexts.of(*_path(name)) for name in [*settings.endpoints, *own]}
+    for one, other in itertools.combinations(sorted(scopes), 2):
+        is_apart = (scopes[one].mode, scopes[one].tenant) != (scopes[other].mode, scopes[other].tenant)
+        if is_apart and _path(one)[0] == _path(other)[0] and _secrets(secrets, one) & _secrets(secrets, other):
             raise SettingError(
                 f"ingest.endpoints.{other}",
                 f"it shares a secret with {one}, which is of another tenant or mode: what is signed for the one would "
@@ -194,28 +199,12 @@ def secret_file(name: str) -> str:
     return name.replace("/", ".")
 
 
-def _pairs_apart(settings: IngestSettings) -> Iterator[tuple[str, str]]:
-    """Endpoints of one provider whose secrets must differ; the provider's own one first."""
-    scopes = _scopes(settings)
-    for one, other in itertools.combinations(sorted(scopes), 2):
-        if _path(one)[0] == _path(other)[0] and scopes[one] != scopes[other]:
-            yield one, other
-
-
 def _secrets(secrets: SecretFiles, name: str) -> frozenset[str]:
     """None where there is no file: such an endpoint takes nothing."""
     try:
         return frozenset(secrets.of(*_path(name)))
     except SecretsMissing:
         return frozenset()
-
-
-def _scopes(settings: IngestSettings) -> Mapping[str, tuple[Mode, str | None]]:
-    """Mode and tenant by endpoint, with each provider's own endpoint, listed or not."""
-    contexts = Contexts(settings)
-    own = {} if settings.known_endpoints_only else {_path(name)[0]: None for name in settings.endpoints}
-    found = {name: contexts.of(*_path(name)) for name in [*settings.endpoints, *own]}
-    return {name: (context.mode, context.tenant) for name, context in found.items()}
 
 
 def _path(name: str) -> tuple[str, str | None]:
