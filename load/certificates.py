@@ -28,6 +28,18 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
+def _builder(name: str, issuer: str, key: ec.EllipticCurvePrivateKey, until: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(until - 3 * DAY)
+        .not_valid_after(until)
+    )
+
+
 @dataclass(frozen=True)
 class Issuer:
     """``ca`` is the file that clients trust."""
@@ -41,18 +53,9 @@ class Issuer:
     def make(cls, folder: Path, name: str = "test issuer") -> Issuer:
         folder.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.now(UTC)
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(_name(name))
-            .issuer_name(_name(name))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(key, hashes.SHA256())
-        )
+        wanted = _builder(name, name, key, datetime.now(UTC) + DAY)
+        wanted = wanted.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        made = wanted.sign(key, hashes.SHA256())
         issuer = cls(folder, name, key, made)
         issuer.ca.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return issuer
@@ -64,18 +67,9 @@ class Issuer:
     def issue(self, name: str, host: str = LOOPBACK, *, expired: bool = False) -> Path:
         """A file with a key (PKCS #8) and its certificate, good for a server at ``host`` and for clients."""
         key = ec.generate_private_key(ec.SECP256R1())
-        until = datetime.now(UTC) + (-DAY if expired else DAY)
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(_name(name))
-            .issuer_name(_name(self.name))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(until - 3 * DAY)
-            .not_valid_after(until)
-            .add_extension(x509.SubjectAlternativeName([_host(host)]), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
+        wanted = _builder(name, self.name, key, datetime.now(UTC) + (-DAY if expired else DAY))
+        wanted = wanted.add_extension(x509.SubjectAlternativeName([_host(host)]), critical=False)
+        made = wanted.sign(self.key, hashes.SHA256())
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         file = self.folder / f"{name}.pem"
         private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
