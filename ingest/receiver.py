@@ -57,7 +57,7 @@ SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 
 
 class Receiver:
-    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller."""
+    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller. ``load``: what is under way."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Receiver:
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
-        self._load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
+        self.load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         self._deadline = ReadDeadline(limits.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
@@ -89,11 +89,6 @@ class Receiver:
         self._metrics = metrics
         self._clock = clock
         self._tracing = tracing
-
-    @property
-    def load(self) -> Load:
-        """What is under way now."""
-        return self._load
 
     def close(self) -> None:
         """Hands the last receipts over; no request may be under way any more."""
@@ -135,7 +130,7 @@ class Receiver:
         check_head(adapter.media_type, headers, settings.body_bytes_max)
         task = asyncio.current_task()
         assert task is not None
-        held = self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
+        held = self.load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
         try:
             body = await read_body(receive, settings.body_bytes_max, self._deadline, held)
             webhook = Webhook(body, headers, endpoint or DEFAULT_ENDPOINT)

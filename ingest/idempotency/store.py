@@ -187,14 +187,10 @@ class RedisAnswers:
 
     def __init__(self, redis: AsyncClient, gate: RedisGate, lease_s: float = LEASE_S, kept_s: float = DAY_S) -> None:
         self._gate = gate
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._lease_ms = int(lease_s * 1000)
         self._kept_ms = int(kept_s * 1000)
         self._redis = redis
-
-    @property
-    def lease_s(self) -> float:
-        return self._lease_s
 
     async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
         state, *answer = await self._ask(CLAIM, key, owner, key.fingerprint32, self._lease_ms, self._kept_ms)
@@ -204,8 +200,7 @@ class RedisAnswers:
         return bool(await self._ask(RENEW, key, owner, self._lease_ms, self._kept_ms))
 
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
-        kept = await self._ask(CONFIRM, key, owner, key.fingerprint32, answer.encode(), self._kept_ms)
-        return bool(kept)
+        return bool(await self._ask(CONFIRM, key, owner, key.fingerprint32, answer.encode(), self._kept_ms))
 
     async def lapse(self, key: RequestKey, owner: bytes) -> None:
         await self._ask(RENEW, key, owner, 0, self._kept_ms)
