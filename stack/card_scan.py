@@ -13,7 +13,7 @@ import json
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -158,38 +158,36 @@ class CardScan:
 
     def run(self, tables: Sequence[StreamTables], before: Scanned) -> Scanned:
         """Reads what ``before`` hasn't read; everything, if it was read with another masker."""
-        if before.masker != self._version:
-            before = replace(before, files={}, found=())
-        files = before.files
-        scanned = replace(before, masker=self._version)
+        is_same = before.masker == self._version
+        files, found = (dict(before.files), list(before.found)) if is_same else ({}, [])
+        problem = None
         for stream in tables:
             try:
-                scanned = self._stream(stream, scanned, set(files.get(stream.stream, ())))
+                if not self._stream(stream, files, found):
+                    problem = f"{FOUND_MAX} bodies hold card data: redact them, and more may be found"
             except FAILURES as failed:
                 problem = " ".join(str(failed).split())
                 log.warning("the bodies of %s can't be read: %s", stream.stream, problem)
-                scanned = replace(scanned, whole=False, problem=problem)
-        return replace(scanned, bodies=self._bodies, ended_at=self._clock.now())
+        return Scanned(
+            self._clock.now(), self._version, files, tuple(found), self._bodies, problem is None, problem or ""
+        )
 
-    def _stream(self, stream: StreamTables, scanned: Scanned, read: set[str]) -> Scanned:
-        """``scanned`` with the findings in a stream's bodies."""
-        now, path = self._clock.now(), str(stream.bodies)
-        files = [one for one in body_files(path) if one.written_at <= now - SETTLED]
-        done = [one.name for one in files if one.name in read]
-        found = {one.body_sha256: one for one in _still_there(stream, scanned.found)}
-        others = tuple(one for one in scanned.found if one.stream != stream.stream)
-        whole, problem = scanned.whole, scanned.problem
-        try:
-            for file in (one for one in files if one.name not in read):
-                if len(others) + len(found) >= FOUND_MAX:
-                    whole, problem = False, f"{FOUND_MAX} bodies hold card data: redact them, and more may be found"
-                    break
-                found |= {one.body_sha256: one for one in self._file(stream, file)}
-                done.append(file.name)
-        except FAILURES as failed:
-            whole, problem = False, " ".join(str(failed).split())
-        every = {**scanned.files, stream.stream: done}
-        return replace(scanned, files=every, found=(*others, *found.values()), whole=whole, problem=problem)
+    def _stream(self, stream: StreamTables, files: dict[str, Sequence[str]], found: list[Found]) -> bool:
+        """Adds a stream's files and what is in them, file by file; False where `FOUND_MAX` leave some unread."""
+        now, read = self._clock.now(), set(files.get(stream.stream, ()))
+        there = [one for one in body_files(str(stream.bodies)) if one.written_at <= now - SETTLED]
+        mine = {one.body_sha256: one for one in _still_there(stream, found)}
+        found[:] = [*(one for one in found if one.stream != stream.stream), *mine.values()]
+        done = [one.name for one in there if one.name in read]
+        files[stream.stream] = done
+        for file in (one for one in there if one.name not in read):
+            if len(found) >= FOUND_MAX:
+                return False
+            new = {one.body_sha256: one for one in self._file(stream, file)}
+            found += [one for sha256, one in new.items() if sha256 not in mine]
+            mine |= new
+            done.append(file.name)
+        return True
 
     def _file(self, stream: StreamTables, file: BodyFile) -> Iterator[Found]:
         together: dict[str, bytes] = {}

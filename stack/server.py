@@ -21,10 +21,6 @@ POLL_S = 0.05
 KILL_WAIT_S = 10.0
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """How one server is run, and how to find out whether it answers.
@@ -38,8 +34,8 @@ class Server:
     command: tuple[str, ...]
     log: Path
     answers: Callable[[], bool]
-    prepare: Callable[[], None] = _nothing
-    clean: Callable[[], None] = _nothing
+    prepare: Callable[[], None] = lambda: None
+    clean: Callable[[], None] = lambda: None
     env: Mapping[str, str] = field(default_factory=dict)
     start_s: float = 60.0
     stop_s: float = 20.0

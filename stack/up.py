@@ -52,12 +52,8 @@ POLL_S = 0.1
 OnChange = Callable[[str, State], None]
 
 
-def not_shown(_name: str, _state: State) -> None:
-    """Progress that isn't shown."""
-
-
 @contextlib.contextmanager
-def supervised(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Iterator[Supervisor]:
+def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> Iterator[Supervisor]:
     """The stack for the length of a ``with``: its body must call ``step`` over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
@@ -111,9 +107,7 @@ def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> 
     return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
 
 
-def stay_up(
-    settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange = not_shown
-) -> None:
+def stay_up(settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange) -> None:
     """Runs the stack until SIGTERM or SIGINT; ``on_up`` is called once everything has answered.
 
     :raises ServerNotUp: a process doesn't come up
@@ -127,7 +121,7 @@ def stay_up(
                 on_up()
 
 
-def go_up(settings: Settings, config: Path | None, on_change: OnChange = not_shown) -> Endpoints:
+def go_up(settings: Settings, config: Path | None, on_change: OnChange) -> Endpoints:
     """Starts the stack in a process of its own and returns once everything answers.
 
     Calling it on a folder whose stack is up changes nothing.

@@ -152,7 +152,7 @@ def test_listed_endpoints_get_a_secret_each_the_first_time(tmp_path: Path, monke
         '[ingest.endpoints."adyen/t"]\nmode = "test"\n[ingest.endpoints."stripe/eu"]\nzone = "eu"\n'
     )
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
-    with supervised(load_settings(), None):
+    with supervised(load_settings(), None, print):
         made = {path.name: path.read_text() for path in (tmp_path / "data" / "secrets").iterdir()}
     assert made["stripe.eu"] != made["stripe"]
     assert made["adyen.t"] != made["adyen"]

@@ -392,7 +392,7 @@ def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
         dying.setattr(restoring, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             put_back(lake)
-    with pytest.raises(RestoreUnfinished, match="payhook restore"), supervised(lake.settings, None):
+    with pytest.raises(RestoreUnfinished, match="payhook restore"), supervised(lake.settings, None, print):
         raise AssertionError("it must not start")
     lake.clock.advance(60)
     assert restore(lake.settings, lake.backups, lake.clock) is None

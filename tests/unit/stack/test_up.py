@@ -25,12 +25,15 @@ def test_what_a_killed_supervisor_left_is_not_taken_for_the_next_ones(
     write_endpoints(tmp_path, Endpoints("http://a", "http://b", "c:1", "redis://d", "j", {"supervisor": 1}))
     monkeypatch.setattr(up, "_detached", lambda *_: subprocess.Popen([sys.executable, "-c", ""]))
     with pytest.raises(StackNotUp, match="no port is free"):
-        up.go_up(settings, None)
+        up.go_up(settings, None, print)
 
 
 def test_another_redis_than_its_own_is_refused_at_once(tmp_path: Path) -> None:
     redis = RedisSettings(sentinels=("a:26379",), sentinel_service="claims")
     settings = Settings(data_dir=tmp_path / "data", redis=redis)
-    with pytest.raises(SettingError, match="leave out sentinel_service, sentinels"), up.supervised(settings, None):
+    with (
+        pytest.raises(SettingError, match="leave out sentinel_service, sentinels"),
+        up.supervised(settings, None, print),
+    ):
         pass
     assert not (tmp_path / "data").exists()
