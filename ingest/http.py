@@ -165,11 +165,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         else:
             self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
 
-    def _ignore(self, size: int) -> None:
-        self._ignored_bytes += size
-        if self._ignored_bytes > LINGER_BYTES_MAX and self._raw is not None:
-            self._raw.abort()
-
     def _refuse(self, refused: Refused) -> None:
         """Nothing more of this connection is read; the answer waits for those before it."""
         self._deaf = True
@@ -212,7 +207,9 @@ class WebhookHttpProtocol(HttpToolsProtocol):
     # What comes in
     def data_received(self, data: bytes) -> None:
         if self._deaf:
-            self._ignore(len(data))
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > LINGER_BYTES_MAX and self._raw is not None:
+                self._raw.abort()
             return
         size = len(data)
         if size > PIECE_BYTES:

@@ -59,7 +59,9 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
             if not _HOST.fullmatch(value):
                 raise Refused("wrong_host")
         elif name == b"expect":
-            expects = _expects(value)
+            if value.lower() != b"100-continue":
+                raise Refused("unknown_expectation")
+            expects = True
         else:
             codings += 1
             _check_coding(value)
@@ -106,12 +108,6 @@ def refusal_of(error: HttpParserError, fed: bytes) -> Refused:
     if isinstance(error, HttpParserInvalidMethodError) and _METHOD.match(fed):
         return Refused("unknown_method")
     return Refused("malformed", problem=str(error))
-
-
-def _expects(value: bytes) -> bool:
-    if value.lower() != b"100-continue":
-        raise Refused("unknown_expectation")
-    return True
 
 
 def _check_coding(value: bytes) -> None:

@@ -259,7 +259,8 @@ class BodyMask:
         """Card numbers in a text; with ``named`` also what follows a name and ``:`` or ``=``. ``ids`` are left out."""
         ids = ids or []
         if named:
-            ids = sorted([*ids, *self._spared(plain)])
+            spared = [found.span(2) for found in _NAMED.finditer(plain) if found[2].strip() in self.spared]
+            ids = sorted([*ids, *spared])
             plain = self._named(plain, _NAMED)
         if depth < DEPTH_MAX and BASE64_DIGITS.search(plain):
             plain = self._base64(plain, depth, ids)
@@ -299,9 +300,6 @@ class BodyMask:
                 start, end = found.span(2)
                 masked[start:end] = self._by_kind(found[2], kind) or found[2]
         return bytes(masked)
-
-    def _spared(self, plain: bytes) -> list[tuple[int, int]]:
-        return [found.span(2) for found in _NAMED.finditer(plain) if found[2].strip() in self.spared]
 
     def _place(self, name: bytes, outer: Place) -> Place:
         if outer.own and name in self.id_fields:
