@@ -180,7 +180,8 @@ class Supervisor:
         if child.server.answers():
             child.answered_ever = True
             self._turn(child, State.RUNNING)
-            if child.name in SERVERS and self._topics_made_at is None and self._servers_answer():
+            servers = (one for one in self._children if one.name in SERVERS)
+            if self._topics_made_at is None and child.name in SERVERS and all(one.answered_ever for one in servers):
                 self._make_topics()
                 self._topics_made_at = now
         elif now - child.started_at > child.server.start_s:
@@ -189,9 +190,6 @@ class Supervisor:
             assert child.running is not None
             log.warning("%s doesn't answer; it is ended", child.name)
             child.running.kill()
-
-    def _servers_answer(self) -> bool:
-        return all(child.answered_ever for child in self._children if child.name in SERVERS)
 
     def _turn(self, child: Child, state: State) -> None:
         child.state = state

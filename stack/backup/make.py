@@ -110,7 +110,10 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
     folder = _apart(folder, settings)
     try:
         backups = tree_at(folder)
-        with _sole(backups, _scratch(settings)):
+        with backups.hold(_scratch(settings)) as is_ours:
+            if not is_ours:
+                problem = f"another backup is being made in {backups.place}; run it again when that is done"
+                raise BackupImpossible(problem)
             _clear(backups)
             target, manifest = _copied(settings, backups, clock)
             found = problems(folder / target.under, manifest, tables(settings), _scratch(settings))
@@ -197,13 +200,24 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
         if target.under in there:
             raise BackupImpossible(f"{backups.place / target.under} is there already; run it again in a second")
         with _removed_if_it_fails(target):
-            pinned = [_pinned(settings, one, target) for one in wanted]
+            pinned = [
+                pin(
+                    table_location(settings.layout.lake, one.path),
+                    f"{LAKE}/{one.path}",
+                    target,
+                    with_state=one.kind == JOURNAL,
+                )
+                for one in wanted
+            ]
             if newest is not None:
                 _check_same_lake(backups.place, pinned, newest[1])
                 _check_not_older(pinned, backups.place / newest[0], newest[1])
             for one in pinned:
                 copy_data(one, target)
-            _copy_files(settings, target)
+            for path, source in files(settings).items():
+                if source.is_file():
+                    with source.open("rb") as file:
+                        target.take(path, file)
     manifest = Manifest(
         began_at,
         target.files,
@@ -230,20 +244,8 @@ def _removed_if_it_fails(target: Target) -> Iterator[None]:
         raise
 
 
-def _pinned(settings: Settings, table: SourceTable, target: Target) -> Pinned:
-    source = table_location(settings.layout.lake, table.path)
-    return pin(source, f"{LAKE}/{table.path}", target, with_state=table.kind == JOURNAL)
-
-
 def _journal(copy: Location, table: SourceTable, pinned: Pinned) -> CopiedJournal:
     return journal_of(JournalReader(str(copy), pinned.version).state(), table.stream)
-
-
-def _copy_files(settings: Settings, target: Target) -> None:
-    for path, source in files(settings).items():
-        if source.is_file():
-            with source.open("rb") as file:
-                target.take(path, file)
 
 
 def _newest(backups: FileTree) -> tuple[str, Manifest] | None:
@@ -305,15 +307,6 @@ def _drop_others(backups: FileTree, keep: int) -> None:
         # Without its manifest it is no backup, wherever this ends.
         backups.remove(f"{name}/{MANIFEST}")
         backups.remove(name)
-
-
-@contextlib.contextmanager
-def _sole(backups: FileTree, run: Path) -> Iterator[None]:
-    """One backup into a folder at a time."""
-    with backups.hold(run) as is_ours:
-        if not is_ours:
-            raise BackupImpossible(f"another backup is being made in {backups.place}; run it again when that is done")
-        yield
 
 
 def _scratch(settings: Settings) -> Path:

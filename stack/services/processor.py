@@ -63,7 +63,8 @@ def main() -> int:
         configs = _running(settings, mode, shard)
         wired = _wired(settings, configs, mode, shard)
         record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
-        ledgers = [one.name for one in wired if _is_ledger(one)]
+        # What decides the events that receivers publish holds the generation of their claims.
+        ledgers = [one.name for one in wired if base_of(one.name) == LEDGER]
         generations = {
             name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids, shard) for name in ledgers
         }
@@ -109,11 +110,6 @@ def main() -> int:
             writer.close()
         if tracing is not None:
             tracing.close()
-
-
-def _is_ledger(wired: Wired) -> bool:
-    """Whether it decides what the receivers publish: its journal holds the generation of their claims."""
-    return base_of(wired.name) == LEDGER
 
 
 def _running(settings: Settings, mode: Mode, shard: int) -> list[StreamConfig]:
