@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.clock import SystemClock
@@ -18,14 +15,14 @@ from core.kafka import open_producer
 from core.layout import Layout, StreamLayout
 from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, TopicsSettings
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.snapshots import save
+from load.bench.drain import processor_server
 from load.bench.figures import Run
 from load.bench.history import made_history
 from load.client import NotInTime
-from load.embedded import SAMPLE_CONFIG
 from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
@@ -33,12 +30,10 @@ from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
-from stack.server import running
-from stack.settings import load_settings
+from stack.server import Running, running
 from stack.topics import make_topics, topics
 
 DECIDED_S_MAX = 400.0
-STOP_S_MAX = 60.0
 POLL_S = 0.1
 STARTS = 3
 
@@ -49,8 +44,8 @@ def measure_start(run: Run) -> dict[str, float]:
     """
     layout, _ = made_history(run)
     places = layout.ledger()
-    with _kafka(run.folder) as bootstrap:
-        place = _Place(layout, bootstrap)
+    with _kafka(run.folder) as port:
+        place = _Place(layout, port)
         place.prepare()
         for folder in (places.index, Path(places.snapshots)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -80,10 +75,10 @@ def _snapshot_s(places: StreamLayout) -> float:
 
 
 @contextlib.contextmanager
-def _kafka(folder: Path) -> Iterator[str]:
+def _kafka(folder: Path) -> Iterator[int]:
     port, controller_port = free_ports(2)
     with running(kafka_server(folder / "kafka", port, controller_port, folder / "kafka.log")):
-        yield f"{LOOPBACK}:{port}"
+        yield port
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +86,14 @@ class _Place:
     """A data folder and a broker, on which processors are started one after the other."""
 
     layout: Layout
-    bootstrap: str
+    kafka_port: int
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        return KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{self.kafka_port}")
 
     def prepare(self) -> None:
-        settings = load_settings(SAMPLE_CONFIG)
-        make_topics(KafkaSettings(bootstrap_servers=self.bootstrap), topics(settings.topics, ("live",)), 1)
+        make_topics(self.kafka, topics(TopicsSettings()), 1)
         make_key(self.layout.anchor_keys)
         make_key(self.layout.record_keys)
         make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))
@@ -109,41 +107,20 @@ class _Place:
         journal = self.layout.ledger().journal
         before = JournalReader(str(journal)).last_seq
         self._post(event_id)
+        log = self.layout.root / "processor.log"
+        server = replace(processor_server(self.layout, self.kafka_port), log=log)
         began = time.monotonic()
-        with self._processor() as process:
+        process = Running(server)
+        try:
             while JournalReader(str(journal)).last_seq == before:
-                if process.poll() is not None:
-                    raise RuntimeError(f"the processor ended with code {process.returncode}: see {self._log}")
+                if process.exit_code is not None:
+                    raise RuntimeError(f"the processor ended with code {process.exit_code}: see {log}")
                 if time.monotonic() - began > DECIDED_S_MAX:
                     raise NotInTime("the first decision", DECIDED_S_MAX)
                 time.sleep(POLL_S)
             return time.monotonic() - began
-
-    @contextlib.contextmanager
-    def _processor(self) -> Iterator[subprocess.Popen[bytes]]:
-        environment = {
-            **os.environ,
-            "PAYHOOK_CONFIG": str(SAMPLE_CONFIG),
-            "PAYHOOK_DATA_DIR": str(self.layout.root),
-            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
-            "PAYHOOK_KAFKA__DURABILITY": "single",
-        }
-        with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "stack.services.processor"]
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    @property
-    def _log(self) -> Path:
-        return self.layout.root / "processor.log"
+            process.stop()
 
     def _post(self, event_id: str) -> None:
         body = stripe_event(
@@ -157,8 +134,7 @@ class _Place:
             livemode=True,
         )
         [event] = build_adapters(ProvidersSettings())["stripe"].events(Request(body, []), "live")
-        kafka = KafkaSettings(bootstrap_servers=self.bootstrap)
-        producer = open_producer(kafka, {}, RecordKeys(self.layout.record_keys))
+        producer = open_producer(self.kafka, {}, RecordKeys(self.layout.record_keys))
         headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
         producer.produce(topics_of("live").events, event.body, key=event.entity_key, headers=headers)
         producer.flush(10)
