@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS, Refusal
+from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS
 from ingest.receiver import ENDPOINT
 from providers.port import Adapter
 from providers.registry import build_adapters
@@ -125,13 +125,9 @@ def _responses(adapter: Adapter) -> Described:
             "content": {accepted.content_type: {"example": json.loads(body) if body.startswith("{") else body}},
         }
     }
-    for status in sorted({*_statuses(HTTP), *_statuses(WEBHOOKS), adapter.signature_status}):
-        responses[str(status)] = _reference(status)
-    return responses
-
-
-def _statuses(refusals: Mapping[str, Refusal]) -> list[int]:
-    return [refusal.status for refusal in refusals.values()]
+    return responses | _references(
+        {adapter.signature_status, *(refusal.status for refusal in (*HTTP.values(), *WEBHOOKS.values()))}
+    )
 
 
 def _refusals(adapters: Iterable[Adapter]) -> Described:
@@ -145,8 +141,8 @@ def _refusals(adapters: Iterable[Adapter]) -> Described:
     return {f"Refused{status}": _refusal(status, codes[status]) for status in sorted(codes)}
 
 
-def _reference(status: int) -> Described:
-    return {"$ref": f"#/components/responses/Refused{status}"}
+def _references(statuses: Collection[int]) -> Described:
+    return {str(status): {"$ref": f"#/components/responses/Refused{status}"} for status in sorted(statuses)}
 
 
 def _refusal(status: int, codes: Iterable[str]) -> Described:
@@ -167,16 +163,10 @@ def _asked(name: str, summary: str, answers: Mapping[int, str]) -> Described:
         str(status): {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
         for status, meaning in answers.items()
     }
-    for status in sorted({*_statuses(HTTP), 405} - set(answers)):
-        responses[str(status)] = _reference(status)
-    return {"operationId": name, "summary": summary, "responses": responses}
-
-
-def main() -> int:
-    described = describe(build_adapters(ProvidersSettings()))
-    sys.stdout.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
-    return 0
+    refused = {405, *(refusal.status for refusal in HTTP.values())}
+    return {"operationId": name, "summary": summary, "responses": responses | _references(refused - answers.keys())}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    described = describe(build_adapters(ProvidersSettings()))
+    sys.stdout.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -80,10 +79,5 @@ def _end(session: SparkSession) -> None:
     gateway.proc.wait(timeout=EXIT_S_MAX)
 
 
-def main() -> int:
-    make(paths.JARS / "spark")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    make(paths.JARS / "spark")

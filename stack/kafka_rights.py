@@ -99,10 +99,5 @@ def page() -> Iterator[str]:
     yield "```"
 
 
-def main() -> int:
-    sys.stdout.write("".join(f"{line}\n" for line in page()))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.stdout.writelines(f"{line}\n" for line in page())

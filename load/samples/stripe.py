@@ -178,10 +178,8 @@ def _sample(sample: Sample) -> bytes:
             "refund.created",
             payment=f"pi_{sample.payment}",
             account=f"acct_{sample.account}",
-            amount_minor=sample.amount_minor,
-            currency=sample.currency,
-            created=sample.at,
             object_id=f"re_{sample.movement}",
+            **sample.money,
         )
     )
     return orjson.dumps(body | {"pending_webhooks": sample.delivery})
