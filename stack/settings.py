@@ -189,22 +189,18 @@ def stream_names(settings: Settings) -> list[str]:
 def _with_places(settings: Settings) -> Settings:
     """Files that live in the data folder unless they are named."""
     layout = settings.layout
-    merchants = settings.ledger.merchants_file or str(layout.merchants)
-    secrets = settings.ingest.secrets_dir or str(layout.secrets)
-    subscribers = settings.notify.subscribers_file or str(layout.subscribers)
-    anchor_keys = settings.processor.anchor_key_file or str(layout.anchor_keys)
-    record_keys = settings.kafka.record_keys_file or str(layout.record_keys)
-    return settings.model_copy(
-        update={
-            "kafka": settings.kafka.model_copy(update={"record_keys_file": record_keys}),
-            "ledger": settings.ledger.model_copy(update={"merchants_file": merchants}),
-            "notify": settings.notify.model_copy(
-                update={"subscribers_file": subscribers, "data_dir": str(layout.root)}
-            ),
-            "processor": settings.processor.model_copy(update={"anchor_key_file": anchor_keys}),
-            "ingest": settings.ingest.model_copy(update={"secrets_dir": secrets}),
-        }
+    usual = (
+        ("kafka", "record_keys_file", layout.record_keys),
+        ("ledger", "merchants_file", layout.merchants),
+        ("notify", "subscribers_file", layout.subscribers),
+        ("processor", "anchor_key_file", layout.anchor_keys),
+        ("ingest", "secrets_dir", layout.secrets),
     )
+    sections: dict[str, BaseModel] = {"notify": settings.notify.model_copy(update={"data_dir": str(layout.root)})}
+    for section, name, place in usual:
+        given = sections.get(section, getattr(settings, section))
+        sections[section] = given.model_copy(update={name: getattr(given, name) or str(place)})
+    return settings.model_copy(update=sections)
 
 
 def _config_file(config: Path | None) -> Path | None:
