@@ -87,34 +87,28 @@ def said_by(command: list[str], env: dict[str, str]) -> tuple[int, list[str]]:
     return done.returncode, [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("make")]
 
 
-def test_make_setup_without_python_is_one_sentence() -> None:
+@pytest.mark.parametrize("is_old", [False, True])
+def test_make_setup_without_a_python_or_with_an_old_one_is_one_sentence(tmp_path: Path, is_old: bool) -> None:
     make = shutil.which("make")
     assert make is not None
-    code, lines = said_by([make, "setup"], {"PATH": ""})
+    if is_old:
+        program(tmp_path / "python3", "exit 1")
+    code, [sentence] = said_by([make, "setup"], {"PATH": str(tmp_path)})
     assert code != 0
-    [sentence] = lines
     assert sentence.startswith("no Python 3.11 or newer found")
     assert "apt-get install python3" in sentence
 
 
-def test_make_setup_with_an_old_python_is_the_same_sentence(tmp_path: Path) -> None:
-    make = shutil.which("make")
-    assert make is not None
-    program(tmp_path / "python3", "exit 1")
-    code, [sentence] = said_by([make, "setup"], {"PATH": str(tmp_path)})
-    assert code != 0
-    assert sentence.startswith("no Python 3.11 or newer found")
-
-
-def test_setup_without_java_is_one_sentence() -> None:
-    code, lines = said_by([sys.executable, "-m", "stack.setup"], {"PATH": ""})
+@pytest.mark.parametrize(
+    ("version", "problem"), [(None, "no Java found"), ("25.0.1", "is Java 25, which isn't supported")]
+)
+def test_setup_without_java_or_with_a_newer_one_is_one_sentence(
+    tmp_path: Path, version: str | None, problem: str
+) -> None:
+    env = {"PATH": ""}
+    if version is not None:
+        java(tmp_path, version)
+        env["JAVA_HOME"] = str(tmp_path)
+    code, [sentence] = said_by([sys.executable, "-m", "stack.setup"], env)
     assert code == 1
-    [sentence] = lines
-    assert sentence.startswith("no Java found: payhook needs Java 17 or 21")
-
-
-def test_setup_with_a_newer_java_is_one_sentence(tmp_path: Path) -> None:
-    java(tmp_path, "25.0.1")
-    code, [sentence] = said_by([sys.executable, "-m", "stack.setup"], {"PATH": "", "JAVA_HOME": str(tmp_path)})
-    assert code == 1
-    assert "is Java 25, which isn't supported: payhook needs Java 17 or 21" in sentence
+    assert f"{problem}: payhook needs Java 17 or 21" in sentence
