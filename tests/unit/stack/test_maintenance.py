@@ -108,21 +108,23 @@ def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> 
 # the process of the schedule
 
 
-def rounds_of(folder: Path) -> subprocess.Popen[bytes]:
-    env = {**os.environ, "PAYHOOK_DATA_DIR": str(folder), "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0.2"}
+def run_until(report: Path, data_dir: Path, **more: str) -> None:
+    """Runs rounds by schedule until one has left its report, and ends them."""
+    env = {**os.environ, "PAYHOOK_DATA_DIR": str(data_dir), "PYTHONPATH": str(CHECKOUT), **more}
     command = [sys.executable, "-m", "stack.rounds"]
-    return subprocess.Popen(command, cwd=CHECKOUT, env={**env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE)
-
-
-def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -> None:
-    with rounds_of(tmp_path) as running:
-        until = time.monotonic() + 60
-        while not Layout(tmp_path).maintained.exists():
+    with subprocess.Popen(command, cwd=CHECKOUT, env=env, stderr=subprocess.PIPE) as running:
+        until = time.monotonic() + 120
+        while not report.exists():
             assert running.poll() is None and time.monotonic() < until, "no round was run"
             time.sleep(0.05)
         running.terminate()
         assert running.wait(60) == 0
-    assert json.loads(Layout(tmp_path).maintained.read_text("utf-8"))["tables"] == []
+
+
+def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -> None:
+    report = Layout(tmp_path).maintained
+    run_until(report, tmp_path, PAYHOOK_LEDGER__MAINTAIN__EVERY_S="0.2")
+    assert json.loads(report.read_text("utf-8"))["tables"] == []
 
 
 # backups by the same schedule
@@ -180,20 +182,11 @@ def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Pa
 def test_a_backup_is_made_by_itself(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     lake.commit()
-    env = {
-        "PAYHOOK_DATA_DIR": str(lake.settings.data_dir),
-        "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0",
-        "PAYHOOK_BACKUP__FOLDER": str(lake.backups),
-        "PAYHOOK_BACKUP__EVERY_H": "0.0001",
-    }
-    command = [sys.executable, "-m", "stack.rounds"]
-    with subprocess.Popen(
-        command, cwd=CHECKOUT, env={**os.environ, **env, "PYTHONPATH": str(CHECKOUT)}, stderr=subprocess.PIPE
-    ) as running:
-        until = time.monotonic() + 120
-        while not lake.settings.layout.backed_up.exists():
-            assert running.poll() is None and time.monotonic() < until, "no backup was made"
-            time.sleep(0.05)
-        running.terminate()
-        assert running.wait(60) == 0
+    run_until(
+        lake.settings.layout.backed_up,
+        lake.settings.data_dir,
+        PAYHOOK_LEDGER__MAINTAIN__EVERY_S="0",
+        PAYHOOK_BACKUP__FOLDER=str(lake.backups),
+        PAYHOOK_BACKUP__EVERY_H="0.0001",
+    )
     assert check_backup(lake.settings, chosen(lake.backups, None)) == []
