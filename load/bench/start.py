@@ -63,7 +63,8 @@ def measure_start(run: Run) -> dict[str, float]:
 
 
 def _snapshot_s(places: StreamLayout) -> float:
-    """Makes a snapshot of the index, in seconds, and removes the index."""
+    """Makes the first snapshot of the index, in seconds, and removes the index."""
+    shutil.rmtree(places.snapshots, ignore_errors=True)
     epoch = max(int(folder.name.partition("-")[2]) for folder in places.index.glob("epoch-*"))
     index = Index.open(places.index, epoch + 1)
     began = time.monotonic()
