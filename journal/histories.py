@@ -205,9 +205,6 @@ class JournalOlder(Refused):
             "or see `payhook recover`."
         )
 
-    def __reduce__(self) -> tuple[type[JournalOlder], tuple[str, int, int]]:
-        return JournalOlder, (self.what, self.seq, self.last_seq)
-
 
 def follows(what: str, position: Position, journal: Journal) -> bool:
     """Whether ``what`` may go on from its position; if not, it is of another journal and is made again.

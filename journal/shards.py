@@ -48,9 +48,6 @@ class ShardsChanged(Refused):
         )
         super().__init__(f"stream {stream}: {problem}")
 
-    def __reduce__(self) -> tuple[type[ShardsChanged], tuple[str, int, int, int | None]]:
-        return ShardsChanged, (self.stream, self.divided, self.configured, self.dividing)
-
 
 class ShardMissing(Refused):
     """A shard of a stream has no journal, and another one has."""
@@ -62,9 +59,6 @@ class ShardMissing(Refused):
             f"stream {stream}: it is divided among {shard.count} shards, and shard {shard.number} has no journal. If "
             "it is new, start its processor once, which makes it; if it is lost, restore a backup that has it"
         )
-
-    def __reduce__(self) -> tuple[type[ShardMissing], tuple[str, Shard]]:
-        return ShardMissing, (self.stream, self.shard)
 
 
 def shard_in(notes: Mapping[str, str]) -> Shard:

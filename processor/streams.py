@@ -55,9 +55,6 @@ class StreamInvalid(SettingError):
         self.key = key
         super().__init__(f"{where}: [{stream}] {key}".rstrip(), problem)
 
-    def __reduce__(self) -> tuple[type[StreamInvalid], tuple[str, str, str, str]]:
-        return StreamInvalid, (self.where, self.stream, self.key, self.problem)
-
 
 class StreamConfig(StreamSettings):
     """One work stream, whole. ``modes``: whose traffic it takes; a stream in a mode is `core.routing.stream_of`."""

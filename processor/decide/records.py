@@ -66,9 +66,6 @@ class WrongMode(PayhookError):
             "wasn't published by a receiver of these settings: find out who writes to the topic"
         )
 
-    def __reduce__(self) -> tuple[type[WrongMode], tuple[str, str, Mode]]:
-        return WrongMode, (self.event_key, self.mode, self.wanted)
-
 
 class Named(NamedTuple):
     """What a record says of itself: its body, why that is poison, and the columns of its first row.

@@ -55,9 +55,6 @@ class PolicyInvalid(PayhookError):
         shown_part = repr(part) if part else "nothing there"
         super().__init__(f"retry policy, character {column}, {shown_part}: {problem}\n  {shown}\n  {pointer}")
 
-    def __reduce__(self) -> tuple[type[PolicyInvalid], tuple[str, int, str, str]]:
-        return PolicyInvalid, (self.text, self.column, self.part, self.problem)
-
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:

@@ -32,9 +32,6 @@ class SchemaUnbounded(PayhookError):
         self.problem = problem
         super().__init__(f"{where}: {problem}")
 
-    def __reduce__(self) -> tuple[type[SchemaUnbounded], tuple[str, str]]:
-        return SchemaUnbounded, (self.where, self.problem)
-
 
 @dataclass(frozen=True, slots=True)
 class _Shape:

@@ -35,9 +35,6 @@ class OutcomeInvalid(PayhookError):
         self.problem = problem
         super().__init__(f"the handler's answer is wrong: {problem}; {WANTED}")
 
-    def __reduce__(self) -> tuple[type[OutcomeInvalid], tuple[str]]:
-        return OutcomeInvalid, (self.problem,)
-
 
 def checked(outcome: object) -> Outcome:
     """The outcome, made of plain values: valid UTF-8, bounded, balanced.

@@ -63,9 +63,6 @@ class PayloadTooLarge(PayhookError):
             "and replay the event, or resolve it by hand"
         )
 
-    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
-        return PayloadTooLarge, (self.what, self.size_bytes, self.bytes_max)
-
 
 class PayloadUndecodable(PayhookError):
     """Bytes that aren't of the stream's payload format."""
@@ -79,9 +76,6 @@ class PayloadUndecodable(PayhookError):
             f"the payload isn't {payload}: {problem}. Compare the writer's schema with the stream's; with the right "
             "one configured, replay the event"
         )
-
-    def __reduce__(self) -> tuple[type[PayloadUndecodable], tuple[str, str]]:
-        return PayloadUndecodable, (self.payload, self.problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,9 +60,6 @@ class HandlerTimeout(PayhookError):
             "Find what it waits for, or give its stream a longer handler_deadline_s"
         )
 
-    def __reduce__(self) -> tuple[type[HandlerTimeout], tuple[str, float]]:
-        return HandlerTimeout, (self.event_key, self.seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
