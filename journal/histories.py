@@ -16,10 +16,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from core.clock import from_rfc3339, to_rfc3339
 from journal.errors import Refused
+
+if TYPE_CHECKING:
+    from journal.reader import JournalReader
 
 FIRST = 1
 NOWHERE = -1
@@ -174,16 +177,6 @@ class Position:
     row_hash: str
 
 
-class Journal(Protocol):
-    """What is asked of a `journal.reader.JournalReader`."""
-
-    @property
-    def last_seq(self) -> int: ...
-    @property
-    def lineage(self) -> str: ...
-    def row_hash_at(self, seq: int) -> str | None: ...
-
-
 class JournalOlder(Refused):
     """Something that was derived from this journal knows rows that the journal doesn't have: an older copy was put
     back. ``ahead``: how many; 0: the journal has as many, and they are others.
@@ -206,7 +199,7 @@ class JournalOlder(Refused):
         )
 
 
-def follows(what: str, position: Position, journal: Journal) -> bool:
+def follows(what: str, position: Position, journal: JournalReader) -> bool:
     """Whether ``what`` may go on from its position; if not, it is of another journal and is made again.
 
     A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.

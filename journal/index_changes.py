@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
-from rocksdict import ColumnFamily, WriteBatch
+from rocksdict import WriteBatch
 
 from core.clock import to_micros
 from core.decision import Decision
@@ -27,6 +26,7 @@ from journal.open_item import (
     takes_key,
     unpack,
 )
+from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
 
 _CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
@@ -34,16 +34,7 @@ _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-class Gets(Protocol):
-    """What is read of the store as it was before. ``apart``: where bodies are put."""
-
-    @property
-    def apart(self) -> ColumnFamily: ...
-    def get(self, key: bytes) -> bytes | None: ...
-    def get_apart(self, key: bytes) -> bytes | None: ...
-
-
-def read_item(store: Gets, item_seq: int) -> OpenItem | None:
+def read_item(store: RocksDbStore, item_seq: int) -> OpenItem | None:
     """An open item with its body."""
     key = layout.ITEM + layout.SEQ.pack(item_seq)
     found = store.get(key)
@@ -58,7 +49,7 @@ class Line:
     applied_upto: int
 
 
-def read_line(store: Gets, entity_key: str | None) -> Line | None:
+def read_line(store: RocksDbStore, entity_key: str | None) -> Line | None:
     """None while every open item of the entity holds later ones back, or none is open."""
     found = store.get(layout.line_key(entity_key))
     return None if found is None else Line(*layout.LINE_VALUE.unpack(found))
@@ -71,7 +62,7 @@ class Changes:
     ``queued``: by entity hash, how many more events of it hold later ones back than before.
     """
 
-    store: Gets
+    store: RocksDbStore
     bodies: Mapping[str, bytes]
     open: int
     dead: int

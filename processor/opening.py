@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -47,7 +47,7 @@ from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
-from processor.decide.ports import Known, Reader
+from processor.decide.ports import DerivedTable, Known, Reader
 from processor.decide.run import Handlers
 from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_partitions, decided_by
 from processor.reporting.status import StreamStatus
@@ -77,15 +77,6 @@ RECORDS_PER_BATCH_MAX = 32_000
 
 FOLLOW_EVERY_S = 10.0
 """How often the index of a stream that stands by follows the journal; the rest is read in a moment at a takeover."""
-
-
-class DerivedTable(Protocol):
-    """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
-    class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
-    """
-
-    def catch_up(self, reader: JournalReader) -> None: ...
-    def follow(self, rows: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +185,7 @@ class OpenableStream:
     def _warm(self, source: Source) -> None:
         Executor(self._shared.session, self._wired.task, _tasks(self._wired, self._shared)).warm()
         if isinstance(source, KafkaSource):
-            if isinstance(source.map_stage, MapStage):
+            if source.map_stage is not None:
                 source.map_stage.warm(self._shared.session)
             checkpoint = self._wired.places.checkpoint
             warm_up(source, checkpoint.with_name(f"{checkpoint.name}-{self._tenure.owner}"))

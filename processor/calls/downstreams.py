@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
 
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
@@ -27,10 +27,9 @@ NOTE_CHARS_MAX = 32_768
 """Half of what all notes of a journal may take: some 250 breakers that aren't closed."""
 
 
-class OnRound(Protocol):
-    """Told after each batch about each downstream that was asked for, or whose state changed."""
-
-    def __call__(self, name: str, state: str, at_once: int, report: Report) -> None: ...
+OnRound: TypeAlias = Callable[[str, str, int, Report], None]
+"""Called after each batch for each downstream that was asked for, or whose state changed: its name, its state, how many
+calls at a time it gets, what became of its calls."""
 
 
 class Downstreams:

@@ -15,10 +15,11 @@ from dlq.command import PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Target
 from dlq.commands import encode
 from dlq.hands import in_common
 from dlq.refusals import restored
+from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
 from processor.decide.item import Item
-from processor.decide.ports import Known, Lookup
+from processor.decide.ports import Known
 
 REFUSALS_SHOWN_MAX = 10
 
@@ -30,7 +31,7 @@ def reason_of(done: str, refusals: Sequence[str]) -> str:
     return "; ".join(part for part in (done, refused, f"and {more} more" if more > 0 else "") if part)
 
 
-def not_approved(index: Lookup, command: Command) -> str | None:
+def not_approved(index: Index, command: Command) -> str | None:
     """Why an approval doesn't stand. Its proposal counts only if the journal holds that very one, from another person
     than the one who approves."""
     proposed = command.proposed
@@ -110,7 +111,7 @@ class Entries:
     Its fact is the proposal, so that a second approval of one books nothing.
     """
 
-    index: Lookup
+    index: Index
     _booked: set[str] = field(default_factory=set)
 
     def decide(self, control: Item, command: Command) -> None:

@@ -13,8 +13,7 @@ from journal.errors import Refused
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
 from journal.writer import JournalWriter
-from processor.decide.ports import Watch
-from processor.history.check import Position
+from processor.history.check import HistoryWatch, Position
 
 
 class Journal:
@@ -27,7 +26,7 @@ class Journal:
         writer: JournalWriter,
         bodies: BodyStore,
         notes: Callable[[], Mapping[str, str]] = dict,
-        watch: Watch | None = None,
+        watch: HistoryWatch | None = None,
     ) -> None:
         self.state = state
         self._writer = writer

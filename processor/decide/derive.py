@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from core.crash import crash_point
 from core.decision import Decision
 from core.errors import PayhookError
-from journal.anchors import Head, Unanchored
+from journal.anchors import Anchoring, Head, Unanchored
 from journal.index import Index
 from journal.schema import JournalRow
 from journal.snapshots import Snapshots
-from processor.decide.ports import Anchors, DeadLetters, Follower
+from processor.decide.ports import DeadLetters, DerivedTable
 
 CLOSE_S_MAX = 5.0
 
@@ -31,16 +31,16 @@ class Derived:
     def __init__(
         self,
         index: Index,
-        followers: Sequence[Follower],
+        followers: Sequence[DerivedTable],
         dead_letters: DeadLetters,
-        anchors: Anchors | None = None,
+        anchors: Anchoring | None = None,
         on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
         snapshots: Snapshots | None = None,
     ) -> None:
         self.index = index
         self._snapshots = snapshots
         self.dead_letters = dead_letters
-        self.anchors: Anchors = anchors or Unanchored()
+        self.anchors = anchors or Unanchored()
         self._followers = followers
         self._on_rows = on_rows
 

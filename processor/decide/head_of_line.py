@@ -8,13 +8,13 @@ breakers and the whole stream's pause are for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Protocol
 
 from core.clock import Clock, to_rfc3339
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
+from journal.index import Index
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
@@ -39,14 +39,6 @@ EXAMINED_MAX = 100
 RESOLVED_MAX = 20
 SHARE_AGE_S_MIN = 10.0
 """A head that is younger isn't to blame for the stuck share."""
-
-
-class Lines(Protocol):
-    """What is asked of the index."""
-
-    def open_count(self) -> int: ...
-    def places(self) -> Iterator[tuple[bytes, int]]: ...
-    def open_item(self, item_seq: int) -> OpenItem | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +200,7 @@ class DoneWindow:
 class HeadOfLine:
     """Looks at one stream's lines now and then, and names the heads that are past its limits."""
 
-    def __init__(self, index: Lines, limits: HeadLimits, dead_head: DeadHead, clock: Clock) -> None:
+    def __init__(self, index: Index, limits: HeadLimits, dead_head: DeadHead, clock: Clock) -> None:
         self._index = index
         self._limits = limits
         self._dead_head = dead_head

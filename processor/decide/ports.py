@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -10,11 +10,8 @@ from core.event import Event, Headers
 from core.money import MoneyFact
 from dlq.done_alone import DoneAlone
 from dlq.frozen import ReadSelection, nothing_frozen
-from journal.anchors import Head
-from journal.errors import Refused
-from journal.index import KnownEvent, KnownFact
-from journal.index_changes import Line as Passed
-from journal.open_item import OpenItem
+from journal.index import Index
+from journal.reader import JournalReader
 from journal.schema import JournalRow
 
 RowsOf: TypeAlias = Callable[[Sequence[int]], Mapping[int, JournalRow]]
@@ -28,24 +25,9 @@ AppliedUpto: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, int]]
 
 Outgoing: TypeAlias = tuple[Event, Headers]
 
-
-class Lookup(Protocol):
-    """What is known of all rows before this batch: `journal.index.Index`."""
-
-    def known_event(self, event_key: str) -> KnownEvent | None: ...
-    def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]: ...
-    def known_fact(self, fact_key: str) -> KnownFact | None: ...
-    def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]: ...
-    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
-    def known_original(self, event_key: str, content_sha256: str) -> bool: ...
-    def open_item(self, item_seq: int) -> OpenItem | None: ...
-    def of_entity(self, entity_key: str) -> Iterator[int]: ...
-    def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
-    def died(self, entity_key: str) -> Iterator[int]: ...
-    def closed_heads(self, entity_key: str) -> list[tuple[int, int]]: ...
-    def line(self, entity_key: str) -> Passed | None: ...
-    def is_reversed(self, item_seq: int) -> bool: ...
-    def reopened_at(self, item_seq: int) -> int | None: ...
+Republish: TypeAlias = Callable[[Sequence[Outgoing]], str | None]
+"""Puts events into the stream's own topic. Returns once every replica has each of them, or why not; then some may be
+there all the same."""
 
 
 class Reader(Protocol):
@@ -65,7 +47,7 @@ class Known:
     ``backlog_s``: seconds that what the source holds takes before anything that comes now.
     """
 
-    index: Lookup
+    index: Index
     adapters: Mapping[str, Reader]
     rows_of: RowsOf = lambda seqs: {}
     bodies_of: BodiesOf = lambda hashes: {}
@@ -75,31 +57,12 @@ class Known:
     backlog_s: Callable[[], float] = lambda: 0.0
 
 
-class Republish(Protocol):
-    """Puts events into the stream's own topic."""
+class DerivedTable(Protocol):
+    """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
+    class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
+    """
 
-    def __call__(self, events: Sequence[Outgoing]) -> str | None:
-        """Returns once every replica has each of them, or why not; then some may be there all the same."""
-
-
-class Watch(Protocol):
-    """Looks whether what was decided is still what there is (`processor.history.check`)."""
-
-    @property
-    def refusal(self) -> Refused | None:
-        """Why nothing more may be decided."""
-
-    @property
-    def by_range(self) -> Sequence[str]:
-        """Partitions of which only topic id and range could be compared."""
-
-    def notes(self) -> Mapping[str, str]: ...
-    def close(self) -> None: ...
-
-
-class Follower(Protocol):
-    """Something derived from the journal's rows, by seq."""
-
+    def catch_up(self, reader: JournalReader) -> None: ...
     def follow(self, rows: Sequence[JournalRow]) -> None: ...
 
 
@@ -114,15 +77,5 @@ class DeadLetters(Protocol):
     def waiting_s(self) -> float: ...
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
     def passed(self, seq: int) -> None: ...
-    def poll(self) -> None: ...
-    def close(self, timeout_s: float) -> None: ...
-
-
-class Anchors(Protocol):
-    """Says outside the lake where the journal stands; never blocks the caller."""
-
-    @property
-    def anchored_seq(self) -> int: ...
-    def committed(self, head: Head) -> None: ...
     def poll(self) -> None: ...
     def close(self, timeout_s: float) -> None: ...

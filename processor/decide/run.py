@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from core.clock import Clock, to_micros
 from core.crash import crash_point
 from core.tracing import sampled_in, span_id_of, with_span
 from core.work import WorkItem
 from journal.errors import StorageDown
+from processor.calls.downstreams import Downstreams
 from processor.decide.item import Item
 from processor.decide.line import Line
 from processor.decide.ports import Republish
@@ -29,7 +30,7 @@ class Handlers:
 
     ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
     found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``: see
-    `processor.decide.rereads`. ``status``: of the downstreams that handlers call. ``notes`` go with each commit.
+    `processor.decide.rereads`.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Handlers:
         self._clock = clock
         self._suspect = False
         self.republish = republish
-        self.downstreams: Downstreams = downstreams or _NoDownstreams()
+        self.downstreams = downstreams or Downstreams()
 
     def begin(self, seq: int) -> None:
         """The journal ends with ``seq``: where the process before this one ended while it tried what follows, the next
@@ -89,21 +90,6 @@ class Handlers:
             self._trying.write_text(json.dumps({"seq": seq, "at_us": to_micros(self._clock.now())}), "utf-8")
         except OSError as failed:
             raise StorageDown("the note of what is tried", str(self._trying), str(failed)) from failed
-
-
-class Downstreams(Protocol):
-    """What handlers call (`processor.calls.downstreams.Downstreams`)."""
-
-    def status(self) -> Mapping[str, Any]: ...
-    def notes(self) -> Mapping[str, str]: ...
-
-
-class _NoDownstreams:
-    def status(self) -> Mapping[str, Any]:
-        return {}
-
-    def notes(self) -> Mapping[str, str]:
-        return {}
 
 
 def only_first(line: Line | None) -> list[Line]:

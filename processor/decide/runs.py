@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from core.clock import Clock
 from core.decision import Decision
@@ -23,10 +23,10 @@ from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
 from dlq.run import Ended, PortionResult, RunState, command_id_of, command_of_row
 from journal.errors import StorageDown, problem_of
-from journal.index import KnownEvent
-from journal.open_item import OpenItem
+from journal.index import Index
 from journal.schema import JournalRow
 from processor.decide.item import Item
+from processor.decide.one_person import OnePerson
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +49,6 @@ LOOKS_MAX = 5_000
 """Items of a run that are looked at in a batch, to find out whether all have ended."""
 
 _DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED}
-
-
-class RunLookup(Protocol):
-    """What runs ask of the index."""
-
-    def open_item(self, item_seq: int) -> OpenItem | None: ...
-    def known_event(self, event_key: str) -> KnownEvent | None: ...
-
-
-class Alone(Protocol):
-    """What one person may order by themselves (`processor.decide.one_person.OnePerson`)."""
-
-    def run_refusal(self, command: Command, volume: Volume) -> str | None: ...
 
 
 @dataclass(slots=True)
@@ -105,7 +92,7 @@ class Runs:
     def __init__(
         self,
         lineage: str,
-        index: RunLookup,
+        index: Index,
         clock: Clock,
         read: ReadSelection = nothing_frozen,
         waits_s: Callable[[], float] = lambda: 0.0,
@@ -165,7 +152,7 @@ class Runs:
                 accepted = act(control, turn.portion)
                 self._advance(turn, control, {item.seq for item in accepted})
 
-    def order(self, control: Item, command: Command, alone: Alone) -> None:
+    def order(self, control: Item, command: Command, alone: OnePerson) -> None:
         """Decides a command about a run. One that is refused holds no key: it may be given again."""
         row = control.row
         try:
@@ -189,7 +176,7 @@ class Runs:
         if self._untried:
             self._untried -= {row.item_seq for row in rows if row.decision is not Decision.REPLAYED}
 
-    def _begin(self, control: Item, command: Command, alone: Alone) -> str | None:
+    def _begin(self, control: Item, command: Command, alone: OnePerson) -> str | None:
         """Why a run isn't begun, or not proposed; None: it is."""
         digest, is_proposal = command.selection, command.action == PROPOSE_RUN
         frozen = self._frozen(digest)

@@ -177,7 +177,7 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCa
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls a handler for the threads of a chunk (`worker_pool.Work`). ``limited``: some downstream is."""
+    """What a chunk's threads do with an event. ``limited``: some downstream is."""
 
     task: Task
     handler: Handler
@@ -186,7 +186,7 @@ class Calls:
     limited: bool
 
     def run(self, item: WorkItem) -> Outcome | Failure:
-        """Several tries where the error is likely gone in a moment."""
+        """Calls the handler, several times where the error is likely gone in a moment; never raises an `Exception`."""
         result = self._try(item, again=False)
         if isinstance(result, Failure) and result.kind is ErrorKind.SLE:
             return self._again(item, result)
@@ -226,12 +226,15 @@ class Calls:
             return Held(held.downstream, held.retry_after_s, held.reason)
 
     def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
+        """Whether the entity's later events mustn't run after this result."""
         return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)
 
     def disproves(self, item: WorkItem, result: Outcome | Failure, blocking: Failure) -> bool:
+        """Whether the event's result shows that an earlier failure wasn't the whole stream's."""
         return disproves(result, self.limiter.answered(item.event_key), blocking.called)
 
     def queues(self, item: WorkItem) -> bool:
+        """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
         return self.limiter.queues(item.event_key)
 
     def timed_out(self, item: WorkItem, seconds: float) -> Failure:

@@ -8,12 +8,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from core.work import Handler, Outcome, WorkItem
+from core.work import Outcome, WorkItem
 from processor.decide.line import is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
+
+if TYPE_CHECKING:
+    from processor.run.worker import Calls
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02
@@ -31,27 +34,6 @@ USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
 """Before a call has come back. A stream that runs several at a time has calls that wait for others."""
 
 Result: TypeAlias = Outcome | Failure
-
-
-class Work(Protocol):
-    """What a chunk's threads do with an event."""
-
-    @property
-    def handler(self) -> Handler: ...
-    def run(self, item: WorkItem) -> Result:
-        """Calls the handler; never raises an `Exception`."""
-
-    def holds_back(self, item: WorkItem, result: Result) -> bool:
-        """Whether the entity's later events mustn't run after this result."""
-
-    def disproves(self, item: WorkItem, result: Result, blocking: Failure) -> bool:
-        """Whether the event's result shows that an earlier failure wasn't the whole stream's."""
-
-    def queues(self, item: WorkItem) -> bool:
-        """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
-
-    def timed_out(self, item: WorkItem, seconds: float) -> Result:
-        """The result of an event whose call was out so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +76,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        work: Work,
+        work: Calls,
         groups: Sequence[list[WorkItem]],
         deadlines: Deadlines,
         abandoned: AbandonedCalls,

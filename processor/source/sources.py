@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -22,11 +22,15 @@ from core.durability import RECORD_BYTES_MAX
 from core.kafka import spark_options
 from core.routing import PARTITIONER, WHOLE, Shard
 from core.settings import KafkaSettings
+from journal.anchors import Producer
 from journal.kafka_log import Held, KafkaLog, Log
-from journal.state import JournalState, Marks
+from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.ports import Outgoing
 from processor.history import check as positions
 from processor.source.while_blocked import ControlTopic, Orders
+
+if TYPE_CHECKING:
+    from processor.source.map_stage import MapStage
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +95,6 @@ class Source(Protocol):
         """The control topic beside Spark; the caller closes it."""
 
 
-class Collects(Protocol):
-    """What takes a batch's records from Spark (`processor.source.map_stage.MapStage`)."""
-
-    def collect(self, frame: DataFrame, expected: int) -> pa.Table: ...
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
     """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`.
@@ -108,7 +106,7 @@ class KafkaSource:
     kafka: KafkaSettings
     events: str
     control: str
-    map_stage: Collects | None = None
+    map_stage: MapStage | None = None
     every_s: float = 0.0
     shard: Shard = WHOLE
 
@@ -135,7 +133,7 @@ class KafkaSource:
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """The topics' records alone, without the tick."""
         own = {topic: marks[topic] for topic in self.topics}
-        frame = self._topics_from(starting_offsets(own), records_max)
+        frame = self._topics_from(marks_to_json(own), records_max)
         if self.shard.count == 1:
             return self._read(frame.option("subscribe", ",".join(sorted(own))))
         partitions = {topic: sorted(numbers) for topic, numbers in own.items()}
@@ -175,13 +173,6 @@ def tick(session: SparkSession) -> DataFrame:
     return rate.where(f"value % {TICK_S} = 0").selectExpr(*_NOTHING)
 
 
-def starting_offsets(marks: Marks) -> str:
-    """The marks as the Kafka source takes them: ``{"topic": {"0": 17}}``."""
-    return json.dumps(
-        {topic: {str(number): until for number, until in partitions.items()} for topic, partitions in marks.items()}
-    )
-
-
 class Idle(Protocol):
     """A source that can pretend (`KafkaSource`)."""
 
@@ -214,15 +205,6 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
     except (PySparkException, Py4JError, OSError) as failed:
         log.info("no batch was tried beforehand: %s", str(failed).partition("\n")[0][:300])
     shutil.rmtree(checkpoint, ignore_errors=True)
-
-
-class Producer(Protocol):
-    """What is asked of confluent-kafka's producer."""
-
-    @property
-    def produce(self) -> Callable[..., None]: ...
-    @property
-    def flush(self) -> Callable[[float], int]: ...
 
 
 REPUBLISH = MappingProxyType(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pyarrow.dataset as ds
 import pytest
@@ -42,7 +43,7 @@ class Memory:
         return self.hashes[seq - 1]
 
 
-HELD = Memory(("h1", "h2", "h3"))
+HELD = cast(JournalReader, Memory(("h1", "h2", "h3")))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ class FakeProducer:
         self.sent.append((topic, value, key, headers))
         self._waiting.append(on_delivery)
 
+    def poll(self, timeout: float) -> int:
+        raise AssertionError("acknowledgements come with the flush")
+
     def flush(self, timeout: float) -> int:
         assert 0 < timeout <= 5
         for on_delivery, answer in zip(self._waiting, self.answers, strict=False):
