@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,14 +60,8 @@ def body_files(path: str) -> list[BodyFile]:
     """
     if not has_table(path):
         return []
-    table = open_table(path)
-    written_ms = dict(zip(*_columns(table, "path", "modification_time"), strict=True))
-    return [BodyFile(one.path, from_micros(written_ms[one.path] * 1_000), one) for one in _newest_first(table)]
-
-
-def _columns(table: DeltaTable, *names: str) -> list[list[Any]]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    return [actions[name].to_pylist() for name in names]
+    newest = _newest_first(open_table(path))
+    return [BodyFile(one.path, from_micros(written_ms * 1_000), one) for one, written_ms in newest]
 
 
 class BodyStore:
@@ -126,8 +119,8 @@ class BodyStore:
 
     def _rows(self, wanted: set[str], columns: Sequence[str]) -> pa.Table:
         found = []
-        files = _newest_first(open_table(self._path)) if wanted else iter(())
-        while wanted and (some := list(islice(files, FILES_PER_READ))):
+        newest = _newest_first(open_table(self._path)) if wanted else iter(())
+        while wanted and (some := [one for one, _ in islice(newest, FILES_PER_READ)]):
             first = some[0]
             dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
             is_wanted = pc.field("body_sha256").isin(pa.array(sorted(wanted), pa.string()))
@@ -140,8 +133,9 @@ class BodyStore:
         return pa.concat_tables(found) if found else BODIES_SCHEMA.empty_table().select(columns)
 
 
-def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
-    actions = pa.table(table.get_add_actions(flatten=True))
+def _newest_first(table: DeltaTable) -> Iterator[tuple[ds.ParquetFileFragment, int]]:
+    """The table's files, and when each was written: milliseconds since 1970."""
+    actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
-    newest = actions.sort_by([("modification_time", "descending")])["path"].to_pylist()
-    return (fragments[path] for path in newest)
+    written = zip(actions["path"].to_pylist(), actions["modification_time"].to_pylist(), strict=True)
+    return ((fragments[path], written_ms) for path, written_ms in written)

@@ -88,7 +88,7 @@ def histories_to_json(histories: Histories) -> str:
                 "number": history.number,
                 "id": history.topic_id,
                 "ended": [
-                    {"number": one.number, "id": one.topic_id, "start": _texts(one.start), "end": _texts(one.end)}
+                    {"number": one.number, "id": one.topic_id, "start": to_texts(one.start), "end": to_texts(one.end)}
                     for one in history.ended
                 ],
             }
@@ -103,15 +103,17 @@ def histories_from_json(text: str) -> dict[str, History]:
 
 
 def _history(tree: Mapping[str, Any]) -> History:
-    ended = (Ended(one["number"], one["id"], _numbers(one["start"]), _numbers(one["end"])) for one in tree["ended"])
+    ended = (Ended(one["number"], one["id"], to_numbers(one["start"]), to_numbers(one["end"])) for one in tree["ended"])
     return History(tree["number"], tree["id"], tuple(ended))
 
 
-def _texts(partitions: Mapping[int, int]) -> dict[str, int]:
+def to_texts(partitions: Mapping[int, int]) -> dict[str, int]:
+    """Offsets by partition as JSON has them."""
     return {str(number): offset for number, offset in sorted(partitions.items())}
 
 
-def _numbers(partitions: Mapping[str, int]) -> dict[int, int]:
+def to_numbers(partitions: Mapping[str, int]) -> dict[int, int]:
+    """The inverse of `to_texts`."""
     return {int(number): offset for number, offset in partitions.items()}
 
 

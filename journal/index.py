@@ -24,8 +24,7 @@ from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.histories import Position, follows
-from journal.index_catch_up import SETTLED_COLUMNS, reflect
-from journal.index_changes import EMPTY_SHA256, Changes, Line, read_item, read_line
+from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_item, read_line
 from journal.index_queues import Queues
 from journal.open_item import OpenItem
 from journal.reader import JournalReader
@@ -322,7 +321,7 @@ class Index:
     def _follow(self, table: pa.Table, reader: JournalReader) -> None:
         """As `apply`; of rows that settle their event at once, by far the most, no row is made."""
         changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
-        reflect(table, reader, changes)
+        changes.reflect_table(table, reader)
         seq, last_hash = table["seq"][-1].as_py(), bytes.fromhex(table["row_hash"][-1].as_py())
         self._end(changes, seq, last_hash)
 
@@ -371,10 +370,8 @@ class Index:
         if self._seq:
             log.warning("the index doesn't reflect this journal: it is made again")
             self._store.begin_again()
-        self._seq = self._open = self._dead = 0
-        self._any_line = False
+        self._read_mark()
         self._queues = Queues()
-        self._last_hash = b""
         batch = WriteBatch(raw_mode=True)
         batch.put(layout.TABLE, table_name(reader))
         self._store.write(batch)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
@@ -26,11 +29,30 @@ from journal.open_item import (
     takes_key,
     unpack,
 )
+from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
 
 _CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
+
+SETTLED_COLUMNS = (
+    "seq",
+    "first",
+    "decision",
+    "entity_key",
+    "event_key",
+    "content_sha256",
+    "content_version",
+    "original_content_sha256",
+    "fact_key",
+    "fact_sha256",
+    "row_hash",
+)
+_APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
+_SETTLED_VALUES = tuple(name for name in SETTLED_COLUMNS if name not in ("first", "row_hash"))
+_SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
+
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
@@ -82,25 +104,42 @@ class Changes:
         if row.decision is Decision.APPLIED:
             self._pass_line(row.entity_key or "", row.item_seq)
 
-    def reflect_settled(
+    def reflect_table(self, table: pa.Table, reader: JournalReader) -> None:
+        """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`. A whole row is read where it leaves
+        something open, or ends what an earlier one left: the others need no more than their keys.
+        """
+        settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
+        others = iter(reader.rows_of(table["seq"].filter(pc.invert(settled)).to_pylist()))
+        for is_settled, row in zip(settled.to_pylist(), _values_of(table), strict=True):
+            if is_settled:
+                self._reflect_settled(*row)
+            else:
+                self.reflect(next(others))
+
+    def _reflect_settled(
         self,
         item_seq: int,
+        decision: str,
         entity_key: str | None,
-        event: tuple[str, str, int] | None,
-        fact: tuple[str, str] | None,
-        *,
-        applied: bool,
+        event_key: str | None,
+        content: str | None,
+        version: int | None,
+        original: str | None,
+        fact_key: str | None,
+        fact: str | None,
     ) -> None:
-        """As `reflect` of a first row that leaves nothing open: ``event`` is its key, content hash and version."""
-        if event is not None:
-            self._hold_event(*event)
-        if applied:
-            if fact is not None:
-                self._hold_fact(*fact)
+        """As `reflect` of a first row that leaves nothing open."""
+        if event_key is not None and decision != _DUPLICATE:
+            if original is not None:
+                self._hold_original(event_key, original)
+            self._hold_event(event_key, content or "", version or 0)
+        if decision == _APPLIED:
+            if fact_key is not None:
+                self._hold_fact(fact_key, fact or "")
             if self.any_line:
                 self._pass_line(entity_key or "", item_seq)
 
-    def hold_original(self, event_key: str, content_sha256: str) -> None:
+    def _hold_original(self, event_key: str, content_sha256: str) -> None:
         """The content of a key's holder as it was sent; its row has that of the masked bytes."""
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
@@ -127,7 +166,7 @@ class Changes:
             if holds_key(row):
                 self._hold_event(row.event_key, content, row.content_version or 0)
                 if original is not None:
-                    self.hold_original(row.event_key, original)
+                    self._hold_original(row.event_key, original)
             elif row.first and is_other_content(row):
                 self.batch.put(layout.conflict_key(row.event_key, content), b"")
                 if original is not None:
@@ -267,3 +306,10 @@ def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes
 def _place(item: OpenItem) -> bytes:
     place = layout.QUEUE if item.row.blocking else layout.DIED if item.died else layout.BESIDE
     return layout.place_key(place, item.row.entity_key, item.row.item_seq)
+
+
+def _values_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """`_SETTLED_VALUES` row by row; a table of before the later column has none of it."""
+    count = table.num_rows
+    there = set(table.column_names)
+    return zip(*(table[name].to_pylist() if name in there else [None] * count for name in _SETTLED_VALUES), strict=True)

@@ -15,7 +15,6 @@ import fcntl
 import json
 import logging
 import os
-import re
 import socket
 import threading
 import time
@@ -27,7 +26,7 @@ from pathlib import Path
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from core.location import make_folder
 from journal.errors import StorageDown, problem_of
-from journal.storage import open_storage
+from journal.storage import numbered, numbers_in, open_storage
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,6 @@ KEPT_FILES = 20
 """40 s of renewals: who has just read a number still finds its file."""
 
 WHAT = "the lease"
-_NAME = re.compile(r"(\d{20})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,40 +167,32 @@ class Lease:
         tree = {"owner": said.owner, "host": said.host, "since": to_rfc3339(said.since), "released": said.released}
         is_put = False
         with contextlib.suppress(FileExistsError):  # this process's, of which it didn't hear, or another one's
-            storage.put_new(_name(own), json.dumps(tree).encode())
+            storage.put_new(numbered(own), json.dumps(tree).encode())
             is_put = True
-        names = self._names()
-        newest = max(names, default=0)
+        numbers = numbers_in(storage)
+        newest = max(numbers, default=0)
         if not (is_put and newest == own) and self._read(newest).owner != self._owner:
             return False
         self._number = newest
-        if len(names) > 2 * KEPT_FILES:
+        if len(numbers) > 2 * KEPT_FILES:
             with contextlib.suppress(OSError):
-                storage.delete([_name(number) for number in names if number <= newest - KEPT_FILES])
+                storage.delete([numbered(number) for number in numbers if number <= newest - KEPT_FILES])
         return True
 
     def _newest(self) -> tuple[int, Holder | None]:
-        number = max(self._names(), default=0)
+        number = max(numbers_in(open_storage(self._place)), default=0)
         return number, self._read(number) if number else None
-
-    def _names(self) -> list[int]:
-        found = (_NAME.fullmatch(one.name) for one in open_storage(self._place).files())
-        return [int(name[1]) for name in found if name]
 
     def _read(self, number: int) -> Holder:
         """
         :raises OSError: it can't be read, or isn't a lease
         """
-        data = open_storage(self._place).read(_name(number))
+        data = open_storage(self._place).read(numbered(number))
         try:
             tree = json.loads(data)
             return Holder(tree["owner"], tree["host"], from_rfc3339(tree["since"]), tree["released"])
         except (ValueError, KeyError, TypeError) as wrong:
-            raise OSError(f"{self._place}/{_name(number)} isn't a lease: {wrong}") from wrong
-
-
-def _name(number: int) -> str:
-    return f"{number:020}.json"
+            raise OSError(f"{self._place}/{numbered(number)} isn't a lease: {wrong}") from wrong
 
 
 class _Keeping:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +16,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from core.errors import PayhookError, Unconfirmed
-from journal.storage import Storage
+from journal.storage import Storage, numbered, numbers_in
 
 LOG = "_delta_log"
-_ENTRY = re.compile(r"(\d{20})\.json")
 
 COMMIT_S_MAX = 600.0
 """From before a commit's files are written until its entry is put, by a clock that runs while the machine sleeps.
@@ -253,7 +251,7 @@ def since_boot_s() -> float:
 
 def entry_name(number: int) -> str:
     """Where a commit's entry is, in the table's folder."""
-    return f"{LOG}/{number:020}.json"
+    return f"{LOG}/{numbered(number)}"
 
 
 def actions_of(entry: bytes) -> list[Action]:
@@ -265,9 +263,7 @@ def actions_of(entry: bytes) -> list[Action]:
 
 def numbers(storage: Storage, since: int = 0) -> list[int]:
     """The commits from ``since`` on whose entries are there, in order."""
-    after = f"{since - 1:020}.json" if since > 0 else ""
-    found = (_ENTRY.fullmatch(one.name) for one in storage.files(LOG, after))
-    return sorted(int(entry[1]) for entry in found if entry)
+    return numbers_in(storage, LOG, numbered(since - 1) if since > 0 else "")
 
 
 def last_checkpoint(storage: Storage) -> int:

@@ -44,8 +44,6 @@ RETRIES, RETRY_S_MAX = 3, 15.0
 FINAL = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError, FileNotFoundError)
 """Answers that another try doesn't change; a put finds no file where there is no such bucket."""
 
-FAILED = (BaseError, FileNotFoundError)
-
 PART_BYTES = 8 << 20
 
 
@@ -101,68 +99,50 @@ class ObjectStorage:
         raise self._failed(name, problem) from problem
 
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
-        try:
+        with self._asked(name):
             self._store.put(name, memoryview(data).cast("B"), use_multipart=False)
-        except FAILED as failed:
-            raise self._failed(name, failed) from failed
 
     def adopt(self, staged: Path, name: str) -> None:
-        try:
+        with self._asked(name):
             self._store.put(name, staged, chunk_size=PART_BYTES)
-        except FAILED as failed:
-            raise self._failed(name, failed) from failed
         staged.unlink()
 
     def read(self, name: str) -> bytes:
-        try:
+        with self._asked(name, may_miss=True):
             return bytes(self._store.get(name).bytes())
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{self._url}/{name}") from None
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
 
     def delete(self, names: Sequence[str]) -> None:
         """A thousand a request."""
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._store.delete(list(names))
-        except BaseError as failed:
-            raise self._failed("", failed) from failed
+        with self._asked(""), contextlib.suppress(FileNotFoundError):
+            self._store.delete(list(names))
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         """An object store tells names in their order, a thousand a request; those before ``after`` cost none."""
         prefix = f"{folder}/" if folder else ""
-        try:
+        with self._asked(folder):
             for one in self._list(prefix, after):
                 name = one["path"].removeprefix(prefix)
                 if "/" not in name:
                     yield StoredFile(name, one["size"], one["last_modified"].astimezone(UTC))
-        except FAILED as failed:
-            raise self._failed(folder, failed) from failed
 
     def folders(self) -> list[str]:
         """The names of the folders right in this one."""
-        try:
+        with self._asked(""):
             return [str(one).rpartition("/")[2] for one in self._store.list_with_delimiter()["common_prefixes"]]
-        except FAILED as failed:
-            raise self._failed("", failed) from failed
 
     def tree(self, folder: str = "") -> Iterator[str]:
         """The names of all files under a folder."""
-        try:
+        with self._asked(folder):
             for page in self._store.list(f"{folder}/" if folder else None, chunk_size=1_000):
                 yield from (one["path"] for one in page)
-        except FAILED as failed:
-            raise self._failed(folder, failed) from failed
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
         try:
-            self._store.head(name)
+            with self._asked(name, may_miss=True):
+                self._store.head(name)
         except FileNotFoundError:
             return False
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
         return True
 
     @contextlib.contextmanager
@@ -171,12 +151,8 @@ class ObjectStorage:
 
         :raises FileNotFoundError: none is there
         """
-        try:
+        with self._asked(name, may_miss=True):
             file = obstore.open_reader(self._store, name, buffer_size=PART_BYTES)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{self._url}/{name}") from None
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
         try:
             yield file
         except BaseError as failed:
@@ -185,28 +161,37 @@ class ObjectStorage:
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[WritableFile]:
         """A file to be written, under a name that no other writer uses; on return it is there whole."""
-        try:
-            with obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
-                yield file
-        except FAILED as failed:
-            raise self._failed(name, failed) from failed
+        with self._asked(name), obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
+            yield file
 
     def copy(self, name: str, to: str) -> None:
         """Has the store copy a file.
 
         :raises FileNotFoundError: none is there
         """
-        try:
+        with self._asked(name, may_miss=True):
             self._store.copy(name, to)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{self._url}/{name}") from None
-        except BaseError as failed:
-            raise self._failed(name, failed) from failed
 
     def _list(self, prefix: str, after: str) -> Iterable[ObjectMeta]:
         if not after:
             return self._store.list_with_delimiter(prefix or None)["objects"]
         return chain.from_iterable(self._store.list(prefix or None, offset=f"{prefix}{after}", chunk_size=1_000))
+
+    @contextlib.contextmanager
+    def _asked(self, name: str, *, may_miss: bool = False) -> Iterator[None]:
+        """What goes wrong within is the store's. ``may_miss``: the file may not be there; else the bucket isn't.
+
+        :raises FileNotFoundError: where it may miss, it does
+        :raises StoreFailed: see there
+        """
+        try:
+            yield
+        except FileNotFoundError as missing:
+            if may_miss:
+                raise FileNotFoundError(f"{self._url}/{name}") from None
+            raise self._failed(name, missing) from missing
+        except BaseError as failed:
+            raise self._failed(name, failed) from failed
 
     def _failed(self, name: str, failed: Exception) -> StoreFailed:
         return StoreFailed(f"{self._url}/{name}", problem_of(failed))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from journal.errors import IndexBroken, problem_of
 from journal.index import Copy, Index, table_name
 from journal.reader import JournalReader
 from journal.rocksdb_store import CURRENT
-from journal.storage import open_storage
+from journal.storage import numbered, numbers_in, open_storage
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +44,6 @@ READERS = 3
 
 HASHES = "hashes.json"
 """In the index's folder: its files' hashes, so that a process needn't read all of them for its first snapshot."""
-
-_NAME = re.compile(r"(\d{20})\.json")
 
 
 class Torn(OSError):
@@ -116,7 +113,7 @@ def copy_for(place: str, other: str, lineage: str) -> None:
             source, target = open_storage(_files(place)), open_storage(_files(other))
             for name in sorted(set(manifest.files.values())):
                 target.put_file(name, source.read(name))
-            open_storage(other).put_new(_name(1), _encoded(replace(manifest, lineage=lineage)))
+            open_storage(other).put_new(numbered(1), _encoded(replace(manifest, lineage=lineage)))
         except OSError as failed:
             log.warning("the index's snapshot %d isn't copied: %s", number, problem_of(failed))
         else:
@@ -177,17 +174,12 @@ def _save(
         files[file.name] = name = name or _hash_of(file)
         if (name, size) not in there:
             storage.adopt(file, name)
-    # A store gives no file's name twice.
-    hashes.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
+    _write_hashes(hashes, files)
     manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
     number = known[0][0] + 1 if known else 1
-    open_storage(place).put_new(_name(number), _encoded(manifest))
+    open_storage(place).put_new(numbered(number), _encoded(manifest))
     _clean(place, [(number, manifest), *known], clock)
     return manifest.seq
-
-
-def _name(number: int) -> str:
-    return f"{number:020}.json"
 
 
 def _encoded(manifest: Manifest) -> bytes:
@@ -204,9 +196,10 @@ def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
 def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
     """Old manifests go first: none that is there names a file that is gone."""
     manifests, storage, until = open_storage(place), open_storage(_files(place)), clock.now() - GRACE
-    gone = sorted(one.name for one in manifests.files() if one.at < until and _NAME.fullmatch(one.name))[:-KEPT]
+    old = {one.name for one in manifests.files() if one.at < until}
+    gone = [name for number in numbers_in(manifests) if (name := numbered(number)) in old][:-KEPT]
     manifests.delete(gone)
-    named = {name for number, one in known if _name(number) not in gone for name in one.files.values()}
+    named = {name for number, one in known if numbered(number) not in gone for name in one.files.values()}
     storage.delete([one.name for one in storage.files() if one.name not in named and one.at < until])
 
 
@@ -215,15 +208,15 @@ def _manifests(place: str) -> list[tuple[int, Manifest]]:
     found = []
     try:
         storage = open_storage(place)
-        names = sorted((name for one in storage.files() if (name := _NAME.fullmatch(one.name))), key=lambda n: n[0])
+        numbers = numbers_in(storage)
     except OSError as failed:
         log.warning("snapshots of the index can't be listed: %s", problem_of(failed))
         return []
-    for name in reversed(names):
+    for number in reversed(numbers):
         try:
-            found.append((int(name[1]), Manifest(**json.loads(storage.read(name[0])))))
+            found.append((number, Manifest(**json.loads(storage.read(numbered(number))))))
         except (OSError, ValueError, TypeError) as failed:
-            log.warning("the index's snapshot %s can't be read: %s", name[1], problem_of(failed))
+            log.warning("the index's snapshot %d can't be read: %s", number, problem_of(failed))
     return found
 
 
@@ -239,7 +232,7 @@ def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:
     with ThreadPoolExecutor(READERS) as pool:
         list(pool.map(fetch, [name for name in files if name != CURRENT]))
     fetch(CURRENT)
-    (folder / HASHES).write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
+    _write_hashes(folder / HASHES, files)
 
 
 def _files(place: str) -> str:
@@ -249,6 +242,11 @@ def _files(place: str) -> str:
 def _hash_of(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _write_hashes(file: Path, files: Mapping[str, str]) -> None:
+    """Of the files that never change: a store gives none of their names twice."""
+    file.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
 
 
 def _read_hashes(file: Path) -> dict[str, str]:

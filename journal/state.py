@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from core.clock import EPOCH
 from core.routing import is_sparse
 from journal.errors import BatchInvalid, JournalBroken
-from journal.histories import Histories, History, histories_from_json
-from journal.log import entry_name, last_checkpoint, numbers
+from journal.histories import Histories, History, histories_from_json, to_numbers, to_texts
+from journal.log import actions_of, entry_name, last_number, numbers
 from journal.schema import JournalRow
 from journal.storage import Storage, open_storage
 
@@ -22,20 +22,11 @@ Span: TypeAlias = tuple[int, int]
 
 
 def marks_to_json(marks: Mapping[str, Mapping[int, int]]) -> str:
-    return json.dumps(
-        {
-            topic: {str(number): until for number, until in sorted(partitions.items())}
-            for topic, partitions in sorted(marks.items())
-        },
-        separators=(",", ":"),
-    )
+    return json.dumps({topic: to_texts(marks[topic]) for topic in sorted(marks)}, separators=(",", ":"))
 
 
 def marks_from_json(text: str) -> Marks:
-    return {
-        topic: {int(number): until for number, until in partitions.items()}
-        for topic, partitions in json.loads(text).items()
-    }
+    return {topic: to_numbers(partitions) for topic, partitions in json.loads(text).items()}
 
 
 def with_starts(marks: Marks, starts: Marks) -> Marks:
@@ -143,18 +134,11 @@ def check_log_end(path: str) -> None:
     """
     try:
         storage = open_storage(path)
-        there = numbers(storage, _last_checkpoint(storage))
+        number = last_number(storage)
     except OSError:
         return
-    if there:
-        commit_info(path, storage, there[-1])
-
-
-def _last_checkpoint(storage: Storage) -> int:
-    try:
-        return last_checkpoint(storage)
-    except ValueError:
-        return 0
+    if number >= 0:
+        commit_info(path, storage, number)
 
 
 def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | None:
@@ -164,8 +148,7 @@ def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | N
     """
     name = entry_name(version)
     try:
-        actions = [json.loads(line) for line in storage.read(name).splitlines() if line]
-        return next(action["commitInfo"] for action in actions if "commitInfo" in action)  # type: ignore[no-any-return]
+        return next(one["commitInfo"] for one in actions_of(storage.read(name)) if "commitInfo" in one)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None
     except (ValueError, StopIteration) as torn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -23,6 +24,8 @@ from core.clock import from_micros
 from core.errors import PayhookError
 from core.location import Location, is_url, make_folder
 from core.store import options_of
+
+_NUMBERED = re.compile(r"(\d{20})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,17 @@ def open_storage(place: Location | str) -> Storage:
     from journal.objects import ObjectStorage
 
     return ObjectStorage(text)
+
+
+def numbered(number: int) -> str:
+    """The name of a file among numbered ones: names are in the order of their numbers."""
+    return f"{number:020}.json"
+
+
+def numbers_in(storage: Storage, folder: str = "", after: str = "") -> list[int]:
+    """The numbers of the files right in a folder whose names come after ``after``, in order."""
+    found = (_NUMBERED.fullmatch(one.name) for one in storage.files(folder, after))
+    return sorted(int(name[1]) for name in found if name)
 
 
 def file_system(place: Location | str) -> FileSystem:
