@@ -51,6 +51,7 @@ from processor.decide.ports import DerivedTable, Known, Reader
 from processor.decide.run import Handlers
 from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_partitions, decided_by
 from processor.reporting.status import StreamStatus
+from processor.rules import BYTES_PER_BATCH_MAX
 from processor.run.execute import Executor
 from processor.source.feed import FeedRecords
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
@@ -58,7 +59,7 @@ from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapStage, Pass
 from processor.source.sources import REPUBLISH, KafkaSource, Republisher, Source, warm_up
 from processor.source.stream import Stream
-from processor.wiring import BYTES_PER_BATCH_MAX, Wired
+from processor.wiring import Wired
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,19 @@ from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy
 from processor.settings import DeadHead
 
+DUE_PER_BATCH_MAX = 2_000
+"""Waiting events that one batch takes up again, those behind others included."""
+
+BYTES_PER_BATCH_MAX = 256 << 20
+"""Of what a batch reads, and of the bodies of waiting events beside it: the driver holds them in memory, in the JVM and
+in Python (processor.driver_memory)."""
+
+DRAIN_PER_ENTITY_MAX = 500
+"""Events of one entity in a batch."""
+
+PROBE_S_MAX = 60.0
+"""Longest wait between probes while the whole stream is blocked."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
@@ -29,11 +42,11 @@ class StreamRules:
     control_topic: str
     policy: RetryPolicy
     dead_head: DeadHead
-    due_per_batch_max: int
-    drain_per_entity_max: int
-    probe_s_max: float
+    due_per_batch_max: int = DUE_PER_BATCH_MAX
+    drain_per_entity_max: int = DRAIN_PER_ENTITY_MAX
+    probe_s_max: float = PROBE_S_MAX
     mode: Mode = "live"
-    due_bytes_max: int = 256 << 20
+    due_bytes_max: int = BYTES_PER_BATCH_MAX
     heads: HeadLimits = field(default_factory=HeadLimits)
     replays_max: int = 5
     alone: AloneLimits = field(default_factory=AloneLimits)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -135,7 +135,9 @@ def load_streams(file: str = "", settings: Table | None = None) -> dict[str, Str
     streams = {name: _config(name, layers) for name in names}
     for check in _CHECKS:
         for stream in streams.values():
-            check(stream, streams, layers)
+            if (wrong := check(stream, streams)) is not None:
+                key, problem = wrong
+                raise StreamInvalid(_where(layers, stream.name, key.partition(".")[0]), stream.name, key, problem)
     return streams
 
 
@@ -189,13 +191,11 @@ def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
 
 def _laid_over(under: Table, over: Table) -> dict[str, Any]:
     both = {
-        key: _laid_over(under[key], over[key]) for key in under.keys() & over.keys() if _are_tables(under, over, key)
+        key: _laid_over(under[key], over[key])
+        for key in under.keys() & over.keys()
+        if isinstance(under[key], Mapping) and isinstance(over[key], Mapping)
     }
     return {**under, **over, **both}
-
-
-def _are_tables(under: Table, over: Table, key: str) -> bool:
-    return isinstance(under[key], Mapping) and isinstance(over[key], Mapping)
 
 
 def _where(layers: Sequence[Layer], name: str, key: str) -> str:
@@ -208,8 +208,9 @@ def _where(layers: Sequence[Layer], name: str, key: str) -> str:
 
 
 def _problem(kind: str, path: Sequence[str], message: str) -> str:
+    field = StreamConfig.model_fields.get(path[0] if path else "")
+    described = "" if field is None else field.description
     if kind == "missing":
-        described = StreamConfig.model_fields[path[0]].description if path[0] in StreamConfig.model_fields else ""
         return f"it is wanted: {described}"
     if kind == "extra_forbidden":
         known = sorted(StreamConfig.model_fields.keys() - {"name"}) if len(path) == 1 else []
@@ -217,61 +218,55 @@ def _problem(kind: str, path: Sequence[str], message: str) -> str:
         return "no such key" + (
             f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}" * bool(known)
         )
-    if kind == "string_pattern_mismatch":
-        described = _field_of(path)
-        return f"{message[:200]}; what is wanted: {described}" if described else message
+    if kind == "string_pattern_mismatch" and described and len(path) == 1:
+        return f"{message[:200]}; what is wanted: {described}"
     return message
 
 
-def _field_of(path: Sequence[str]) -> str | None:
-    field = StreamConfig.model_fields.get(path[0])
-    return field.description if field is not None and len(path) == 1 else None
+Wrong: TypeAlias = tuple[str, str] | None
+"""The key that is wrong in a stream's table, and why."""
 
 
-def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     wanted = stream.source_stream
     if wanted is None or not stream.enabled:
-        return
-    where, known = _where(layers, stream.name, "source"), streams.get(wanted)
+        return None
+    known = streams.get(wanted)
     if known is None or not known.enabled:
-        raise StreamInvalid(where, stream.name, "source", f"there is no stream {wanted}, or it isn't enabled")
+        return "source", f"there is no stream {wanted}, or it isn't enabled"
     if known.source_stream is not None:
-        raise StreamInvalid(where, stream.name, "source", f"{wanted} reads a journal itself: name one that reads kafka")
+        return "source", f"{wanted} reads a journal itself: name one that reads kafka"
     lacking = set(stream.modes) - set(known.modes)
     if lacking:
-        problem = f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
-        raise StreamInvalid(_where(layers, stream.name, "modes"), stream.name, "modes", problem)
+        return "modes", f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
+    return None
 
 
-def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> Wrong:
     if stream.feed and stream.source_stream is None:
-        problem = f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
-        raise StreamInvalid(_where(layers, stream.name, "feed"), stream.name, "feed", problem)
+        return "feed", f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
+    return None
 
 
-def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
-    where = _where(layers, stream.name, "derived")
+def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     for table, kept_by in stream.derived.items():
         key = f"derived.{table}"
         if not NAME.fullmatch(table) or table in ("acts", "bodies", "journal") or table.startswith("bodies-"):
-            raise StreamInvalid(where, stream.name, key, "that name is taken, or isn't of small letters and digits")
+            return key, "that name is taken, or isn't of small letters and digits"
         if not re.match(_FUNCTION, kept_by):
-            raise StreamInvalid(where, stream.name, key, "module:class is wanted, like ledger.postings:PostingsWriter")
+            return key, "module:class is wanted, like ledger.postings:PostingsWriter"
         others = [other.name for other in streams.values() if other.name != stream.name and table in other.derived]
         if others:
-            raise StreamInvalid(where, stream.name, key, f"{others[0]} keeps a table of that name: choose another one")
+            return key, f"{others[0]} keeps a table of that name: choose another one"
+    return None
 
 
-def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig], layers: Sequence[Layer]) -> None:
+def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
+    topic = stream.dlq_topic("live")
     for other in streams.values():
-        if other.name != stream.name and other.dlq_topic("live") == stream.dlq_topic("live"):
-            problem = f"{other.name} has the same topic {stream.dlq_topic('live')}: each stream has its own"
-            raise StreamInvalid(_where(layers, stream.name, "dlq"), stream.name, "dlq.topic", problem)
+        if other.name != stream.name and other.dlq_topic("live") == topic:
+            return "dlq.topic", f"{other.name} has the same topic {topic}: each stream has its own"
+    return None
 
 
-_CHECKS: Sequence[Callable[[StreamConfig, Mapping[str, StreamConfig], Sequence[Layer]], None]] = (
-    _check_source,
-    _check_feed,
-    _check_derived,
-    _check_dlq,
-)
+_CHECKS = (_check_source, _check_feed, _check_derived, _check_dlq)

@@ -19,6 +19,7 @@ from core.location import Location
 from core.routing import WHOLE, Shard, journal_topic, stream_of, topics_of
 from core.spark import is_local
 from core.work import Handler, Receivers
+from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
 from processor.judge.classify import Classifier
@@ -27,28 +28,15 @@ from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
 from processor.run.driver_side import HandlerFiles
-from processor.run.payload import decoder_of, decoding
+from processor.run.payload import Decoding, decoder_of
 from processor.run.worker import Task
 from processor.settings import DeadHead, ProcessorSettings
 from processor.source.feed import Feed, OwnFeed
-from processor.source.journal_source import FirstNamed, has_journal
+from processor.source.journal_source import FirstNamed
 from processor.streams import StreamConfig
 
 ON_DRIVER = "on_driver"
 """The function beside a handler's ``build`` that makes its `core.work.DriverSide`."""
-
-DUE_PER_BATCH_MAX = 2_000
-"""Waiting events that one batch takes up again, those behind others included."""
-
-BYTES_PER_BATCH_MAX = 256 << 20
-"""Of what a batch reads, and of the bodies of waiting events beside it: the driver holds them in memory, in the JVM and
-in Python (processor.driver_memory)."""
-
-DRAIN_PER_ENTITY_MAX = 500
-"""Events of one entity in a batch."""
-
-PROBE_S_MAX = 60.0
-"""Longest wait between probes while the whole stream is blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,7 @@ class Reads:
         receivers = self.feed.receivers(mode)
         for stream, journal in self.journals.items():
             self.since.named([journal_topic(stream, name) for name in receivers], journal)
-            if not has_journal(journal):
+            if not has_table(str(journal)):
                 return f"the journal of {stream} hasn't begun"
         return None if receivers else "no receiver is configured"
 
@@ -115,7 +103,9 @@ def wire(
     decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
     receivers = Receivers()
     given = {**sections, Receivers: receivers}
-    build_handler = decoding(bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder)
+    build_handler = partial(
+        Decoding, bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder
+    )
     name = stream_of(config.name, mode, shard.number)
     return Wired(
         config,
@@ -154,10 +144,6 @@ def _rules(config: StreamConfig, mode: Mode, name: str, shards: int) -> StreamRu
         control_topic=topics_of(mode).control,
         policy=parse_policy(config.retry),
         dead_head=config.dead_head,
-        due_per_batch_max=DUE_PER_BATCH_MAX,
-        due_bytes_max=BYTES_PER_BATCH_MAX,
-        drain_per_entity_max=DRAIN_PER_ENTITY_MAX,
-        probe_s_max=PROBE_S_MAX,
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
         replays_max=config.dlq.replays_max,

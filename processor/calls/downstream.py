@@ -83,8 +83,8 @@ class Downstream:
         self._breaker = Breaker(name, settings.failures_to_open, settings.reset_s, PROBES, clock, kept.get("breaker"))
         most = settings.concurrency_max
         start = min(max(int(kept.get("at_once", CONCURRENCY_START)), CONCURRENCY_MIN), most)
-        self._limit = ConcurrencyLimit(CONCURRENCY_MIN, start, most, SLOW_RATIO)
-        self._retries = RetryBudget(RETRY_SHARE, RETRIES_MIN, RETRY_WINDOW_S, clock)
+        self._limit = ConcurrencyLimit(start, most)
+        self._retries = RetryBudget(clock)
         quiet_s = (from_micros(int(kept.get("quiet_until_us", 0))) - clock.now()).total_seconds()
         self._quiet_until = clock.monotonic() + min(max(0.0, quiet_s), settings.quiet_s_max)
         self._problem = str(kept.get("problem", ""))
@@ -237,10 +237,8 @@ class ConcurrencyLimit:
     then they wait for one another over there.
     """
 
-    def __init__(self, least: int, start: int, most: int, slow_ratio: float) -> None:
-        self._least = least
+    def __init__(self, start: int, most: int) -> None:
         self._most = most
-        self._slow_ratio = slow_ratio
         self._best_s: float | None = None
         self._typical_s: float | None = None
         self._used = float(start)
@@ -271,26 +269,23 @@ class ConcurrencyLimit:
 
     def _slow(self, mean_s: float) -> bool:
         """Compares with the best round; at the least limit no call queues because of us: that is the best there is."""
-        if self._best_s is None or self.at_once <= self._least:
+        if self._best_s is None or self.at_once <= CONCURRENCY_MIN:
             self._best_s = mean_s
             return False
         self._best_s = min(self._best_s * BEST_DRIFT, mean_s)
-        return mean_s > self._best_s * self._slow_ratio
+        return mean_s > self._best_s * SLOW_RATIO
 
     def _cut(self, share: float) -> None:
-        self.at_once = max(self._least, int(self.at_once * share))
+        self.at_once = max(CONCURRENCY_MIN, int(self.at_once * share))
 
 
 class RetryBudget:
-    """Retries are a share of the first tries of the last ``window_s``, and a few in any case.
+    """Retries are a share of the first tries of the last `RETRY_WINDOW_S`, and a few in any case.
 
     Without it a downstream that fails gets its load times the retries of each event, just when it can bear least.
     """
 
-    def __init__(self, share: float, least: int, window_s: float, clock: Clock) -> None:
-        self._share = share
-        self._least = least
-        self._window_s = window_s
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rounds: deque[tuple[float, int, int]] = deque()
 
@@ -302,14 +297,14 @@ class RetryBudget:
     @property
     def per_s(self) -> float:
         """Retries a second that it allows as things are; never 0, so that what waits for one has a due time."""
-        return max(1.0, self._allowed()) / self._window_s
+        return max(1.0, self._allowed()) / RETRY_WINDOW_S
 
     def learn(self, report: Report) -> None:
         if report.calls:
             self._rounds.append((self._clock.monotonic(), report.calls - report.retries, report.retries))
 
     def _allowed(self) -> int:
-        since = self._clock.monotonic() - self._window_s
+        since = self._clock.monotonic() - RETRY_WINDOW_S
         while self._rounds and self._rounds[0][0] < since:
             self._rounds.popleft()
-        return max(self._least, int(self._share * sum(first for _, first, _ in self._rounds)))
+        return max(RETRIES_MIN, int(RETRY_SHARE * sum(first for _, first, _ in self._rounds)))

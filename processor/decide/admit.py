@@ -103,7 +103,8 @@ class _Admission:
             index.closed_heads(entity),
         )
         for item in run:
-            self._look_up_fact(item)
+            if item.row.fact_key is not None:
+                item.known_fact = index.known_fact(item.row.fact_key)
             item.condemned = self.condemned.get(item.seq)
             line.take_up(item)
         line.leave(lined)
@@ -194,11 +195,6 @@ class _Admission:
         if version is None or version == row.content_version or adapter is None:
             return _own_contents(row)
         return [bytes.fromhex(reader_of(adapter, row.event_type or "").content_sha256(item.body, version))]
-
-    def _look_up_fact(self, item: Item) -> None:
-        fact = item.row.fact_key
-        if fact is not None:
-            item.known_fact = self.known.index.known_fact(fact)
 
     def _die(self, item: Item, failure: Failure) -> None:
         die(item, failure, blocking=False)

@@ -142,10 +142,6 @@ class Line:
     items: list[Item] = field(default_factory=list)
     settled: list[Item] = field(default_factory=list)
 
-    @property
-    def _die_with_it(self) -> bool:
-        return self.rules.dead_head is DeadHead.DIE_WITH_IT
-
     def take_up(self, item: Item) -> None:
         """A waiting event runs, in its place."""
         self._note_passed(item)
@@ -174,7 +170,7 @@ class Line:
         """A new event: it runs, or waits behind the holder, or dies with that."""
         if self.holder is None:
             self._join(item)
-        elif self._die_with_it and is_dead(self.holder):
+        elif self.rules.dead_head is DeadHead.DIE_WITH_IT and is_dead(self.holder):
             self.doom(item)
         else:
             park(item, BEHIND)

@@ -28,13 +28,12 @@ from dlq.commands import decode
 from dlq.refusals import Ground, Refusal, older_than_restore
 from dlq.run import command_headers, run_entity
 from journal.open_item import frees_key, is_conflict
-from journal.schema import JournalRow
 from processor.decide.bookings import Entries, Reversals, reason_of
 from processor.decide.item import Item, again, attempt, die, settle
 from processor.decide.names import Accepted, passed, renamed_if_readable
 from processor.decide.one_person import OnePerson
 from processor.decide.ports import Known
-from processor.decide.records import KafkaRecord
+from processor.decide.records import KafkaRecord, first_row
 from processor.decide.release import release
 from processor.decide.reprocess import Reprocess
 from processor.decide.runs import Runs, Turn
@@ -240,25 +239,10 @@ class Orders:
         return item
 
     def _control_item(self, record: KafkaRecord, seq: int) -> Item:
-        value = record.value or b""
-        digest = hashlib.sha256(value).hexdigest()
-        row = JournalRow(
-            seq=seq,
-            item_seq=seq,
-            first=True,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            history=self.history,
-            decision=Decision.IGNORED,
-            decided_at=self.now,
-            provider="payhook",
-            received_at=None,
-            body_sha256=digest,
-            content_sha256=digest,
-            content_version=0,
-            mode=self.rules.mode,
-        )
+        value, row = record.value or b"", first_row(record, seq, self.now, self.history)
+        row.decision, row.provider, row.mode = Decision.IGNORED, "payhook", self.rules.mode
+        row.body_sha256 = row.content_sha256 = hashlib.sha256(value).hexdigest()
+        row.content_version = 0
         return Item(row, value, new=True)
 
 

@@ -106,7 +106,7 @@ class KafkaRecord(NamedTuple):
     partition: int
     offset: int
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: list[Header]
     named: Named | None = None
     early: Early | None = None
     until: int | None = None
@@ -157,24 +157,17 @@ def _unpacked(
     partition: int,
     offset: int,
     value: bytes | None,
-    headers: list[tuple[str, bytes | None]],
+    headers: list[Header],
     named: tuple[Any, ...] | None = None,
     early: tuple[Any, ...] | None = None,
     key: bytes | None = None,
 ) -> KafkaRecord:
-    return KafkaRecord(
-        topic,
-        partition,
-        offset,
-        value,
-        headers,
-        None if named is None else Named._make(named),
-        None if early is None else Early._make(early),
-        key=key,
-    )
+    own = None if named is None else Named._make(named)
+    answer = None if early is None else Early._make(early)
+    return KafkaRecord(topic, partition, offset, value, headers, own, answer, key=key)
 
 
-def _headers(column: pa.Array) -> Iterator[list[tuple[str, bytes | None]]]:
+def _headers(column: pa.Array) -> Iterator[list[Header]]:
     flat = column.flatten()
     pairs = list(zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True))
     at = 0
@@ -239,12 +232,12 @@ def number(
 
 def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
     """Offsets that hold no record: one row says which."""
-    row = _first_row(record, seq, now, history)
+    row = first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, "markers of transactions"
     return Item(row, b"", new=True)
 
 
-def _first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
+def first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
     return JournalRow(
         seq=seq,
         item_seq=seq,
@@ -262,7 +255,7 @@ def new_item(
     record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: int | None = None, keys: Keys | None = None
 ) -> Item:
     """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
-    row = _first_row(record, seq, now, history)
+    row = first_row(record, seq, now, history)
     try:
         own = record.named or named(record, mode, keys)
     except WrongMode as wrong:
@@ -324,22 +317,21 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
     return Item(row, body, new=True, poison=poison, early=early)
 
 
-def work_item(named: Named) -> WorkItem | None:
-    """What a pure handler sees of an event; None of one that no handler sees."""
-    if named.poison is not None:
-        return None
+def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any) -> WorkItem:
+    """What a handler sees of an event; by default of one that is tried for the first time, before it has its row."""
     return WorkItem(
-        item_seq=0,
-        event_key=named.event_key,
-        entity_key=named.entity_key,
-        provider=named.provider,
-        account=named.account,
-        event_type=named.event_type,
-        body=named.body,
-        fact_key=named.fact_key,
-        attempt=0,
-        tenant=named.tenant,
-        fact_sha256=named.fact_sha256,
+        item_seq=item_seq,
+        attempt=attempt,
+        **of_its_line,
+        event_key=of.event_key or "",
+        entity_key=of.entity_key or "",
+        provider=of.provider or "",
+        account=of.account or "",
+        event_type=of.event_type or "",
+        body=body,
+        fact_key=of.fact_key,
+        tenant=of.tenant,
+        fact_sha256=of.fact_sha256,
     )
 
 

@@ -16,6 +16,7 @@ from processor.calls.downstreams import Downstreams
 from processor.decide.item import Item
 from processor.decide.line import Line
 from processor.decide.ports import Republish
+from processor.decide.records import work_item
 from processor.run.execute import Results
 
 
@@ -99,22 +100,14 @@ def only_first(line: Line | None) -> list[Line]:
 
 
 def _work_item(item: Item) -> WorkItem:
-    row = item.row
-    return WorkItem(
+    return work_item(
+        item.row,
+        item.body,
         item_seq=item.seq,
-        event_key=row.event_key or "",
-        entity_key=row.entity_key or "",
-        provider=row.provider or "",
-        account=row.account or "",
-        event_type=row.event_type or "",
-        body=item.body,
-        fact_key=row.fact_key,
-        attempt=row.attempt,
-        tenant=row.tenant,
+        attempt=item.row.attempt,
         previous_dead=item.previous_dead,
         last_try=item.last_try,
         died_before=item.died_before,
-        fact_sha256=row.fact_sha256,
         traceparent=_traceparent(item),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, Command, Portion
-from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns, nothing_frozen
+from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns
 from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
 from dlq.run import Ended, PortionResult, RunState, command_id_of, command_of_row
@@ -27,6 +27,7 @@ from journal.index import Index
 from journal.schema import JournalRow
 from processor.decide.item import Item
 from processor.decide.one_person import OnePerson
+from processor.decide.ports import RowsOf
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +95,10 @@ class Runs:
         lineage: str,
         index: Index,
         clock: Clock,
-        read: ReadSelection = nothing_frozen,
-        waits_s: Callable[[], float] = lambda: 0.0,
-        left: str = "",
-        rows_of: Callable[[Sequence[int]], Mapping[int, JournalRow]] = lambda seqs: {},
+        read: ReadSelection,
+        waits_s: Callable[[], float],
+        left: str,
+        rows_of: RowsOf,
     ) -> None:
         self._lineage = lineage
         self._index = index

@@ -7,10 +7,9 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -158,7 +157,8 @@ class Executor:
         for waiting in group:
             item = replace(waiting, previous_dead=True) if passed_dead else waiting
             if not self._job([[item]], results) and not self._job([[item]], results):
-                self._check_workers()
+                # Raises what Spark says if a Python worker isn't there even for nothing: then it wasn't the event.
+                self._run_chunks([Chunk([])])
                 log.error(
                     "event %s ends its Python worker", item.event_key, extra=about(item.event_key, item.traceparent)
                 )
@@ -168,14 +168,13 @@ class Executor:
                 return
             passed_dead = passed_dead or is_passed_dead(item, result)
 
-    def _check_workers(self) -> None:
-        """Raises what Spark says if a Python worker isn't there even for nothing: then it wasn't the event."""
-        self._run_chunks([Chunk([])])
-
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""
+        chunks = split(groups, self._parallelism)
+        # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
+        shares = results.left.shares(len(chunks), self._downstreams.turn())
         try:
-            table = self._run_chunks(with_budgets(split(groups, self._parallelism), results.left, self._downstreams))
+            table = self._run_chunks([Chunk(*one) for one in zip(chunks, shares, strict=True)])
         except Exception as error:
             if not worker_gone(error):
                 raise
@@ -198,7 +197,7 @@ class Executor:
         packed = pa.table({"chunk": pa.array([pickle.dumps(chunk, protocol=5) for chunk in chunks], pa.binary())})
         task = replace(self._task, deadlines=replace(self._task.deadlines, hasty=self._patience.hasty))
         with on_workers_of(self._spark, self._task.stream):
-            frame = self._spark.createDataFrame(packed).mapInArrow(_on_executor(task), RESULT_SCHEMA)
+            frame = self._spark.createDataFrame(packed).mapInArrow(partial(run_chunks, task), RESULT_SCHEMA)
         return frame.toArrow()
 
 
@@ -222,18 +221,8 @@ def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[W
     return [chunk for chunk in chunks if chunk]
 
 
-def with_budgets(chunks: Sequence[list[list[WorkItem]]], budgets: Budgets, downstreams: Downstreams) -> list[Chunk]:
-    """Divides a job's budgets between its tasks, so that what they do adds up to no more."""
-    shares = budgets.shares(len(chunks), downstreams.turn())
-    return [Chunk(groups, share) for groups, share in zip(chunks, shares, strict=True)]
-
-
 def worker_gone(error: BaseException) -> bool:
     """Whether a failed Spark job says that its Python worker died."""
     if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
         return False
     return any(text in str(error) for text in WORKER_GONE_TEXTS)
-
-
-def _on_executor(task: Task) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    return partial(run_chunks, task)

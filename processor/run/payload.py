@@ -116,8 +116,8 @@ class Decoding:
     ``version`` tells the handler's and the schema by which its payloads were read. It is as pure as the handler.
     """
 
-    def __init__(self, handler: Handler, decoder: Decoder) -> None:
-        self._handler = handler
+    def __init__(self, build_handler: Callable[[], Handler], decoder: Decoder) -> None:
+        self._handler = handler = build_handler()
         self._decoder = decoder
         self.version = f"{handler.version} {decoder.name}" if decoder.decode is not None else handler.version
         self.pure = bool(getattr(handler, "pure", False))
@@ -149,15 +149,6 @@ def decoder_of(text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload
         return Decoder(name, _protobuf_decode(content, message, setting), bytes_max)
     problem = f"{text!r} isn't known; json, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
     raise SettingError(setting, problem)
-
-
-def decoding(build_handler: Callable[[], Handler], decoder: Decoder) -> Callable[[], Handler]:
-    """``build_handler`` with the decoder in front of what it builds; picklable where it is."""
-    return partial(_build, build_handler, decoder)
-
-
-def _build(build_handler: Callable[[], Handler], decoder: Decoder) -> Handler:
-    return Decoding(build_handler(), decoder)
 
 
 def _name(form: str, named: str, content: bytes) -> str:

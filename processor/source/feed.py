@@ -223,7 +223,7 @@ class JournalLog:
     def held(self, topics: Sequence[str]) -> Held:
         """A receiver's part of the journal begins with seq 1 and ends before the one to come; gone, before 1."""
         held = self._kafka.held([topic for topic in topics if not is_sparse(topic)])
-        ends = {source: _following(path) for source, path in self._journals.items()}
+        ends = {source: following(path) for source, path in self._journals.items()}
         return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
@@ -245,7 +245,7 @@ class JournalLog:
         return Record(row.seq, None, headers, body_known=False)
 
 
-def _following(journal: str) -> int:
+def following(journal: str) -> int:
     """The seq after the journal's last one."""
     return JournalReader(journal).last_seq + 1 if has_table(journal) else 1
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from core.location import Location
 from core.routing import is_sparse, receiver_of, source_of
 from journal.kafka_log import Held
-from journal.reader import last_seq, scan
+from journal.lake import open_table
+from journal.reader import scan
 from journal.schema import from_arrow
 from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
-from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog
+from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog, following
 from processor.source.sources import COLUMNS, KafkaSource, tick
 from processor.source.while_blocked import Orders
 
@@ -52,8 +52,7 @@ class FirstNamed:
     def named(self, topics: Sequence[str], journal: Location) -> None:
         """Receivers of one journal, by their topics, that are named now."""
         if new := [topic for topic in topics if topic not in self._following]:
-            following = last_seq(DeltaTable(str(journal))) + 1 if has_journal(journal) else 1
-            self._following.update(dict.fromkeys(new, following))
+            self._following.update(dict.fromkeys(new, following(str(journal))))
 
     def start(self, topic: str, following: int) -> int:
         """The first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
@@ -111,7 +110,7 @@ class JournalSource:
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """What changed the books since the slowest receiver's mark; pins the versions after which `frame` begins."""
-        tables = {source: DeltaTable(str(journal)) for source, journal in self._journals.items()}
+        tables = {source: open_table(str(journal)) for source, journal in self._journals.items()}
         self._versions = {source: table.version() for source, table in tables.items()}
         for source, table in tables.items():
             for window in scan(table, self._lowest(source, marks) - 1, self._records.columns):
@@ -155,8 +154,3 @@ class JournalSource:
 
     def _lowest(self, source: str, marks: Marks) -> int:
         return min(marks[topic][0] for topic in self._records.topics_of(source))
-
-
-def has_journal(journal: Location) -> bool:
-    """Whether the source stream has begun its journal."""
-    return DeltaTable.is_deltatable(str(journal))

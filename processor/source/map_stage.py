@@ -156,8 +156,10 @@ def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> li
     answers: list[Early | None] = []
     with contextlib.suppress(_TimeOver), _limited(_seconds(stage.task, len(names)), stage.task):
         for own in names:
-            item = None if own is None else work_item(own)
-            answers.append(None if item is None else _answer(handler, item))
+            if own is None or own.poison is not None:
+                answers.append(None)
+            else:
+                answers.append(_answer(handler, work_item(own, own.body)))
     return answers + [None] * (len(names) - len(answers))
 
 

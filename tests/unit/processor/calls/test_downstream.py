@@ -11,8 +11,8 @@ from processor.calls.budget import Report
 from processor.calls.downstream import ConcurrencyLimit, RetryBudget
 
 
-def limit(least: int = 1, start: int = 8, most: int = 12) -> ConcurrencyLimit:
-    return ConcurrencyLimit(least, start, most, slow_ratio=2.0)
+def limit(start: int = 8, most: int = 12) -> ConcurrencyLimit:
+    return ConcurrencyLimit(start, most)
 
 
 def a_round(calls: int = 20, each_s: float = 0.1, failed: int = 0, peak: int = 99, waited: bool = True) -> Report:
@@ -35,14 +35,14 @@ def test_a_round_that_did_not_need_it_leaves_it() -> None:
 
 
 def test_failures_halve_it_down_to_the_least_but_single_ones_do_not() -> None:
-    subject = limit(least=3)
+    subject = limit()
     subject.learn(a_round(failed=2))
     assert subject.at_once == 9
     subject.learn(a_round(failed=3))
     assert subject.at_once == 4
-    subject.learn(a_round(failed=20))
-    subject.learn(a_round(failed=20))
-    assert subject.at_once == 3
+    for _ in range(3):
+        subject.learn(a_round(failed=20))
+    assert subject.at_once == 1
 
 
 def test_calls_that_take_twice_their_best_time_lower_it() -> None:
@@ -84,7 +84,7 @@ def clock() -> ManualClock:
 
 
 def test_retries_are_a_share_of_first_tries_with_a_floor(clock: ManualClock) -> None:
-    budget = RetryBudget(0.2, 10, 10.0, clock)
+    budget = RetryBudget(clock)
     assert budget.left == 10
     budget.learn(Report(calls=1_000, retries=0))
     assert budget.left == 200
@@ -95,7 +95,7 @@ def test_retries_are_a_share_of_first_tries_with_a_floor(clock: ManualClock) -> 
 
 
 def test_the_window_moves_on(clock: ManualClock) -> None:
-    budget = RetryBudget(0.2, 10, 10.0, clock)
+    budget = RetryBudget(clock)
     budget.learn(Report(calls=1_000, retries=0))
     clock.advance(6)
     budget.learn(Report(calls=40, retries=40))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from core.strict_json import DEPTH_MAX
 from core.work import Applied, WorkItem
 from processor.judge.classify import Classifier
 from processor.run import payload
-from processor.run.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, decoder_of, decoding
+from processor.run.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, decoder_of
 from processor.streams import load_streams
 from processor.wiring import wire
 from tests.unit.processor.harness import Engine
@@ -91,7 +92,7 @@ def work(body: bytes) -> WorkItem:
 
 
 def test_a_handler_behind_a_decoder_travels_and_sees_json(tmp_path: Path) -> None:
-    travelled = pickle.loads(pickle.dumps(decoding(build, avro(tmp_path))))
+    travelled = pickle.loads(pickle.dumps(partial(Decoding, build, avro(tmp_path))))
     (tmp_path / "payment.avsc").unlink()
     handler = travelled()
     item = work(encoded())
@@ -103,7 +104,7 @@ def test_a_handler_behind_a_decoder_travels_and_sees_json(tmp_path: Path) -> Non
 
 
 def test_a_handler_of_json_gets_the_bytes_as_they_came() -> None:
-    handler = decoding(build, decoder_of("json"))()
+    handler = Decoding(build, decoder_of("json"))
     handler(work(b"not even JSON"))
     assert handler._handler.item.body == b"not even JSON"  # type: ignore[attr-defined]
     assert handler.version == "seen-1"
@@ -144,7 +145,8 @@ def test_a_stream_takes_its_payload_and_its_bound_from_its_configuration(tmp_pat
 def test_a_payload_that_cannot_be_read_costs_its_own_event_and_its_bytes_are_kept(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "engine")
     letter = avro(tmp_path, {"type": "fixed", "name": "Letter", "size": 1})
-    engine.handler = Decoding(engine.handler, letter)  # type: ignore[assignment]
+    scripted = engine.handler
+    engine.handler = Decoding(lambda: scripted, letter)  # type: ignore[assignment]
     engine.start()
     for event_id, entity in (("a", "e1"), ("bb", "e2"), ("c", "e3")):
         engine.post(event_id, entity=entity)

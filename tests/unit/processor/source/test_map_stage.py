@@ -20,7 +20,7 @@ from journal.schema import JournalRow
 from processor.decide.records import PACKED, new_item, read_table, without_answers
 from processor.judge.classify import Classifier
 from processor.run.deadlines import Deadlines
-from processor.run.payload import decoder_of, decoding
+from processor.run.payload import Decoding, decoder_of
 from processor.run.worker import Task
 from processor.source.map_stage import Pass, map_stage
 from tests.examples import examples
@@ -169,8 +169,8 @@ def test_an_answer_is_not_taken_where_the_handler_is_to_be_reported_more_than_th
 
 def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):
     decoder = decoder_of("json")
-    assert decoding(ByBody, decoder)().pure is True  # type: ignore[attr-defined]
-    assert decoding(Impure, decoder)().pure is False  # type: ignore[attr-defined]
+    assert Decoding(ByBody, decoder).pure is True
+    assert Decoding(Impure, decoder).pure is False
 
 
 def test_commands_and_what_is_no_event_come_as_they_were(tmp_path: Path):
