@@ -28,15 +28,13 @@ from dlq.commands import decode
 from dlq.refusals import Ground, Refusal, older_than_restore
 from dlq.run import command_headers, run_entity
 from journal.open_item import frees_key, is_conflict
-from processor.decide.bookings import Entries, Reversals, reason_of
 from processor.decide.item import Item, again, attempt, die, settle
-from processor.decide.names import Accepted, passed, renamed_if_readable
-from processor.decide.one_person import OnePerson
 from processor.decide.ports import Known
 from processor.decide.records import KafkaRecord, first_row
 from processor.decide.release import release
-from processor.decide.reprocess import Reprocess
+from processor.decide.reprocess import Accepted, Reprocess, passed, renamed_if_readable
 from processor.decide.runs import Runs, Turn
+from processor.decide.two_people import Entries, OnePerson, Reversals, reason_of
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
 

@@ -1,12 +1,19 @@
-"""Ignored events that a person has taken up again, because a handler knows their type by now."""
+"""Events that a person has taken up again, under the names that their adapter gives them now: dead ones, and ignored
+ones whose type a handler knows by now.
+
+Their receiver may have run another version, or the adapter didn't know their type yet. A fact that was named otherwise
+was never looked up, so it could be booked twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from core.decision import Decision
 from core.errors import Unparseable
+from core.event import POISON_TYPE, Mode
 from dlq.acceptance import Meanwhile, dead_head_of
 from dlq.command import Command, Target
 from dlq.refusals import restored
@@ -14,11 +21,79 @@ from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.item import attempt, failure_of
-from processor.decide.names import Accepted, named_today, passed
-from processor.decide.ports import Known
+from processor.decide.ports import AppliedUpto, Known
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.rules import StreamRules
 from processor.settings import DeadHead
+from providers.reread import Names, OtherKey, Reader, renamed
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An event that an order acts on. ``in_place``: it runs before all that came later of its entity. ``left``: the
+    entity that it was one of and isn't any more, by the names that its adapter gives it now."""
+
+    item: OpenItem
+    in_place: bool = False
+    left: str | None = None
+
+
+def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    """The row with its entity and its fact as the adapter names them.
+
+    :raises Unparseable: the adapter can't read it; says why
+    :raises OtherKey: it has another key by now
+    """
+    names = renamed(
+        cast(Reader, adapter),
+        row.event_key or "",
+        row.event_type or "",
+        body,
+        cast(Mode, row.mode),
+        row.tenant,
+        row.zone,
+    )
+    return _under(names, row)
+
+
+def renamed_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
+    """As `named_today`; what no adapter can read, or has no body any more, keeps its names.
+
+    One with another key by now keeps its key and its entity, and gets its fact: under the new key the same money is a
+    duplicate by that.
+    """
+    adapter = adapters.get(row.provider or "")
+    has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
+    if adapter is None or not has_body or row.event_key is None or row.event_type == POISON_TYPE:
+        return row
+    named = attempt(_named_or_kept, adapter, row, body)
+    return row if isinstance(named, Failure) else named
+
+
+def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    try:
+        return named_today(adapter, row, body)
+    except OtherKey as other:
+        return _under(other.names, row)
+    except Unparseable:
+        return row
+
+
+def passed(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: Meanwhile) -> set[int]:
+    """Items that a later event of their entity was applied before."""
+    items = [(row.entity_key or "", row.item_seq) for row in rows]
+    first: dict[str, int] = {}
+    for entity, item_seq in items:
+        first[entity] = min(first.get(entity, item_seq), item_seq)
+    applied = dict(applied_upto(first)) if first else {}
+    for entity in first:
+        applied[entity] = max(applied.get(entity, 0), meanwhile.applied.get(entity, 0))
+    return {item_seq for entity, item_seq in items if applied[entity] > item_seq}
+
+
+def _under(names: Names, row: JournalRow) -> JournalRow:
+    entity_key = names.entity_key or row.entity_key
+    return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)
 
 
 @dataclass(slots=True)

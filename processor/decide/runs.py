@@ -26,8 +26,8 @@ from journal.errors import StorageDown, problem_of
 from journal.index import Index
 from journal.schema import JournalRow
 from processor.decide.item import Item
-from processor.decide.one_person import OnePerson
 from processor.decide.ports import RowsOf
+from processor.decide.two_people import OnePerson
 
 log = logging.getLogger(__name__)
 

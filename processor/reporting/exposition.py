@@ -1,16 +1,28 @@
-"""The metrics of every work stream of a process on one page, and whether its streams are ready."""
+"""The metrics of every work stream of a process on one page, with those of what it started (its JVM, its workers), and
+whether its streams are ready."""
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import psutil
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from py4j.protocol import Py4JError
 
-from core.metrics import STREAM_LABEL, add_process
+from core.metrics import CATALOGUE, STREAM_LABEL, Kind, add_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 READY_PATH = "/readyz"
 STATUS_PATH = "/status"
@@ -77,3 +89,95 @@ def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, An
         for name, one in said.items()
     }
     return all(one["ready"] for one in streams.values()), {"streams": streams}
+
+
+READ_EVERY_S = 5.0
+"""A scrape never waits for the JVM: it shows what a thread of its own read last."""
+
+JVM, WORKERS = "jvm", "workers"
+
+Figures = dict[tuple[str, ...], float]
+"""By the values of a metric's labels."""
+
+
+@dataclass(slots=True)
+class Used:
+    """What one part of the processor uses now, and used so far."""
+
+    memory_bytes: int = 0
+    cpu_s: float = 0.0
+
+
+def parts_of(driver: psutil.Process) -> Mapping[str, Used]:
+    """The JVM that a driver started and the Python workers that the JVM did, on this machine.
+
+    A worker that ended counts with the daemon that forked it: processor time never falls.
+    """
+    found = {JVM: Used(), WORKERS: Used()}
+    for process in driver.children(recursive=True):
+        try:
+            part = found[JVM if process.name() == "java" else WORKERS]
+            times = process.cpu_times()
+            part.memory_bytes += process.memory_info().rss
+            part.cpu_s += times.user + times.system
+            if part is found[WORKERS]:
+                part.cpu_s += times.children_user + times.children_system
+        except psutil.Error:
+            continue  # it ended meanwhile
+    return found
+
+
+def jvm_figures(session: SparkSession) -> dict[str, Figures]:
+    """Heap and garbage collection as the JVM tells them.
+
+    :raises Py4JError, OSError: it doesn't answer
+    """
+    jvm: Any = session._jvm  # noqa: SLF001 - there is no other way to it
+    beans = jvm.java.lang.management.ManagementFactory
+    heap = beans.getMemoryMXBean().getHeapMemoryUsage()
+    collectors = [(bean.getName(), bean) for bean in beans.getGarbageCollectorMXBeans()]
+    return {
+        "payhook_jvm_heap_used_bytes": {(): float(heap.getUsed())},
+        "payhook_jvm_heap_max_bytes": {(): float(heap.getMax())},
+        "payhook_jvm_gc_seconds": {(name,): bean.getCollectionTime() / 1000 for name, bean in collectors},
+        "payhook_jvm_gc_collections": {(name,): float(bean.getCollectionCount()) for name, bean in collectors},
+    }
+
+
+class Parts(Collector):
+    """Reads every `READ_EVERY_S` from `start` on; a JVM that doesn't answer leaves its last figures."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Figures] = {}
+
+    def start(self, session: SparkSession) -> None:
+        """With the session that this process opened."""
+        threading.Thread(target=self._read_on, args=(session,), name="parts", daemon=True).start()
+
+    def collect(self) -> Iterable[Metric]:
+        for name, figures in list(self.figures.items()):
+            entry = CATALOGUE[name]
+            make = CounterMetricFamily if entry.kind is Kind.COUNTER else GaugeMetricFamily
+            family = make(name, entry.meaning, labels=entry.labels)
+            for labels, value in figures.items():
+                family.add_metric(labels, value)
+            yield family
+
+    def read(self, session: SparkSession, driver: psutil.Process) -> None:
+        """Takes every figure once."""
+        used = parts_of(driver)
+        parts: dict[str, Figures] = {
+            "payhook_part_memory_bytes": {(part,): float(one.memory_bytes) for part, one in used.items()},
+            "payhook_part_cpu_seconds": {(part,): one.cpu_s for part, one in used.items()},
+        }
+        self.figures = {**self.figures, **parts}
+        try:
+            self.figures = {**self.figures, **jvm_figures(session)}
+        except (Py4JError, OSError) as silent:
+            log.debug("the JVM doesn't tell its memory: %s", silent)
+
+    def _read_on(self, session: SparkSession) -> None:
+        driver, wait = psutil.Process(), threading.Event()
+        while True:
+            self.read(session, driver)
+            wait.wait(READ_EVERY_S)

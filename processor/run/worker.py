@@ -140,13 +140,6 @@ def _was_lost_before() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def run_groups(
-    task: Task, handler: Handler, groups: list[list[WorkItem]], abandoned: AbandonedCalls | None = None
-) -> list[tuple[int, Outcome | Failure]]:
-    """Runs the groups in this process, their calls unlimited; results by ``item_seq``."""
-    return run_chunk(task, handler, Chunk(groups), AbandonedCalls() if abandoned is None else abandoned).results
-
-
 def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
     """A chunk in a Python worker of its own: a call that never lets go of the interpreter ends that worker."""
     faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)

@@ -32,10 +32,9 @@ from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.opening import OpenableStream, Shared
-from processor.reporting.exposition import by_stream, serve
+from processor.reporting.exposition import Parts, by_stream, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
-from processor.reporting.parts import Parts
 from processor.reporting.status import StatusFile, StreamStatus
 from processor.reporting.traces import DecisionSpans
 from processor.spark import calm, open_session, spark_runs, with_slots

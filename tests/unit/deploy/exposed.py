@@ -25,9 +25,8 @@ from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN
 from processor.calls.budget import Report
-from processor.reporting.exposition import by_stream
+from processor.reporting.exposition import Parts, by_stream
 from processor.reporting.metrics import ProcessorMetrics
-from processor.reporting.parts import Parts
 from processor.reporting.progress import Progress
 from stack.services.receiver import _gauges
 

@@ -12,6 +12,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from core import work
 from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
@@ -34,12 +35,12 @@ from processor.decide.item import Item
 from processor.decide.ports import Known, Outgoing
 from processor.decide.records import KafkaRecord, read_table
 from processor.decide.run import Handlers
-from processor.judge.classify import Classifier
+from processor.judge.classify import Classifier, Failure
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.deadlines import Deadlines
+from processor.run.deadlines import AbandonedCalls, Deadlines
 from processor.run.execute import Results
-from processor.run.worker import Task, run_groups
+from processor.run.worker import Chunk, Task, run_chunk
 from processor.settings import DeadHead
 from processor.source.while_blocked import WhileBlocked
 
@@ -126,6 +127,13 @@ def booked() -> Outcome:
 
 def ignored(_: WorkItem) -> Outcome:
     return Ignored("nobody handles it")
+
+
+def run_groups(
+    task: Task, handler: work.Handler, groups: list[list[WorkItem]], abandoned: AbandonedCalls | None = None
+) -> list[tuple[int, Outcome | Failure]]:
+    """Runs the groups in this process, their calls unlimited; results by ``item_seq``."""
+    return run_chunk(task, handler, Chunk(groups), AbandonedCalls() if abandoned is None else abandoned).results
 
 
 class InlineExecutor:

@@ -21,9 +21,9 @@ from processor.decide.item import Item
 from processor.decide.records import KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
-from processor.run.worker import Task, run_groups
+from processor.run.worker import Task
 from providers import ProvidersSettings, Request, build_adapters
-from tests.unit.processor.harness import EVENTS, Engine
+from tests.unit.processor.harness import EVENTS, Engine, run_groups
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -16,7 +16,8 @@ from core.work import Applied, Held, Outcome, WorkItem, calling
 from processor.calls.budget import Budget, Budgets
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines
-from processor.run.worker import Answer, Chunk, Task, run_chunk, run_groups
+from processor.run.worker import Answer, Chunk, Task, run_chunk
+from tests.unit.processor.harness import run_groups
 
 HANG_S_MAX = 30.0
 

@@ -4,8 +4,9 @@ from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
-from processor.run.worker import Task, run_groups
+from processor.run.worker import Task
 from processor.run.worker_pool import BLOCKED_IN_A_ROW
+from tests.unit.processor.harness import run_groups
 
 
 class Down(Exception):
