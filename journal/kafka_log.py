@@ -116,8 +116,12 @@ class KafkaLog:
         with spoken():
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_S_MAX)
             for topic, answer in asked.items():
-                with _of_topic(topic):
+                try:
                     ids[topic] = str(answer.result(ANSWER_S_MAX).topic_id)
+                except KafkaException as failed:
+                    if failed.args and failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise TopicMissing(topic) from failed
+                    raise
         return ids
 
     def held(self, topics: Sequence[str]) -> Held:
@@ -282,16 +286,3 @@ def spoken() -> Iterator[None]:
         yield
     except (KafkaException, TimeoutError) as failed:
         raise KafkaSilent(str(failed)) from failed
-
-
-@contextlib.contextmanager
-def _of_topic(topic: str) -> Iterator[None]:
-    """
-    :raises TopicMissing: Kafka doesn't know it
-    """
-    try:
-        yield
-    except KafkaException as failed:
-        if failed.args and failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicMissing(topic) from failed
-        raise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,69 +17,15 @@ from core.decision import Decision, ErrorKind
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-JOURNAL_SCHEMA = pa.schema(
-    [
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("batch_seq", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("item_seq", pa.int64(), nullable=False),
-        pa.field("first", pa.bool_(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("event_key", pa.string()),
-        pa.field("fact_key", pa.string()),
-        pa.field("fact_sha256", pa.string()),
-        pa.field("entity_key", pa.string()),
-        pa.field("provider", pa.string()),
-        pa.field("account", pa.string()),
-        pa.field("event_type", pa.string()),
-        pa.field("mode", pa.string()),
-        pa.field("tenant", pa.string()),
-        pa.field("zone", pa.string()),
-        pa.field("decision", pa.string(), nullable=False),
-        pa.field("attempt", pa.int32(), nullable=False),
-        pa.field("due_at", TIMESTAMP),
-        pa.field("reason", pa.string()),
-        pa.field("retry_policy", pa.string()),
-        pa.field("blocking", pa.bool_(), nullable=False),
-        pa.field("out_of_order", pa.bool_(), nullable=False),
-        pa.field("cause_seq", pa.int64()),
-        pa.field("actor", pa.string()),
-        pa.field("occurred_at", TIMESTAMP),
-        pa.field("received_at", TIMESTAMP),
-        pa.field("decided_at", TIMESTAMP, nullable=False),
-        pa.field("body_sha256", pa.string()),
-        pa.field("original_sha256", pa.string()),
-        pa.field("original_content_sha256", pa.string()),
-        pa.field("content_sha256", pa.string()),
-        pa.field("content_version", pa.int32()),
-        pa.field("dedupe", pa.string()),
-        pa.field("error_class", pa.string()),
-        pa.field("error_code", pa.string()),
-        pa.field("error_message", pa.string()),
-        pa.field("error_stack", pa.string()),
-        pa.field("error_kind", pa.string()),
-        pa.field("log_lines", pa.string()),
-        pa.field("handler_version", pa.string()),
-        pa.field("postings", pa.string()),
-        pa.field("headers", pa.string()),
-        pa.field("history", pa.int32()),
-        pa.field("offset_until", pa.int64()),
-        pa.field("row_hash", pa.string(), nullable=False),
-    ]
-)
-LATER_COLUMNS = (
-    *("tenant", "zone", "original_sha256", "original_content_sha256"),
-    *("history", "offset_until"),
-)
-"""Came after rows had been hashed: each counts only where it has a value, and with its name."""
-HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
+Int32: TypeAlias = int
+"""Of a column of 32 bits."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JournalRow:
-    """One decision. Times are UTC; ``postings`` and ``headers`` are canonical JSON.
+    """One decision; its fields are the journal's columns, in their order.
+
+    Times are UTC; ``postings`` and ``headers`` are canonical JSON.
 
     ``item_seq`` is the seq of the first row of the same Kafka offset: the item's name. ``first`` marks
     that row. ``blocking`` says that the item holds back its entity while it is open. ``cause_seq`` is
@@ -89,16 +35,13 @@ class JournalRow:
     """
 
     seq: int
+    batch_seq: int = 0
+    epoch: int = 0
     item_seq: int
     first: bool
     topic: str
-    partition: int
+    partition: Int32
     offset: int
-    decision: Decision
-    decided_at: datetime
-    attempt: int = 0
-    blocking: bool = False
-    out_of_order: bool = False
     event_key: str | None = None
     fact_key: str | None = None
     fact_sha256: str | None = None
@@ -109,18 +52,23 @@ class JournalRow:
     mode: str | None = None
     tenant: str | None = None
     zone: str | None = None
+    decision: Decision
+    attempt: Int32 = 0
     due_at: datetime | None = None
     reason: str | None = None
     retry_policy: str | None = None
+    blocking: bool = False
+    out_of_order: bool = False
     cause_seq: int | None = None
     actor: str | None = None
     occurred_at: datetime | None = None
     received_at: datetime | None = None
+    decided_at: datetime
     body_sha256: str | None = None
     original_sha256: str | None = None
     original_content_sha256: str | None = None
     content_sha256: str | None = None
-    content_version: int | None = None
+    content_version: Int32 | None = None
     dedupe: str | None = None
     error_class: str | None = None
     error_code: str | None = None
@@ -131,11 +79,33 @@ class JournalRow:
     handler_version: str | None = None
     postings: str | None = None
     headers: str | None = None
-    history: int | None = None
+    history: Int32 | None = None
     offset_until: int | None = None
-    epoch: int = 0
-    batch_seq: int = 0
     row_hash: str = ""
+
+
+_COLUMN_TYPES: Mapping[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "Int32": pa.int32(),
+    "datetime": TIMESTAMP,
+    **dict.fromkeys(("str", "Decision", "ErrorKind"), pa.string()),
+}
+"""By a field's annotation."""
+
+
+def _column(name: str, annotation: str) -> pa.Field:
+    kind = annotation.removesuffix(" | None")
+    return pa.field(name, _COLUMN_TYPES[kind], nullable=kind != annotation)
+
+
+JOURNAL_SCHEMA = pa.schema([_column(one.name, str(one.type)) for one in fields(JournalRow)])
+LATER_COLUMNS = (
+    *("tenant", "zone", "original_sha256", "original_content_sha256"),
+    *("history", "offset_until"),
+)
+"""Came after rows had been hashed: each counts only where it has a value, and with its name."""
+HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
 
 def row_hash(row: JournalRow) -> str:

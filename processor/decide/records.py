@@ -30,6 +30,19 @@ from processor.judge.classify import MESSAGE_CHARS_MAX, clean
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16
+
+RECORD_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("key", pa.binary()),
+    ]
+)
+"""What is read of Kafka."""
+
 PACKED = "packed"
 """The one column of a batch that went through the map stage (`processor.source.map_stage`)."""
 
@@ -114,7 +127,7 @@ class KafkaRecord(NamedTuple):
 
 
 def read_table(table: pa.Table) -> list[KafkaRecord]:
-    """Rows of ``topic, partition, offset, value, headers, key``, or of what the map stage packed, as records.
+    """Rows of `RECORD_SCHEMA`, or of what the map stage packed, as records.
 
     Ticks (no topic) are left out.
     """

@@ -25,6 +25,7 @@ from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.schema import JournalRow, Record, from_arrow
+from processor.decide.records import RECORD_SCHEMA
 
 PROVIDER = "payhook"
 CONTENT_VERSION = 1
@@ -50,17 +51,6 @@ def changed_books(row: JournalRow) -> bool:
 
 REVERSAL_PART = "reversed"
 """Ends a reversal's key: the event itself is sent under the key without it."""
-
-RECORD_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("key", pa.binary()),
-    ]
-)
 
 
 def event_key_of(stream: str, receiver: str, row: JournalRow) -> str:

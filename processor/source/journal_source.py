@@ -19,8 +19,9 @@ from journal.reader import scan
 from journal.schema import from_arrow
 from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
-from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, RECORD_SCHEMA, FeedRecords, JournalLog, following
-from processor.source.sources import COLUMNS, KafkaSource, tick
+from processor.decide.records import RECORD_SCHEMA
+from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, FeedRecords, JournalLog, following
+from processor.source.sources import KafkaSource, tick
 from processor.source.while_blocked import Orders
 
 log = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ class JournalSource:
 
     def records(self, table: pa.Table) -> pa.Table:
         """Kafka's records as they are, each journal's rows as records, in seq order."""
-        kafka = table.filter(pc.is_valid(table["topic"])).select(COLUMNS)
+        kafka = table.filter(pc.is_valid(table["topic"])).select(RECORD_SCHEMA.names)
         return pa.concat_tables([kafka.cast(RECORD_SCHEMA), *(self._of(source, table) for source in self._journals)])
 
     def _of(self, source: str, table: pa.Table) -> pa.Table:

@@ -30,11 +30,10 @@ from core.event import Dedupe, Mode, poison_event, to_headers
 from core.record_keys import Header, Keys, sign_record
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
-from processor.decide.records import PACKED, KafkaRecord, Named, named, packed, read_batch, work_item
+from processor.decide.records import PACKED, RECORD_SCHEMA, KafkaRecord, Named, named, packed, read_batch, work_item
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
 from processor.run.worker import Task, handler_of, task_begins
-from processor.source.sources import COLUMNS
 from processor.spark import uncollected
 
 log = logging.getLogger(__name__)
@@ -52,14 +51,6 @@ RECORDS_PER_TASK = 500
 
 WARM_ROUNDS = 4
 WARM_RECORDS = 1_000
-_RECORD_TYPES = (
-    pa.string(),
-    pa.int32(),
-    pa.int64(),
-    pa.binary(),
-    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    pa.binary(),
-)
 
 
 class _TimeOver(BaseException):
@@ -96,10 +87,9 @@ class MapStage:
         keys = self._keys()
         signed = headers if keys is None else sign_record(keys, "warm", 0, None, body, headers)
         pairs = [{"key": name, "value": value} for name, value in signed]
-        rows = [("warm", 0, offset, body, pairs, None) for offset in range(WARM_RECORDS)]
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(values, kind) for values, kind in zip(columns, _RECORD_TYPES, strict=True)]
-        frame = session.createDataFrame(pa.table(dict(zip(COLUMNS, arrays, strict=True))))
+        record = {"topic": "warm", "partition": 0, "value": body, "headers": pairs}
+        rows = [{**record, "offset": offset} for offset in range(WARM_RECORDS)]
+        frame = session.createDataFrame(pa.Table.from_pylist(rows, RECORD_SCHEMA))
         for _ in range(WARM_ROUNDS):
             self.collect(frame, self._tasks * RECORDS_PER_TASK)
 

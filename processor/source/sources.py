@@ -26,6 +26,7 @@ from journal.anchors import Producer
 from journal.kafka_log import Held, KafkaLog, Log
 from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.ports import Outgoing
+from processor.decide.records import RECORD_SCHEMA
 from processor.history import check as positions
 from processor.source.while_blocked import ControlTopic, Orders
 
@@ -50,7 +51,7 @@ WARM_S_MAX = 5.0
 PUBLISH_S_MAX = 5.0
 """A batch waits so long for Kafka's acknowledgement. librdkafka gives a record up before."""
 
-COLUMNS = ("topic", "partition", "offset", "value", "headers", "key")
+COLUMNS = RECORD_SCHEMA.names
 _COLUMN_TYPES = (
     "string",
     "int",

@@ -21,11 +21,11 @@ from journal.reader import JournalReader
 from journal.schema import to_arrow
 from journal.state import JournalState, Marks, check_movement
 from journal.writer import JournalWriter
-from processor.decide.records import KafkaRecord, OffsetHole, read_table, take
+from processor.decide.records import RECORD_SCHEMA, KafkaRecord, OffsetHole, read_table, take
 from processor.history.check import HistoryRefused, check, other_records
 from processor.history.losses import find
 from processor.source import journal_source
-from processor.source.feed import RECORD_SCHEMA, FeedRecords, OwnFeed
+from processor.source.feed import FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
 from tests.unit.journal.rows import NOW, STARTS, marks, row
 from tests.unit.processor.history.logs import MemoryLog
