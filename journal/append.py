@@ -56,8 +56,7 @@ Check = Callable[[pa.Table], Any]
 class TableUnfit(TableError):
     """The table asks of its writers what isn't done here."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem, ". Nothing was written; undo that change, or take code that knows it.")
+    remedy = ". Nothing was written; undo that change, or take code that knows it."
 
 
 class RowsRefused(TableError):

@@ -191,10 +191,6 @@ class Index:
         """The entity's open events that hold later ones back, head first."""
         return self._items(self._queued(entity_key))
 
-    def blocking(self, entity_key: str, limit: int) -> list[OpenItem]:
-        """The first of the entity's queue."""
-        return list(islice(self.queue(entity_key), limit))
-
     def places(self) -> Iterator[tuple[bytes, int]]:
         """Every open event that holds later ones back: its entity's hash and its item seq. Entity by entity, heads
         first; reads keys only."""

@@ -36,12 +36,14 @@ Action: TypeAlias = dict[str, Any]
 
 
 class TableError(PayhookError):
-    """Something about one table."""
+    """Something about one table. ``remedy`` ends the message of every such error."""
 
-    def __init__(self, path: str, problem: str, remedy: str = "") -> None:
+    remedy = ""
+
+    def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"table {path}: {problem}{remedy}")
+        super().__init__(f"table {path}: {problem}{self.remedy}")
 
 
 class CommitFailed(TableError):
@@ -51,15 +53,13 @@ class CommitFailed(TableError):
 class Overtaken(CommitFailed):
     """Another commit conflicts with this one. Nothing was committed, and a further try is refused as well."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem, "; nothing was committed")
+    remedy = "; nothing was committed"
 
 
 class NotCommitted(CommitFailed):
     """The commit was given up before its entry was put. Nothing was committed; it may be tried again."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(path, problem, "; nothing was committed, try again")
+    remedy = "; nothing was committed, try again"
 
 
 class OutcomeUnknown(CommitFailed, Unconfirmed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -211,20 +212,12 @@ class _Entries:
             raise JournalBroken(path, f"its log can't be listed: {failed}") from failed
 
     def commit_of(self, batch_seq: int) -> Commit | None:
-        low, high = 0, len(self._versions)
-        while low < high:
-            middle = (low + high) // 2
-            if self._last_seq(middle) < batch_seq:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self._versions):
-            return None
-        info = self._info(low)
+        place = bisect_left(range(len(self._versions)), batch_seq, key=self._last_seq)
+        info = self._info(place) if place < len(self._versions) else {}
         if info.get("payhook.batch_seq") != str(batch_seq):
             return None
         at = EPOCH + timedelta(milliseconds=int(info["timestamp"]))
-        return Commit(self._versions[low], at)
+        return Commit(self._versions[place], at)
 
     def _last_seq(self, place: int) -> int:
         """The journal's last seq after an entry; maintenance's entries don't name it, and change none."""

@@ -82,21 +82,17 @@ class Pace:
         """A run begins: of what waits for it nothing is known, and the last one may have ended on a batch too large."""
         self._limit = min(self._limit, self._limits.first)
 
-    def took(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> bool:
-        """A batch with ``records`` of ``size_bytes`` together took ``seconds``; returns whether `limit` changed.
+    def took(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
+        """A batch with ``records`` of ``size_bytes`` together took ``seconds``.
 
         ``limit`` is the one that it was read under; 0: the one that holds now. The new one is at most four times that,
         and at least a quarter of it or what `bytes_max` allows.
         """
         if records <= 0 or seconds <= 0:
-            return False
+            return
         self._each_bytes = max(size_bytes / records, BYTES_FADE * self._each_bytes)
-        before = self._limit
-        self._limit = min(self._by_time(records, seconds, limit or self._limit), self._by_bytes())
-        return self._limit != before
-
-    def _by_bytes(self) -> int:
-        return max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
+        by_bytes = max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
+        self._limit = min(self._by_time(records, seconds, limit or self._limit), by_bytes)
 
     def _by_time(self, records: int, seconds: float, own: int) -> int:
         """The next limit, if batches were bounded by their time alone; ``own`` was this batch's."""
@@ -109,7 +105,8 @@ class Pace:
             return self._limit
         wanted = own * max(1 / SHRINK_MAX, min(share, GROW_MAX))
         limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
-        if abs(limit - self._limit) < CHANGE_MIN * self._limit and not self._at_bound(limit):
+        is_bound = limit in (self._limits.records_min, self._limits.records_max)
+        if abs(limit - self._limit) < CHANGE_MIN * self._limit and not is_bound:
             return self._limit
         return limit
 
@@ -123,9 +120,6 @@ class Pace:
         """How long a batch should take, in view of what of it is fixed."""
         fixed_s, batch_s = self._fixed.seconds, self._limits.batch_s
         return max(batch_s, min(fixed_s / FIXED_SHARE_MAX, LONGER_MAX * batch_s), 2 * fixed_s)
-
-    def _at_bound(self, limit: int) -> bool:
-        return limit in (self._limits.records_min, self._limits.records_max)
 
 
 class _FixedCost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -83,7 +83,9 @@ class Blocked:
         if self.goes_on(result):
             return replace(self, probe_s=self._longer(probe_s_max))
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
-        needs = frozenset(name for name in self.needs if not _is_met(name, result, answered))
+        needs = frozenset(
+            name for name in self.needs if not disproves(result, answered, () if name == ANY else (name,))
+        )
         return replace(self, needs=needs) if needs else Blocked()
 
     def goes_on(self, result: Outcome | Failure) -> bool:
@@ -98,10 +100,6 @@ class Blocked:
 
     def _longer(self, probe_s_max: float) -> float:
         return min(max(PROBE_S_FIRST, self.probe_s * 2), probe_s_max)
-
-
-def _is_met(need: str, result: Outcome | Failure, answered: Collection[str]) -> bool:
-    return disproves(result, answered, () if need == ANY else (need,))
 
 
 def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, OpenItem | Item] | None:

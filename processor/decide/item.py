@@ -153,20 +153,17 @@ def conflict(event_key: str, same: bool | Failure) -> Failure:
     failure then). Like the first the second holds no key: the first one of the key does.
     """
     if not isinstance(same, Failure):
-        return because(CONFLICT_CLASS, conflict_text(event_key))
+        return because(
+            CONFLICT_CLASS,
+            f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
+            "holds: replay it once the other one is purged, or purge this one.",
+        )
     text = (
         f"{event_key} was received before, and whether this copy says the same can't be found out: {same.error_class}: "
         f"{same.message}. Mend that, then compare both bodies: purge this one if they say the same; if they don't, ask "
         "the provider which one holds."
     )
     return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
-
-
-def conflict_text(event_key: str) -> str:
-    return (
-        f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
-        "holds: replay it once the other one is purged, or purge this one."
-    )
 
 
 def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -95,9 +94,11 @@ class MapStage:
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         """A batch's records, as `processor.decide.records.read_table` takes them; about ``expected`` records."""
+        tasks = max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.coalesce(self._tasks_for(expected)).mapInArrow(self._function(), PASS_SCHEMA)
+                function = partial(map_stage, replace(self._stage, keys=self._keys()))
+                passing = frame.coalesce(tasks).mapInArrow(function, PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
@@ -106,12 +107,6 @@ class MapStage:
                 "%s: a Python worker was lost in the map stage: this batch goes without", self._stage.task.stream
             )
             return frame.toArrow()
-
-    def _function(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        return partial(map_stage, replace(self._stage, keys=self._keys()))
-
-    def _tasks_for(self, expected: int) -> int:
-        return max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
 
 
 def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

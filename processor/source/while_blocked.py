@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -161,15 +161,8 @@ def _is_good(message: Message) -> bool:
 
 
 def _record(message: Message) -> KafkaRecord:
+    value: Any = message.value()
+    key: Any = message.key()
+    headers: Any = message.headers() or []
     place = message.topic() or "", message.partition() or 0, message.offset() or 0
-    return KafkaRecord(*place, _bytes(message.value()), _headers(message), key=_bytes(message.key()))
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    found = message.headers() or []
-    pairs = found.items() if isinstance(found, dict) else found
-    return [(name, _bytes(text)) for name, text in pairs]
-
-
-def _bytes(found: object) -> bytes | None:
-    return found if isinstance(found, bytes) else None
+    return KafkaRecord(*place, value, headers, key=key)

@@ -73,10 +73,10 @@ def assert_reflects_history(index: Index) -> None:
     assert not index.known_original(first.event_key or "", sha("card 4"))
     fact = index.known_fact("stripe:re_1:refund")
     assert fact is not None and fact.fact8 == b"\xab" * 8
-    assert [item.row.item_seq for item in index.blocking("e-waits", 10)] == [2, 3]
+    assert [item.row.item_seq for item in index.queue("e-waits")] == [2, 3]
     assert [item.row.item_seq for item in index.due(NOW, 10)] == [2]
     assert index.due(NOW - timedelta(microseconds=1), 10) == []
-    assert index.blocking("e-dead", 1) and not index.blocking(first.entity_key or "", 1)
+    assert list(index.queue("e-dead")) and not list(index.queue(first.entity_key or ""))
     assert (index.open_count(), index.dead_count()) == (4, 2)
     head = index.open_item(2)
     assert head is not None

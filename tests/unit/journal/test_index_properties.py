@@ -121,8 +121,7 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
         assert all(item.body == bodies()[item.row.body_sha256 or ""] for item in index.open_items())
         for entity in {row.entity_key or "" for row in rows}:
             queue = sorted(seq for seq, row in waits.items() if row.blocking and row.entity_key == entity)
-            assert [item.row.item_seq for item in index.blocking(entity, 100)] == queue
-            assert [item.row.item_seq for item in index.blocking(entity, 1)] == queue[:1]
+            assert [item.row.item_seq for item in index.queue(entity)] == queue
             mine = sorted(seq for seq, row in waits.items() if row.entity_key == entity)
             assert list(index.of_entity(entity)) == mine
             died, line = _passed_over(rows, entity)
