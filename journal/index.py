@@ -25,7 +25,6 @@ from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.histories import Position, follows
 from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_item, read_line
-from journal.index_queues import Queues
 from journal.open_item import OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
@@ -76,7 +75,7 @@ class Index:
 
     def __init__(self, store: RocksDbStore) -> None:
         self._store = store
-        self._queues: Queues | None = None
+        self._queues: layout.Queues | None = None
         self._read_mark()
 
     def _read_mark(self) -> None:
@@ -96,7 +95,7 @@ class Index:
         """
         store = RocksDbStore.take_over(root, epoch)
         index = cls(store)
-        index._queues = Queues(store.keys(layout.QUEUE))
+        index._queues = layout.Queues(store.keys(layout.QUEUE))
         return index
 
     @classmethod
@@ -287,7 +286,7 @@ class Index:
             self._store.begin_again(fill)
         finally:
             self._read_mark()
-            self._queues = Queues(self._store.keys(layout.QUEUE))
+            self._queues = layout.Queues(self._store.keys(layout.QUEUE))
         batch = WriteBatch(raw_mode=True)
         for item in self.open_items():
             if item.row.body_sha256 not in (None, EMPTY_SHA256):
@@ -367,7 +366,7 @@ class Index:
             log.warning("the index doesn't reflect this journal: it is made again")
             self._store.begin_again()
         self._read_mark()
-        self._queues = Queues()
+        self._queues = layout.Queues()
         batch = WriteBatch(raw_mode=True)
         batch.put(layout.TABLE, table_name(reader))
         self._store.write(batch)

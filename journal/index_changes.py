@@ -195,12 +195,10 @@ class Changes:
         """An item that was closed is taken up again, or such a one is ignored once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = row.decision is Decision.REPLAYED and not is_open
-        if again or (row.decision is Decision.IGNORED and self._is_reopened(row.item_seq, key)):
+        is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None
+        if again or (row.decision is Decision.IGNORED and is_reopened):
             self.batch.put(key, layout.SEQ.pack(row.seq))
             self._reopened.add(row.item_seq)
-
-    def _is_reopened(self, item_seq: int, key: bytes) -> bool:
-        return item_seq in self._reopened or self.store.get(key) is not None
 
     def _is_freed(self, event_key: str) -> bool:
         if event_key in self._freed:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.clock import from_micros, from_rfc3339, to_micros
+from core.clock import from_micros, from_rfc3339
 from core.decision import Decision, ErrorKind
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -108,20 +108,14 @@ LATER_COLUMNS = (
 HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
 
-def row_hash(row: JournalRow) -> str:
-    """Hex SHA-256 over every other column as text joined by U+001F: `HASHED_COLUMNS`, then `LATER_COLUMNS`.
+def row_hashes(table: pa.Table) -> list[str]:
+    """Of each row of a table of `JOURNAL_SCHEMA` the hex SHA-256 over every other column as text joined by U+001F:
+    `HASHED_COLUMNS`, then `LATER_COLUMNS`.
 
     NULL is U+0000, booleans are ``true``/``false``, timestamps are microseconds since 1970; a later column is
     ``name=value``, or left out. The same text that Spark's ``sha2(concat_ws(...), 256)`` sees, so that a whole
     journal is checked in the JVM.
     """
-    texts = [_as_text(getattr(row, name)) for name in HASHED_COLUMNS]
-    texts += [f"{name}={value}" for name in LATER_COLUMNS if (value := getattr(row, name)) is not None]
-    return hashlib.sha256("\x1f".join(texts).encode("utf-8")).hexdigest()
-
-
-def row_hashes(table: pa.Table) -> list[str]:
-    """`row_hash` of every row of a table of `JOURNAL_SCHEMA`, natively."""
     texts = [_texts(table.column(name)) for name in HASHED_COLUMNS]
     joined = pc.binary_join_element_wise(*texts, "\x1f", null_handling="replace", null_replacement="\x00")
     later = [pc.binary_join_element_wise(f"{name}=", _texts(table.column(name)), "") for name in LATER_COLUMNS]
@@ -177,18 +171,6 @@ def _python_values(name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
     if name == "error_kind":
         return [None if value is None else _KINDS[value] for value in values]
     return values
-
-
-def _as_text(value: object) -> str:
-    if value is None:
-        return "\x00"
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    if isinstance(value, datetime):
-        return str(to_micros(value))
-    return str(value)
 
 
 GENESIS = "0" * 64

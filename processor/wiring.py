@@ -27,9 +27,8 @@ from processor.judge.error_rules import Rules
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
-from processor.run.driver_side import HandlerFiles
 from processor.run.payload import Decoding, decoder_of
-from processor.run.worker import Task
+from processor.run.worker import HandlerFiles, Task
 from processor.settings import DeadHead, ProcessorSettings
 from processor.source.feed import Feed, OwnFeed
 from processor.source.journal_source import FirstNamed

@@ -96,7 +96,7 @@ def commit_digests(journal: DataFrame) -> DataFrame:
 
 
 def row_hash_column(there: Collection[str]) -> Column:
-    """`journal.schema.row_hash`, natively. ``there`` are the table's columns: older code's lacks later ones."""
+    """`journal.schema.row_hashes`, in Spark. ``there`` are the table's columns: older code's lacks later ones."""
     texts = [fn.coalesce(_as_text(name), fn.lit("\x00")) for name in HASHED_COLUMNS]
     # concat is NULL where a part is, and concat_ws leaves a NULL out.
     texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS if name in there]

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TypeAlias
 
 from core.backoff import asked_s
@@ -126,7 +127,7 @@ class Classifier:
     def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:
         """The kind, and what went wrong with the hook if something did."""
         kind, problem = self._ask_hook(error, item)
-        for known in (self._configured, _built_in):
+        for known in (self._configured, partial(by_class, kinds=DEFAULT_KINDS)):
             kind = kind or _search(error, known, set())
         return kind or self._rules.default, problem
 
@@ -196,10 +197,6 @@ def _within(error: BaseException) -> list[BaseException]:
     """What it was raised from or over, and what libraries put into it (``URLError.reason``, ``DBAPIError.orig``)."""
     carried = [*error.args, *getattr(error, "__dict__", {}).values()]
     return [one for one in (error.__cause__, error.__context__, *carried) if isinstance(one, BaseException)]
-
-
-def _built_in(error: BaseException) -> ErrorKind | None:
-    return by_class(error, DEFAULT_KINDS)
 
 
 def _retry_after_s(error: BaseException) -> float | None:

@@ -1,4 +1,5 @@
-"""What one work stream reports of itself while it runs, waits or fails: its status file, its gauges, its generation."""
+"""What one work stream reports of itself while it runs, waits or fails: its status file, its gauges, its generation,
+and the spans of its decisions."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.card_numbers import without_card_numbers
 from core.clock import Clock, to_rfc3339
+from core.decision import Decision
 from core.generation import Announced
 from core.status_file import STANDBY
+from core.tracing import Tracing, sampled_in, span_id_of
 from journal.lease import Holder
 from processor.backlog.catch_up import CatchUp
 from processor.decide.batch import Batches
@@ -166,3 +170,44 @@ class StreamStatus:
     def _report(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
         whole = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
         self._file.write({**whole, "last_failure": self._last_failure, **figures}, in_memory=in_memory)
+
+
+TRIED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.RETRY, Decision.DEAD})
+
+
+class DecisionSpans:
+    """Makes the spans of a stream's decisions (`core.tracing`): one for each row whose event's trace is taken."""
+
+    def __init__(self, stream: str, tracing: Tracing) -> None:
+        self._stream = stream
+        self._tracing = tracing
+
+    def __call__(self, items: Sequence[Item]) -> None:
+        for item in items:
+            traceparent = sampled_in(item.headers)
+            if traceparent is not None:
+                self._span(item, traceparent)
+
+    def _span(self, item: Item, traceparent: str) -> None:
+        """It begins with the batch's decisions and ends now that they are committed."""
+        row = item.row
+        # The try's own number: a retry's row has the next one's.
+        attempt = row.attempt - (row.decision is Decision.RETRY)
+        event_key = row.event_key or ""
+        self._tracing.decided(
+            f"{self._stream} {row.decision.value}",
+            traceparent,
+            span_id_of(event_key, attempt) if row.decision in TRIED else None,
+            row.decided_at,
+            {
+                "payhook.stream": self._stream,
+                "payhook.event_key": without_card_numbers(event_key),
+                "payhook.decision": row.decision.value,
+                "payhook.seq": row.seq,
+                "payhook.attempt": attempt,
+                "messaging.kafka.offset": row.offset,
+                "messaging.destination.name": row.topic,
+                "messaging.destination.partition.id": str(row.partition),
+            },
+            failed=row.decision is Decision.DEAD,
+        )

@@ -10,8 +10,9 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,13 +20,13 @@ from pyspark import TaskContext
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.work import DownstreamHeld, Handler, Held, Outcome, WorkItem, limited_by
+from core.files import FilesToSend, SentFiles, use_sent
+from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.line import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
-from processor.run.driver_side import HandlerFiles
 from processor.run.outcomes import checked, version_of
 from processor.run.worker_pool import WorkerPool
 
@@ -59,6 +60,44 @@ class HandlerTimeout(PayhookError):
             f"handling {event_key} wasn't back after {seconds:.2f} s; what comes of that call isn't taken any more. "
             "Find what it waits for, or give its stream a longer handler_deadline_s"
         )
+
+
+class HandlerFiles:
+    """A handler's files, which it has where its stream decides (`core.work.DriverSide`).
+
+    Where executors are on other machines (``travel``) they go with each job: pickled, this is what they hold at that
+    moment.
+    """
+
+    def __init__(self, side: DriverSide | None = None, *, travel: bool = False) -> None:
+        self._side = side
+        self._travel = travel
+        self._to_send = FilesToSend()
+        self._sent: SentFiles | None = None
+
+    def use(self) -> None:
+        """On an executor, before its handler is called."""
+        if self._sent is not None:
+            use_sent(self._sent)
+
+    def keep_notes(self, results: Iterable[object]) -> None:
+        """On the driver, before the results are committed."""
+        if self._side is None:
+            return
+        for one in results:
+            if isinstance(one, Ignored) and one.note:
+                self._side.keep(one.note)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._side is None or not self._travel:
+            return _on_executor, (self._sent,)
+        return _on_executor, (self._to_send.now(self._side.files()),)
+
+
+def _on_executor(sent: SentFiles | None) -> HandlerFiles:
+    files = HandlerFiles()
+    files._sent = sent  # noqa: SLF001 - its own module
+    return files
 
 
 @dataclass(frozen=True, slots=True)

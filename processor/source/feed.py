@@ -43,12 +43,6 @@ CHANGED_BOOKS = (pc.field("decision") == Decision.APPLIED.value) | (
 CHANGED_BOOKS_SQL = f"decision = '{Decision.APPLIED.value}' OR (decision = '{Decision.REVERSED.value}' AND NOT first)"
 """The same for Spark."""
 
-
-def changed_books(row: JournalRow) -> bool:
-    """The same of one row."""
-    return row.decision is Decision.APPLIED or (row.decision is Decision.REVERSED and not row.first)
-
-
 REVERSAL_PART = "reversed"
 """Ends a reversal's key: the event itself is sent under the key without it."""
 
@@ -246,5 +240,4 @@ def _changed_rows(journal: str, seqs: set[int]) -> dict[int, JournalRow]:
         return {}
     reader = JournalReader(journal)
     there = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
-    rows = from_arrow(reader.tables_of(there, NAMED_COLUMNS)) if there else []
-    return {row.seq: row for row in rows if changed_books(row)}
+    return {row.seq: row for row in from_arrow(reader.tables_of(there, NAMED_COLUMNS).filter(CHANGED_BOOKS))}

@@ -35,8 +35,7 @@ from processor.opening import OpenableStream, Shared
 from processor.reporting.exposition import Parts, by_stream, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
-from processor.reporting.status import StatusFile, StreamStatus
-from processor.reporting.traces import DecisionSpans
+from processor.reporting.status import DecisionSpans, StatusFile, StreamStatus
 from processor.spark import calm, open_session, spark_runs, with_slots
 from processor.streams import StreamConfig, taking
 from processor.wiring import Wired, wire

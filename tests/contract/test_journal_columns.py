@@ -16,10 +16,10 @@ from deltalake.schema import PrimitiveType
 import journal.writer
 from journal.errors import Fenced, JournalBroken
 from journal.reader import JournalReader
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, row_hash, stamped
+from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, stamped
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
 from journal.writer import JournalWriter
-from tests.unit.journal.rows import STARTS, marks, row
+from tests.unit.journal.rows import STARTS, marks, row, row_hash
 
 OLD_SCHEMA = pa.schema([field for field in JOURNAL_SCHEMA if field.name not in LATER_COLUMNS])
 

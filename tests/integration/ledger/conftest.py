@@ -26,7 +26,7 @@ from journal.histories import histories_to_json
 from journal.index import Index
 from journal.kafka_log import Point
 from journal.reader import JournalReader
-from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_digest, extend, row_hash, to_arrow
+from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_digest, extend, to_arrow
 from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
@@ -35,6 +35,7 @@ from ledger.verify import Lake, Options, Report, verify
 from ledger.verify.evidence import Limits
 from ledger.verify.kafka import Ends
 from stack.jars import spark_jars
+from tests.unit.journal.rows import row_hash
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL, DLQ, ANCHORS = "payments.events", "payments.control", "dlq.ledger", "payments.anchors"

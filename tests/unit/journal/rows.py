@@ -6,9 +6,10 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
+from core.clock import to_micros
 from core.decision import Decision
 from journal.index import Index
-from journal.schema import JournalRow
+from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 TOPIC = "payments.events"
@@ -48,3 +49,22 @@ def marks(until: int) -> dict[str, dict[int, int]]:
 def event_count(index: Index) -> int:
     """Event keys that it holds."""
     return sum(len(keys) for keys, _ in index.event_entries())
+
+
+def row_hash(row: JournalRow) -> str:
+    """What `journal.schema.row_hashes` says of a row, in the plainest way."""
+    texts = [_as_text(getattr(row, name)) for name in HASHED_COLUMNS]
+    texts += [f"{name}={value}" for name in LATER_COLUMNS if (value := getattr(row, name)) is not None]
+    return hashlib.sha256("\x1f".join(texts).encode("utf-8")).hexdigest()
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return "\x00"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, datetime):
+        return str(to_micros(value))
+    return str(value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from journal.index_layout import QUEUE, SEQ
-from journal.index_queues import BITS, Queues
+from journal.index_layout import BITS, QUEUE, SEQ, Queues
 
 ENTITY = bytes.fromhex("0123456789abcdef0123456789abcdef")
 ELSEWHERE = bytes.fromhex("f123456789abcdef0123456789abcdef")

@@ -21,12 +21,11 @@ from journal.schema import (
     commit_digest,
     extend,
     from_arrow,
-    row_hash,
     row_hashes,
     stamped,
     to_arrow,
 )
-from tests.unit.journal.rows import row, sha
+from tests.unit.journal.rows import row, row_hash, sha
 
 texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 counts = st.integers(1, 2**63 - 1)

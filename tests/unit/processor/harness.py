@@ -25,7 +25,7 @@ from dlq.done_alone import DoneAlone
 from dlq.frozen import SelectionFiles
 from dlq.record import build_record
 from journal.index import Index
-from journal.schema import JournalRow, row_hash, stamped, to_arrow
+from journal.schema import JournalRow, stamped, to_arrow
 from journal.state import JournalState, Marks
 from journal.writer import Committed
 from processor.decide.batch import Batches
@@ -43,6 +43,7 @@ from processor.run.execute import Results
 from processor.run.worker import Chunk, Task, run_chunk
 from processor.settings import DeadHead
 from processor.source.while_blocked import WhileBlocked
+from tests.unit.journal.rows import row_hash
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

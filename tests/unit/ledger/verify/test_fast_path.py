@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import Decision
-from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, commit_digest, row_hash, to_arrow
+from journal.schema import HASHED_COLUMNS, LATER_COLUMNS, JournalRow, commit_digest, to_arrow
 from ledger.verify.fast_path import Doubt
 from ledger.verify.fast_path.files import TableFiles
 from ledger.verify.fast_path.hashes import wrong_hashes
 from tests.examples import examples
+from tests.unit.journal.rows import row_hash
 from tests.unit.ledger.verify.ledgers import AT, Ledger, applied, booking, sha
 
 ROWS = 12

@@ -10,7 +10,7 @@ import pytest
 from core.clock import ManualClock
 from core.tracing import Tracing, open_tracing, span_id_of
 from core.work import Applied, Outcome, WorkItem
-from processor.reporting.traces import DecisionSpans
+from processor.reporting.status import DecisionSpans
 from tests.collector import Collector, collecting
 from tests.unit.processor.harness import NOW, Engine, Stuck
 
