@@ -14,7 +14,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -113,14 +113,10 @@ def new_key() -> str:
 
 
 def _fields(anchor: Anchor) -> dict[str, Any]:
-    fields = {
-        "stream": anchor.stream,
-        "epoch": anchor.epoch,
-        "seq": anchor.seq,
-        "chain": anchor.chain,
-        "at": to_rfc3339(anchor.at),
-    }
-    return {**fields, "lineage": anchor.lineage} if anchor.lineage else fields
+    fields = {**asdict(anchor), "at": to_rfc3339(anchor.at)}
+    if not anchor.lineage:
+        del fields["lineage"]
+    return fields
 
 
 def _tree(record: bytes) -> dict[str, Any]:

@@ -140,28 +140,26 @@ class KafkaLog:
         return held
 
     def records_at(self, points: Iterable[Point]) -> dict[Point, Record]:
-        return {point: record for point, record in self._first_of(points) if record.offset == point[2]}
+        return {point: record for point, record in self.first_records(points).items() if record.offset == point[2]}
 
     def next_offsets(self, points: Iterable[Point]) -> dict[Point, int]:
-        return {point: record.offset for point, record in self._first_of(points)}
+        return {point: record.offset for point, record in self.first_records(points).items()}
 
     def first_records(self, points: Iterable[Point]) -> dict[Point, Record]:
-        """Of each point the first record at or after it, if there is one.
+        """Of each point the first record at or after it, if there is one. One round asks for a point of each partition
+        at once.
 
         :raises KafkaSilent: see there
         """
-        return dict(self._first_of(points))
-
-    def _first_of(self, points: Iterable[Point]) -> Iterator[tuple[Point, Record]]:
-        """One round asks for a point of each partition at once."""
+        found: dict[Point, Record] = {}
         waiting: dict[tuple[str, int], list[int]] = {}
         for topic, partition, offset in sorted(set(points)):
             waiting.setdefault((topic, partition), []).append(offset)
         while waiting:
             round_ = {place: offsets.pop() for place, offsets in waiting.items()}
             waiting = {place: offsets for place, offsets in waiting.items() if offsets}
-            for place, record in self._first_at(round_):
-                yield (*place, round_[place]), record
+            found |= {(*place, round_[place]): record for place, record in self._first_at(round_)}
+        return found
 
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
         """Records from ``since`` to before ``until``, in order.

@@ -7,7 +7,7 @@ crash between the publication and the commit publishes them once more, and the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -38,10 +38,10 @@ class Rereads:
     adapters: Mapping[str, object]
     republish: Republish | None
     now: datetime
-    _read: list[tuple[Item, list[Outgoing]]] = field(default_factory=list)
 
     def settle(self, items: Sequence[Item]) -> None:
         """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
+        taken: list[tuple[Item, list[Outgoing]]] = []
         for item in items[PER_BATCH_MAX:]:
             park(item, "more poison is replayed than one batch reads again", self.now)
         for item in items[:PER_BATCH_MAX]:
@@ -49,10 +49,10 @@ class Rereads:
             if isinstance(read, Failure):
                 die(item, read, blocking=False)
             else:
-                self._read.append((item, read))
-        outgoing = [one for _, events in self._read for one in events]
+                taken.append((item, read))
+        outgoing = [one for _, events in taken for one in events]
         problem = self.republish(outgoing) if outgoing and self.republish is not None else None
-        for item, events in self._read:
+        for item, events in taken:
             if problem is not None and events:
                 park(item, f"its events aren't published yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
             else:

@@ -31,7 +31,6 @@ TEXT_CHARS_MAX = 1_000
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
-_PART = re.compile(r"[^,]*")
 _NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 _DELAY = re.compile(rf"({_NUMBER})\s*(ms|s|m|h)")
 _BARE = re.compile(_NUMBER)
@@ -115,11 +114,12 @@ def policy_for(written: str | None, present: RetryPolicy) -> RetryPolicy:
     if written is None or written == present.text:
         return present
     try:
-        return _known_policy(written)
+        return parse_policy(written)
     except PolicyInvalid:
         return present
 
 
+@lru_cache(maxsize=256)
 def parse_policy(text: str) -> RetryPolicy:
     """Reads a policy.
 
@@ -140,11 +140,6 @@ def _readable(text: str) -> str:
 
 PolicyText = Annotated[str, AfterValidator(_readable)]
 """A setting that holds a policy: one that can't be read is refused with the place."""
-
-
-@lru_cache(maxsize=256)
-def _known_policy(text: str) -> RetryPolicy:
-    return parse_policy(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +176,7 @@ class _Reading:
     def _parts(self, since: int, until: int) -> list[_Part]:
         parts: list[_Part] = []
         at = since
-        while at <= until:
-            found = _PART.match(self._text, at, until)
-            piece = found[0] if found is not None else ""
+        for piece in self._text[since:until].split(","):
             stripped = piece.strip()
             parts.append(_Part(stripped, at + len(piece) - len(piece.lstrip()) if stripped else at))
             at += len(piece) + 1

@@ -7,7 +7,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -100,31 +99,25 @@ Figures = dict[tuple[str, ...], float]
 """By the values of a metric's labels."""
 
 
-@dataclass(slots=True)
-class Used:
-    """What one part of the processor uses now, and used so far."""
-
-    memory_bytes: int = 0
-    cpu_s: float = 0.0
-
-
-def parts_of(driver: psutil.Process) -> Mapping[str, Used]:
-    """The JVM that a driver started and the Python workers that the JVM did, on this machine.
+def parts_figures(driver: psutil.Process) -> dict[str, Figures]:
+    """What the JVM that a driver started, and the Python workers that the JVM did, use on this machine: memory now, and
+    processor time so far.
 
     A worker that ended counts with the daemon that forked it: processor time never falls.
     """
-    found = {JVM: Used(), WORKERS: Used()}
+    memory_bytes: Figures = {(JVM,): 0.0, (WORKERS,): 0.0}
+    cpu_s = dict(memory_bytes)
     for process in driver.children(recursive=True):
         try:
-            part = found[JVM if process.name() == "java" else WORKERS]
+            part = (JVM if process.name() == "java" else WORKERS,)
             times = process.cpu_times()
-            part.memory_bytes += process.memory_info().rss
-            part.cpu_s += times.user + times.system
-            if part is found[WORKERS]:
-                part.cpu_s += times.children_user + times.children_system
+            memory_bytes[part] += process.memory_info().rss
+            cpu_s[part] += times.user + times.system
+            if part == (WORKERS,):
+                cpu_s[part] += times.children_user + times.children_system
         except psutil.Error:
             continue  # it ended meanwhile
-    return found
+    return {"payhook_part_memory_bytes": memory_bytes, "payhook_part_cpu_seconds": cpu_s}
 
 
 def jvm_figures(session: SparkSession) -> dict[str, Figures]:
@@ -165,12 +158,7 @@ class Parts(Collector):
 
     def read(self, session: SparkSession, driver: psutil.Process) -> None:
         """Takes every figure once."""
-        used = parts_of(driver)
-        parts: dict[str, Figures] = {
-            "payhook_part_memory_bytes": {(part,): float(one.memory_bytes) for part, one in used.items()},
-            "payhook_part_cpu_seconds": {(part,): one.cpu_s for part, one in used.items()},
-        }
-        self.figures = {**self.figures, **parts}
+        self.figures = {**self.figures, **parts_figures(driver)}
         try:
             self.figures = {**self.figures, **jvm_figures(session)}
         except (Py4JError, OSError) as silent:
