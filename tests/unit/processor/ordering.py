@@ -1,13 +1,37 @@
-"""Orders as an operator gives them: of events by their keys, as they are now."""
+"""Events that die, the handler that is mended since, and orders as an operator gives them: of events by their keys."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from dlq.command import Command, Proposal, Target
 from dlq.commands import encode
 from journal.schema import JournalRow
+from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, NOW, Engine
+
+BUG = ZeroDivisionError("division by zero")
+
+
+def dying(engine: Engine, *ids: str, entity: str = "e1", times: int = 10**6) -> list[str]:
+    keys = []
+    for event_id in ids:
+        key = engine.post(event_id, entity)
+        engine.handler.fails(key, BUG, times=times)
+        keys.append(key)
+    engine.batch()
+    return keys
+
+
+def passing(tmp_path: Path) -> Engine:
+    """A stream whose followers go on past a dead head."""
+    return Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+
+
+def mended(engine: Engine) -> None:
+    engine.handler.script.clear()
+    engine.handler.calls.clear()
 
 
 def last(engine: Engine, key: str) -> JournalRow:

@@ -12,9 +12,8 @@ from core.decision import Decision
 from dlq import acceptance
 from dlq.command import Place, ReplayMode
 from processor.settings import DeadHead
-from tests.unit.processor.dying import dying, mended, passing
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
-from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.processor.ordering import command, decided, dying, last, mended, order, passing, target
 
 
 def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from core.decision import Decision
 from dlq.command import Place
-from tests.unit.processor.dying import BUG, dying, mended, passing
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
 
 
 def replayed_in_vain(engine: Engine, key: str, times: int) -> None:

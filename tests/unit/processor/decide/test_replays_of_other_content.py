@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from tests.unit.processor.dying import dying, mended
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.processor.ordering import command, decided, dying, last, mended, order, target
 
 
 def conflict(engine: Engine) -> str:

@@ -11,9 +11,8 @@ from core.work import MissingPredecessor
 from dlq.acceptance import ReplayRules, judge_replay
 from dlq.command import Place, ReplayMode
 from processor.settings import DeadHead
-from tests.unit.processor.dying import dying, mended, passing
 from tests.unit.processor.harness import Engine
-from tests.unit.processor.ordering import command, decided, last, order, target
+from tests.unit.processor.ordering import command, decided, dying, last, mended, order, passing, target
 
 
 def test_what_was_passed_runs_behind_and_says_so(tmp_path: Path) -> None:
