@@ -13,7 +13,7 @@ from core.clock import Clock
 from core.decision import ErrorKind
 from core.log import log_context
 from journal.errors import Fenced, Refused
-from journal.lease import Holder
+from journal.lease import Holder, Lease
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class WorkStream(Protocol):
         """Why there is nothing to do at the moment; None where there is."""
 
     @property
-    def lease(self) -> StreamLease: ...
+    def lease(self) -> Lease: ...
     def begin(self) -> Run:
         """A run of the stream, with an epoch of its own."""
 
@@ -76,20 +76,6 @@ class WorkStream(Protocol):
         """While another process decides the stream: follows it, to be quick when it is this one's turn. It doesn't
         raise.
         """
-
-
-class StreamLease(Protocol):
-    """Which process decides the stream (`journal.lease.Lease`)."""
-
-    @property
-    def held(self) -> bool: ...
-    @property
-    def holder(self) -> Holder | None: ...
-    def take(self) -> bool: ...
-    def renew(self) -> bool: ...
-    def keep(self, on_lost: Callable[[], None]) -> None: ...
-    def release(self) -> None: ...
-    def drop(self) -> None: ...
 
 
 class Reports(Protocol):
@@ -233,7 +219,7 @@ class StreamLoop:
             self._stop.wait(STANDBY_LOOK_S)
         return False
 
-    def _follows(self, lease: StreamLease) -> bool:
+    def _follows(self, lease: Lease) -> bool:
         try:
             self._stream.follow()
             if lease.renew():

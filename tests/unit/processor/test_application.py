@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 
@@ -15,7 +16,7 @@ from journal.errors import CommitUnknown, Fenced, IndexBroken, JournalBroken, Re
 from journal.lease import Holder
 from ledger.postings import PostingsRefused
 from processor import application
-from processor.application import Application, Backoff
+from processor.application import Application, Backoff, WorkStream
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 WAIT_S_MAX = 20.0
@@ -163,7 +164,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def running(
     *streams: Scripted, spark_runs: Callable[[], bool] = lambda: True
 ) -> Iterator[tuple[Application, list[bool]]]:
-    whole, answers = Application([(stream, stream) for stream in streams], SystemClock(), spark_runs), []
+    pairs = [(cast(WorkStream, stream), stream) for stream in streams]
+    whole, answers = Application(pairs, SystemClock(), spark_runs), []
     thread = threading.Thread(target=lambda: answers.append(whole.run()), daemon=True)
     thread.start()
     yield whole, answers
