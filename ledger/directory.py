@@ -195,9 +195,6 @@ class DirectoryUnavailable(PayhookError):
             f"the merchant directory {url} gave no answer: {problem}. See whether it is up; nothing is lost"
         )
 
-    def __reduce__(self) -> tuple[type[DirectoryUnavailable], tuple[str, str, float | None]]:
-        return DirectoryUnavailable, (self.url, self.problem, self.retry_after_s)
-
 
 class DirectoryRefused(PayhookError):
     """The directory doesn't let us in, or there is no token to show it: every event would fail, so the stream waits."""
@@ -208,9 +205,6 @@ class DirectoryRefused(PayhookError):
         self.url = url
         self.problem = problem
         super().__init__(f"the merchant directory {url}: {problem}. Put a valid token into ledger.merchants_token_file")
-
-    def __reduce__(self) -> tuple[type[DirectoryRefused], tuple[str, str]]:
-        return DirectoryRefused, (self.url, self.problem)
 
 
 class HttpDirectory:

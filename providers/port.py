@@ -43,9 +43,6 @@ class SignatureInvalid(PayhookError):
         self.reason: SignatureReason = reason
         super().__init__(_REMEDIES[reason])
 
-    def __reduce__(self) -> tuple[type[SignatureInvalid], tuple[SignatureReason]]:
-        return SignatureInvalid, (self.reason,)
-
 
 class ModeMismatch(PayhookError):
     """An unsigned live flag says otherwise than the endpoint. ``reported`` is None where there is no flag."""
@@ -57,9 +54,6 @@ class ModeMismatch(PayhookError):
             f"this endpoint takes {endpoint} traffic, the request says {reported or 'neither live nor test'}: "
             "point the provider's webhook at the other endpoint"
         )
-
-    def __reduce__(self) -> tuple[type[ModeMismatch], tuple[Mode, Mode | None]]:
-        return ModeMismatch, (self.endpoint, self.reported)
 
 
 @dataclass(frozen=True)

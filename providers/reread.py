@@ -92,9 +92,6 @@ class OtherKey(Unparseable):
         self.names = names
         super().__init__(problem)
 
-    def __reduce__(self) -> tuple[type[OtherKey], tuple[str, Names]]:
-        return OtherKey, (self.problem, self.names)
-
 
 def renamed(
     adapter: Reader,
