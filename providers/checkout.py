@@ -42,7 +42,6 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.fields import an_object, names, parse_pointer, resolve, text, text_at, time_of
 from providers.money import for_a_person, money_of, moved
 from providers.port import ModeMismatch
-from providers.settings import ProvidersSettings
 from providers.signature import text_key
 
 NAME = "checkout"
@@ -83,11 +82,6 @@ class CheckoutAdapter(JsonAdapter):
     left_to_a_person = LEFT_TO_A_PERSON
     looked_up = _LOOKED_UP
 
-    def __init__(self, settings: ProvidersSettings) -> None:
-        super().__init__(settings)
-        pointer = settings.checkout.account
-        self._account_at = parse_pointer(pointer) if pointer else None
-
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the webhook's signature key")
 
@@ -101,7 +95,8 @@ class CheckoutAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(reported))
 
     def _account(self, document: Mapping[str, Any]) -> str:
-        found = resolve(document, self._account_at) if self._account_at else None
+        pointer = self._settings.checkout.account
+        found = resolve(document, parse_pointer(pointer)) if pointer else None
         return found if isinstance(found, str) else ""
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from core import strict_json
@@ -30,9 +31,6 @@ class ContentVersionUnknown(PayhookError):
         self.provider = provider
         self.version = version
         super().__init__(f"content version {version} of {provider} isn't known here: upgrade the processor first")
-
-    def __reduce__(self) -> tuple[type[ContentVersionUnknown], tuple[str, int]]:
-        return ContentVersionUnknown, (self.provider, self.version)
 
 
 def names(text: str) -> frozenset[str]:
@@ -132,6 +130,7 @@ def content_hash(document: Mapping[str, Any], left_out: Collection[str] = ()) ->
     return hashlib.sha256(strict_json.canonical(kept)).hexdigest()
 
 
+@lru_cache(maxsize=256)
 def parse_pointer(text: str) -> Path:
     """A JSON pointer (RFC 6901).
 

@@ -11,16 +11,14 @@ import binascii
 import re
 import secrets as random_secrets
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from core.errors import Unparseable
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
-from providers.fields import Path, any_id, names, parse_pointer, resolve, time_of
+from providers.fields import any_id, names, parse_pointer, resolve, time_of
 from providers.money import money_of
 from providers.port import Request, SignatureInvalid
-from providers.settings import MoneyRule, ProvidersSettings
 from providers.signature import base64_mac, secret_error, timestamp
 
 NAME = "standardwebhooks"
@@ -37,15 +35,6 @@ class StandardWebhooksAdapter(JsonAdapter):
     identity_fields = names("id")
     key_prefix = "whsec_"
 
-    def __init__(self, settings: ProvidersSettings) -> None:
-        super().__init__(settings)
-        own = settings.standardwebhooks
-        self._type = parse_pointer(own.type)
-        self._occurred_at = parse_pointer(own.occurred_at)
-        self._entity = parse_pointer(own.entity)
-        self._account = parse_pointer(own.account)
-        self._rules = {rule.event_type: _Rule.of(rule) for rule in own.money}
-
     def signed(self, request: Request) -> Signed:
         message_id, sent_at, header = _read_headers(request)
         signatures = [part[3:] for part in header.split(b" ") if part.startswith(b"v1,")]
@@ -55,12 +44,13 @@ class StandardWebhooksAdapter(JsonAdapter):
         return base64_mac(key, message)
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
-        document = delivered.document
-        event_id, event_type = _read_headers(delivered.request)[0].decode("ascii"), resolve(document, self._type)
+        document, at = delivered.document, self._settings.standardwebhooks
+        event_id = _read_headers(delivered.request)[0].decode("ascii")
+        event_type = resolve(document, parse_pointer(at.type))
         if not isinstance(event_type, str) or not event_type:
             raise Unparseable("the event's type isn't a text with something in it")
-        account, entity = any_id(document, *self._account) or "", any_id(document, *self._entity) or event_id
-        yield Named(event_id, event_type, account, entity, time_of(resolve(document, self._occurred_at)))
+        account, entity = _id_at(document, at.account) or "", _id_at(document, at.entity) or event_id
+        yield Named(event_id, event_type, account, entity, time_of(resolve(document, parse_pointer(at.occurred_at))))
 
     def key(self, secret: str) -> bytes:
         """The bytes that the text after ``whsec_`` stands for; here Stripe differs, whose key is the text itself."""
@@ -77,31 +67,27 @@ class StandardWebhooksAdapter(JsonAdapter):
         return self.key_prefix + base64.b64encode(random_secrets.token_bytes(32)).decode("ascii")
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        rule = self._rules.get(event_type)
+        at = self._settings.standardwebhooks
+        # Of several rules for one type the last one counts.
+        rule = next((one for one in reversed(at.money) if one.event_type == event_type), None)
         if rule is None:
             return None
-        movement_id = any_id(document, *rule.id)
+        movement_id = _id_at(document, rule.id)
         if movement_id is None:
-            raise MoneyInvalid(f"a {event_type} event has no id of the movement at /{'/'.join(rule.id)}")
-        account = any_id(document, *self._account) or ""
+            raise MoneyInvalid(f"a {event_type} event has no id of the movement at {rule.id}")
+        account = _id_at(document, at.account) or ""
+        amount, currency = (resolve(document, parse_pointer(one)) for one in (rule.amount, rule.currency))
         return MoneyFact(
             fact_key=join_key(NAME, account, movement_id, rule.movement.value),
             movement=rule.movement,
             account=account,
-            payment=any_id(document, *self._entity),
-            money=money_of(resolve(document, rule.amount), resolve(document, rule.currency)),
+            payment=_id_at(document, at.entity),
+            money=money_of(amount, currency),
         )
 
 
-class _Rule(NamedTuple):
-    movement: Movement
-    id: Path
-    amount: Path
-    currency: Path
-
-    @classmethod
-    def of(cls, rule: MoneyRule) -> _Rule:
-        return cls(rule.movement, parse_pointer(rule.id), parse_pointer(rule.amount), parse_pointer(rule.currency))
+def _id_at(document: JsonObject, pointer: str) -> str | None:
+    return any_id(document, *parse_pointer(pointer))
 
 
 def _read_headers(request: Request) -> tuple[bytes, bytes, bytes]:
