@@ -21,8 +21,9 @@ from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
 from providers.adyen_money import MOVEMENTS, NAME, captures_at_once
 from providers.fields import entity_key
+from providers.money import PAYOUTS
 from providers.settings import ProvidersSettings
-from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
+from providers.settlement.report import TO_US, NotCompared, ReportLine, Row, SettlementLine
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "account": ("merchant account",),
@@ -50,8 +51,6 @@ _CODES: Mapping[str, str] = {
 """The event code of the webhook that tells of the same movement, by the report's type."""
 _TWO = "SECOND_CHARGEBACK"
 """Its webhook is two movements."""
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
-_CREDITS = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 
 
 class AdyenSettlement:
@@ -81,13 +80,13 @@ class AdyenSettlement:
         if self._only and account != self._only:
             return NotCompared(row.line, f"of the account {account}")
         movement, name = MOVEMENTS[code]
-        payment = row.optional("payment") if movement in _PAYOUTS else row.text("payment")
+        payment = row.optional("payment") if movement in PAYOUTS else row.text("payment")
         reference = payment if code == "CAPTURE" and self._at_once(row, account) else row.text("modification")
         fact = MoneyFact(
             fact_key=join_key(NAME, reference, name),
             movement=movement,
             account=account,
-            payment=None if movement in _PAYOUTS else payment,
+            payment=None if movement in PAYOUTS else payment,
             money=_money(row, movement),
         )
         entity = None if code == _TWO else entity_key(self._entity, NAME, account, payment or reference)
@@ -107,5 +106,5 @@ def _money(row: Row, movement: Movement) -> Money:
         raise row.wrong("credit", "either the debit or the credit is wanted, and not both")
     is_credit = bool(credit)
     found = row.money("credit" if is_credit else "debit", "currency")
-    own_way = is_credit == (movement in _CREDITS)
+    own_way = is_credit == (movement in TO_US)
     return found if own_way else Money(-found.amount_minor, found.currency)

@@ -22,6 +22,8 @@ from providers.money import PAYOUTS, decimal_money_of
 
 ALWAYS: frozenset[Movement] = frozenset(set(Movement) - PAYOUTS)
 """What a report holds in any case; payouts are in some files and not in others."""
+TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
+"""Movements that bring money to us where their amount is above zero."""
 LINE_BYTES_MAX = 1 << 20
 """A report's lines have some hundred bytes; what is longer isn't text."""
 HEADER_CHARS_SHOWN = 120
@@ -187,31 +189,20 @@ ReportLine: TypeAlias = SettlementLine | NotCompared
 
 
 class SettlementReport(Protocol):
-    """One kind of report of one provider."""
+    """One kind of report of one provider, named as its adapter is. ``title`` is what the provider calls it.
 
-    @property
-    def provider(self) -> str:
-        """As the adapter is named."""
+    ``names_account``: whether each line names its account; if not, the person who gives the report must.
+    ``columns``: our name of each column that is read, and what the provider may call it, in small letters;
+    ``required``: those without which it isn't this report. ``wanted_to_repair``: what the file must hold for events to
+    be made of its lines, in words.
+    """
 
-    @property
-    def title(self) -> str:
-        """What the provider calls the report."""
-
-    @property
-    def names_account(self) -> bool:
-        """Whether each line names its account; if not, the person who gives the report must."""
-
-    @property
-    def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Our name of each column that is read: what the provider may call it, in small letters."""
-
-    @property
-    def required(self) -> frozenset[str]:
-        """Those of `columns` without which it isn't this report."""
-
-    @property
-    def wanted_to_repair(self) -> str:
-        """What the file must hold for events to be made of its lines, in words."""
+    provider: str
+    title: str
+    names_account: bool
+    columns: Mapping[str, tuple[str, ...]]
+    required: frozenset[str]
+    wanted_to_repair: str
 
     def read(self, row: Row) -> ReportLine:
         """
@@ -250,11 +241,7 @@ def read_report(path: Path, report: SettlementReport, digest: Digest) -> Iterato
         raise ReportUnreadable(path.name, report.title, "it is empty")
 
 
-class _Rows(Protocol):
-    def __next__(self) -> list[str]: ...
-
-
-def _next(rows: _Rows, name: str, line: int) -> list[str] | None:
+def _next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | None:
     try:
         return next(rows)
     except StopIteration:

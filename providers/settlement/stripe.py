@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.keys import join_key
-from core.money import Money, MoneyFact, Movement
+from core.money import Money, Movement
 from providers.fields import entity_key
+from providers.money import PAYOUTS, moved
 from providers.settings import ProvidersSettings
-from providers.settlement.report import NotCompared, ReportLine, Row, SettlementLine
+from providers.settlement.report import TO_US, NotCompared, ReportLine, Row, SettlementLine
 from providers.stripe import NAME
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -61,11 +62,7 @@ _FAILED = frozenset({"charge_failure", "payment_failure_refund"})
 _NO_CARD = "py_"
 """So begin the charges of payments that aren't by card."""
 _DISPUTES = ("dp_", "du_")
-_PAIRS = {Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED, Movement.PAYOUT_FAILED: Movement.PAYOUT_PAID}
-"""As `providers.stripe` names them; no other movement has one."""
 _OF_DISPUTES = frozenset({Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
-_TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
-"""Where a positive gross is the movement's own direction."""
 
 
 class StripeBalance:
@@ -99,15 +96,8 @@ class StripeBalance:
 
     def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
         payment = row.optional("payment") or row.optional("charge") or source
-        pair = _PAIRS.get(movement)
-        fact = MoneyFact(
-            fact_key=join_key(NAME, source, movement.value),
-            movement=movement,
-            account=self._account,
-            payment=None if movement in _PAIRS else payment,
-            money=_money(row, movement),
-            pair=None if pair is None else join_key(NAME, source, pair.value),
-        )
+        money, paired = _money(row, movement), movement in PAYOUTS
+        fact = moved(NAME, movement, source, money, account=self._account, payment=payment, paired=paired)
         by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _OF_DISPUTES else None
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
         return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction)
@@ -126,15 +116,15 @@ def _money(row: Row, movement: Movement) -> Money:
     gross = row.money("gross", "currency")
     amount_minor, currency = gross.amount_minor, gross.currency
     facing = row.optional("facing_currency").upper()
-    if facing and facing != currency and movement not in _PAIRS:
+    if facing and facing != currency and movement not in PAYOUTS:
         seen = row.money("facing_amount", "facing_currency")
         size, currency = abs(seen.amount_minor), seen.currency
         amount_minor = size if amount_minor >= 0 else -size
-    return Money(amount_minor if movement in _TO_US else -amount_minor, currency)
+    return Money(amount_minor if movement in TO_US else -amount_minor, currency)
 
 
 def _tells_all(row: Row, movement: Movement) -> bool:
-    if movement in _PAIRS:
+    if movement in PAYOUTS:
         return True
     if movement is Movement.CAPTURE and row.text("source").startswith(_NO_CARD):
         return False
