@@ -44,7 +44,6 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.fields import an_object, content_hash, mode_of, names, object_at, optional_text, text, time_of
 from providers.money import money_of, moved
 from providers.port import Answer
-from providers.settings import AdyenSettings
 from providers.signature import base64_mac, hex_key
 
 NAME = "adyenplatform"
@@ -107,7 +106,32 @@ class AdyenPlatformAdapter(JsonAdapter):
         )
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        return _fact(document, event_type, self._settings.adyen)
+        data = an_object(document.get("data"), "'data'")
+        if event_type not in TRANSFERS:
+            return None
+        _refuse_what_is_left(data, event_type)
+        payout = (data.get("category"), data.get("direction")) == ("bank", "outgoing")
+        movement = _PAYOUTS.get(text(data, "status")) if payout else None
+        if movement is None:
+            return None
+        account = _balance_account(data)
+        if not account:
+            raise MoneyInvalid("a payout that names no balance account can't be booked: its merchant isn't known")
+        amount = an_object(data.get("amount"), "'amount'")
+        money = money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
+        if money.amount_minor < 0:
+            raise MoneyInvalid(
+                "a transfer has a direction and no sign: below zero it can't be known which way money went"
+            )
+        platforms = self._settings.adyen.platforms
+        platform = optional_text(data, "balancePlatform") or ""
+        if platform not in platforms:
+            raise MoneyInvalid(
+                f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: "
+                "name it there, then replay the event"
+            )
+        fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None)
+        return replace(fact, holder=("adyen", platforms[platform]))
 
     def accepted(self) -> Answer:
         return ACCEPTED
@@ -145,35 +169,6 @@ def _balance_account(data: Mapping[str, Any]) -> str:
     holder = data.get("balanceAccount")
     named = optional_text(holder, "id") if isinstance(holder, dict) else None
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""
-
-
-def _fact(document: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
-    """
-    :raises MoneyInvalid: money moved in a way that isn't booked, or it can't be known how much or whose
-    """
-    data = an_object(document.get("data"), "'data'")
-    if event_type not in TRANSFERS:
-        return None
-    _refuse_what_is_left(data, event_type)
-    payout = (data.get("category"), data.get("direction")) == ("bank", "outgoing")
-    movement = _PAYOUTS.get(text(data, "status")) if payout else None
-    if movement is None:
-        return None
-    account = _balance_account(data)
-    if not account:
-        raise MoneyInvalid("a payout that names no balance account can't be booked: its merchant isn't known")
-    amount = an_object(data.get("amount"), "'amount'")
-    money = money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
-    if money.amount_minor < 0:
-        raise MoneyInvalid("a transfer has a direction and no sign: below zero it can't be known which way money went")
-    platform = optional_text(data, "balancePlatform") or ""
-    if platform not in settings.platforms:
-        raise MoneyInvalid(
-            f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: name "
-            "it there, then replay the event"
-        )
-    fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None)
-    return replace(fact, holder=("adyen", settings.platforms[platform]))
 
 
 def _refuse_what_is_left(data: Mapping[str, Any], event_type: str) -> None:

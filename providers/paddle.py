@@ -83,25 +83,21 @@ class PaddleAdapter(JsonAdapter):
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        return _fact(document, event_type)
+        read = _READERS.get(event_type)
+        if read is None:
+            return None
+        data = an_object(document.get("data"), "'data'")
+        found = read(data)
+        if found is None:
+            return None
+        movement, money = found
+        return moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=_entity(data, event_type))
 
 
 def _entity(data: object, event_type: str) -> str | None:
     """The transaction of an adjustment; of anything else its own id."""
     of_adjustment = text_at(data, "transaction_id") if event_type.startswith("adjustment.") else None
     return of_adjustment or text_at(data, "id")
-
-
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    read = _READERS.get(event_type)
-    if read is None:
-        return None
-    data = an_object(document.get("data"), "'data'")
-    found = read(data)
-    if found is None:
-        return None
-    movement, money = found
-    return moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=_entity(data, event_type))
 
 
 _Moved = tuple[Movement, Money]

@@ -161,23 +161,18 @@ def _source(payload: _Payload, kind: str) -> Mapping[str, Any]:
     return an_object(payload.get(kind), f"'payload.{kind}.entity'")
 
 
-def _captured(payload: _Payload) -> _Moved:
-    return Movement.CAPTURE, _source(payload, "payment"), ""
+def _moves(movement: Movement, kind: str) -> Callable[[_Payload], _Moved]:
+    return lambda payload: (movement, _source(payload, kind), "")
 
 
-def _refunded(payload: _Payload) -> _Moved | None:
-    return _of_refund(payload, Movement.REFUND)
+def _refunded(movement: Movement) -> Callable[[_Payload], _Moved | None]:
+    def read(payload: _Payload) -> _Moved | None:
+        captured = payload.get("payment", {}).get("captured")
+        if type(captured) is not bool:
+            raise MoneyInvalid("whether the refunded payment was ever captured isn't said")
+        return (movement, _source(payload, "refund"), "") if captured else None
 
-
-def _refund_failed(payload: _Payload) -> _Moved | None:
-    return _of_refund(payload, Movement.REFUND_FAILED)
-
-
-def _of_refund(payload: _Payload, movement: Movement) -> _Moved | None:
-    captured = payload.get("payment", {}).get("captured")
-    if type(captured) is not bool:
-        raise MoneyInvalid("whether the refunded payment was ever captured isn't said")
-    return (movement, _source(payload, "refund"), "") if captured else None
+    return read
 
 
 def _disputed(movement: Movement) -> Callable[[_Payload], _Moved | None]:
@@ -200,30 +195,18 @@ def _dispute_closed(payload: _Payload) -> None:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
 
 
-def _settled(payload: _Payload) -> _Moved:
-    return Movement.PAYOUT_PAID, _source(payload, "settlement"), ""
-
-
-def _paid_out(payload: _Payload) -> _Moved:
-    return Movement.PAYOUT_PAID, _source(payload, "payout"), ""
-
-
-def _payout_reversed(payload: _Payload) -> _Moved:
-    return Movement.PAYOUT_FAILED, _source(payload, "payout"), ""
-
-
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
-    "payment.captured": _captured,
-    "refund.created": _refunded,
-    "refund.processed": _refunded,
-    "refund.failed": _refund_failed,
+    "payment.captured": _moves(Movement.CAPTURE, "payment"),
+    "refund.created": _refunded(Movement.REFUND),
+    "refund.processed": _refunded(Movement.REFUND),
+    "refund.failed": _refunded(Movement.REFUND_FAILED),
     "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
     "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
     _LOST: _disputed(Movement.DISPUTE_LOST),
     "payment.dispute.closed": _dispute_closed,
-    "settlement.processed": _settled,
-    "payout.initiated": _paid_out,
-    "payout.processed": _paid_out,
-    "payout.reversed": _payout_reversed,
-    "payout.failed": _payout_reversed,
+    "settlement.processed": _moves(Movement.PAYOUT_PAID, "settlement"),
+    "payout.initiated": _moves(Movement.PAYOUT_PAID, "payout"),
+    "payout.processed": _moves(Movement.PAYOUT_PAID, "payout"),
+    "payout.reversed": _moves(Movement.PAYOUT_FAILED, "payout"),
+    "payout.failed": _moves(Movement.PAYOUT_FAILED, "payout"),
 }

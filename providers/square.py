@@ -95,7 +95,22 @@ class SquareAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(document, reported))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        return _fact(document, event_type)
+        if event_type not in _READERS:
+            return None
+        kind, read = _READERS[event_type]
+        source = _object(document, kind)
+        movement = read(source)
+        if movement is None:
+            return None
+        return moved(
+            NAME,
+            movement,
+            text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id"),
+            _money(source.get("total_money" if kind == "payment" else "amount_money")),
+            account=optional_text(document, "merchant_id") or "",
+            payment=_entity(document),
+            paired=movement in _PAIRED,
+        )
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
@@ -123,26 +138,6 @@ def _entity(document: Mapping[str, Any]) -> str | None:
 def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
     state = text_at(document, "data", "object", "dispute", "state") if event_type in _DISPUTE_ENDS else None
     return state is not None and _ENDS.get(state) is Movement.DISPUTE_LOST
-
-
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    found = _READERS.get(event_type)
-    if found is None:
-        return None
-    kind, read = found
-    source = _object(document, kind)
-    movement = read(source)
-    if movement is None:
-        return None
-    return moved(
-        NAME,
-        movement,
-        text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id"),
-        _money(source.get("total_money" if kind == "payment" else "amount_money")),
-        account=optional_text(document, "merchant_id") or "",
-        payment=_entity(document),
-        paired=movement in _PAIRED,
-    )
 
 
 def _money(amount: object) -> Money:
@@ -196,14 +191,6 @@ def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
         raise MoneyInvalid(f"the dispute's state {shown(state, 40)} isn't one that is known") from None
 
 
-def _payout_paid(_: Mapping[str, Any]) -> Movement:
-    return Movement.PAYOUT_PAID
-
-
-def _payout_failed(_: Mapping[str, Any]) -> Movement:
-    return Movement.PAYOUT_FAILED
-
-
 _ENDS: Mapping[str, Movement] = {
     "WON": Movement.DISPUTE_WON,
     "LOST": Movement.DISPUTE_LOST,
@@ -218,7 +205,7 @@ _READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]
     "dispute.created": ("dispute", _dispute_opened),
     "dispute.state.updated": ("dispute", _dispute_changed),
     "dispute.state.changed": ("dispute", _dispute_changed),
-    "payout.sent": ("payout", _payout_paid),
-    "payout.paid": ("payout", _payout_paid),
-    "payout.failed": ("payout", _payout_failed),
+    "payout.sent": ("payout", lambda _: Movement.PAYOUT_PAID),
+    "payout.paid": ("payout", lambda _: Movement.PAYOUT_PAID),
+    "payout.failed": ("payout", lambda _: Movement.PAYOUT_FAILED),
 }
