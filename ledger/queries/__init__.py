@@ -3,15 +3,33 @@
 They need the tables' paths and nothing else, so the command line, web pages and tests ask alike.
 """
 
-from ledger.queries.amounts import decimal_text, minor_units
-from ledger.queries.balances import AsOf, Balance, Total, balances, totals
-from ledger.queries.entity import EntityEvent, EntityStory, RunningLine, entity_story
-from ledger.queries.errors import AmountInvalid, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable
-from ledger.queries.export import Exported, Form, Source, export
-from ledger.queries.over_time import AccountOverTime, BalancesOverTime, balances_over_time
+from ledger.queries.amounts import AmountInvalid, decimal_text, minor_units
+from ledger.queries.balances import (
+    AccountOverTime,
+    AsOf,
+    Balance,
+    BalancesOverTime,
+    Total,
+    balances,
+    balances_over_time,
+    totals,
+)
+from ledger.queries.export import Exported, Form, NothingBooked, OutExists, OutUnwritable, Source, export
+from ledger.queries.lake import LedgerUnreadable
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
 from ledger.queries.shards import RowAmbiguous, RowUnreadable, Shards, ShardUnknown
-from ledger.queries.story import RECEIPTS_MAX, Cause, Delivery, EventStory, Receipt, event_story
+from ledger.queries.story import (
+    RECEIPTS_MAX,
+    Cause,
+    Delivery,
+    EntityEvent,
+    EntityStory,
+    EventStory,
+    Receipt,
+    RunningLine,
+    entity_story,
+    event_story,
+)
 
 __all__ = [
     "LIMIT_MAX",

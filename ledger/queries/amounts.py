@@ -8,10 +8,20 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.errors import PayhookError
 from core.money import AMOUNT_MINOR_MAX, decimals_of
-from ledger.queries.errors import AmountInvalid
 
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,8})?", re.ASCII)
+
+
+class AmountInvalid(PayhookError):
+    """A text that isn't an amount of its currency."""
+
+    def __init__(self, text: str, currency: str, problem: str) -> None:
+        self.text = text
+        self.currency = currency
+        self.problem = problem
+        super().__init__(f"{text!r} isn't an amount in {currency}: {problem}")
 
 
 def decimal_text(amount_minor: int, currency: str) -> str:

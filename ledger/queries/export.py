@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from core.errors import PayhookError
 from ledger.queries.amounts import decimal_texts
-from ledger.queries.errors import NothingBooked, OutExists, OutUnwritable
-from ledger.queries.lake import Lake, Rows, Tables, all_of, moment, tables_of
+from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, tables_of
 
 _MARK = "'"
 _MARKED = r"\A[=+\-@\t\r\n']"
@@ -58,6 +58,31 @@ SEQS_PER_WINDOW = 100_000
 
 AMOUNT, AMOUNT_MINOR, CURRENCY, STREAM = "amount", "amount_minor", "currency", "stream"
 _ORDER = {"postings": "seq, line", "journal": "seq"}
+
+
+class NothingBooked(PayhookError):
+    """There is no such table yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"there is no table at {path}: nothing has been decided yet, or --data names another folder")
+
+
+class OutExists(PayhookError):
+    """A file stands where an export would go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} exists and is left as it is; name another file, or replace it with --overwrite")
+
+
+class OutUnwritable(PayhookError):
+    """An export can't be written; what stood there before stands there still."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path} can't be written: {problem}. Nothing was changed there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +130,7 @@ def export(
         raise NothingBooked(tables_of(table)[0].path)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
-        rows = _write(lakes, source, staged, form, _of_time(since, until), progress, named=len(tables_of(table)) > 1)
+        rows = _write(lakes, source, staged, form, decided(since, until), progress, named=len(tables_of(table)) > 1)
         record()
         _publish(staged, out, overwrite=overwrite)
     except OSError as failed:
@@ -114,11 +139,6 @@ def export(
         with contextlib.suppress(OSError):
             staged.unlink()
     return Exported(out, rows, tuple(lake.table(source).version() for _, lake in lakes))
-
-
-def _of_time(since: datetime | None, until: datetime | None) -> list[str]:
-    bounds = ((since, ">="), (until, "<"))
-    return [f"decided_at {sign} {moment(at)}" for at, sign in bounds if at is not None]
 
 
 def _write(

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from core.clock import to_micros
-from ledger.queries.errors import LedgerUnreadable
+from core.errors import PayhookError
 
 _SESSION = {
     # More files at a time than there are cores: opening one is waiting, and a journal has many small ones.
@@ -26,6 +26,15 @@ _SESSION = {
     "datafusion.execution.parquet.reorder_filters": "true",
 }
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+class LedgerUnreadable(PayhookError):
+    """A table of the ledger can't be read, or not whole."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        self.what = what
+        self.problem = problem
+        super().__init__(f"{what} can't be read: {problem}. `payhook verify` says what else is wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,11 @@ def one_of(column: str, values: Collection[str] | Collection[int]) -> str:
     """``column IN (…)``; of no values, what is never true."""
     listed = ", ".join(text(value) if isinstance(value, str) else str(value) for value in values)
     return f"{column} IN ({listed})" if listed else "false"
+
+
+def decided(since: datetime | None, until: datetime | None) -> list[str]:
+    """What holds of a row that was decided from ``since`` on and before ``until``; None: no bound."""
+    return [f"decided_at {sign} {moment(at)}" for at, sign in ((since, ">="), (until, "<")) if at is not None]
 
 
 def all_of(conditions: Iterator[str] | Collection[str]) -> str:

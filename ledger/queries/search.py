@@ -11,7 +11,7 @@ from core.keys import key_part
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat
-from ledger.queries.lake import Lake, Rows, Tables, all_of, moment, one_of, tables_of, text
+from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, one_of, tables_of, text
 
 LIMIT_MAX = 10_000
 _COLUMNS = (
@@ -104,7 +104,7 @@ def _of_rows(wanted: Wanted) -> list[str]:
     if wanted.in_keys is not None:
         keys = ("event_key", "fact_key", "entity_key")
         conditions.append(" OR ".join(f"strpos({key}, {text(wanted.in_keys)}) > 0" for key in keys))
-    return conditions + _of_time(wanted)
+    return conditions + decided(wanted.since, wanted.until)
 
 
 def _of_bookings(wanted: Wanted) -> list[str]:
@@ -115,12 +115,7 @@ def _of_bookings(wanted: Wanted) -> list[str]:
         conditions.append(f"amount_minor = {wanted.amount_minor}")
     if wanted.currency is not None:
         conditions.append(f"currency = {text(wanted.currency)}")
-    return conditions + _of_time(wanted) if conditions else []
-
-
-def _of_time(wanted: Wanted) -> list[str]:
-    bounds = ((wanted.since, ">="), (wanted.until, "<"))
-    return [f"decided_at {sign} {moment(at)}" for at, sign in bounds if at is not None]
+    return conditions + decided(wanted.since, wanted.until) if conditions else []
 
 
 def _hit(row: JournalRow, stream: str) -> Hit:

@@ -22,11 +22,9 @@ from journal.errors import JournalBroken
 from journal.schema import JournalRow, from_arrow
 from journal.shards import check_count, decides, own_rows_after
 from ledger.queries.balances import AsOf
-from ledger.queries.entity import EVENTS_MAX, EntityStory, entity_story
-from ledger.queries.errors import LedgerUnreadable
 from ledger.queries.export import Source
-from ledger.queries.lake import Lake, Rows, text
-from ledger.queries.story import EventStory, event_story
+from ledger.queries.lake import Lake, LedgerUnreadable, Rows, text
+from ledger.queries.story import EVENTS_MAX, EntityStory, EventStory, entity_story, event_story
 from ledger.redactions import BodyStatus, body_statuses
 
 _ROW = re.compile(r"(?:([a-z0-9.-]+):)?(\d{1,18})", re.ASCII)

@@ -13,7 +13,7 @@ from core.decision import OPEN_DECISIONS, Decision
 from core.location import Location
 from core.routing import WHOLE, Shard
 from journal.schema import JournalRow, from_arrow
-from ledger.queries.lake import Lake, moment, one_of, text
+from ledger.queries.lake import Lake, decided, one_of, text
 
 ROWS_AT_ONCE = 2_000
 """About 4 MB of rows, and as much of bodies."""
@@ -103,9 +103,7 @@ def _conditions(wanted: Wanted) -> Iterator[str]:
         yield one_of("event_type", wanted.event_types)
     if wanted.event_keys:
         yield one_of("event_key", wanted.event_keys)
-    for at, sign in ((wanted.since, ">="), (wanted.until, "<")):
-        if at is not None:
-            yield f"decided_at {sign} {moment(at)}"
+    yield from decided(wanted.since, wanted.until)
 
 
 def _reported(rows: Sequence[JournalRow]) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from core.money import AMOUNT_MINOR_MAX, Movement
 from ledger.queries import AsOf, balances, balances_over_time
-from ledger.queries.over_time import STRETCHES_MAX
+from ledger.queries.balances import STRETCHES_MAX
 from tests.small_ledger import START, SmallLedger
 
 CLEARING = "provider:stripe:clearing"
