@@ -87,7 +87,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
 
 def _remember(path: Path, report: Report, *, deep: bool) -> None:
     """For the alert. Where the folder can't be written the proof is as good."""
-    from ledger.verify.verified import remember
+    from ledger.verify.report import remember
 
     try:
         remember(path, report, deep=deep)

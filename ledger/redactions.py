@@ -1,4 +1,7 @@
-"""Who had which body removed, and why: an append-only table whose rows are chained; and what became of each body."""
+"""Who had which body removed, and why: an append-only table whose rows are chained; and what became of each body.
+
+How far retention has gone, the commits that drop bodies say (`Retained`), whatever is set since.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -134,6 +137,34 @@ class Redactions:
 
 def _redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
+
+
+BEFORE_APP_ID = "payhook-retention-before"
+DAYS_APP_ID = "payhook-retention-days"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then."""
+
+    before: datetime
+    days: int
+
+    @classmethod
+    def of(cls, bodies: DeltaTable) -> Self | None:
+        """None: retention never dropped one."""
+        before, days = (bodies.transaction_version(name) for name in (BEFORE_APP_ID, DAYS_APP_ID))
+        return cls(from_micros(before), days) if before is not None and days is not None else None
+
+    def with_earlier(self, earlier: Self | None) -> Self:
+        """Both: what was dropped stays so when bodies are kept for longer since."""
+        if earlier is None:
+            return self
+        return type(self)(max(self.before, earlier.before), min(self.days, earlier.days))
+
+    def transactions(self) -> list[AppTransaction]:
+        """As a commit says it."""
+        return [AppTransaction(BEFORE_APP_ID, to_micros(self.before)), AppTransaction(DAYS_APP_ID, self.days)]
 
 
 Status: TypeAlias = Literal["kept", "redacted", "dropped"]

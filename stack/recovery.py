@@ -28,7 +28,7 @@ from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.state import JournalState
-from ledger.undecided import Answered, answered_since, undecided
+from ledger.receipts import Answered, answered_since, undecided
 from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
 from processor.source.feed import JournalLog
 from processor.streams import StreamConfig

@@ -45,7 +45,7 @@ class Places:
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
     ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
     scan for card numbers left; None where none are made. ``disks``: places whose disks could fill up, by name.
-    ``verified``: what `payhook verify` last found (`ledger.verify.verified`). ``maintained``: what the last round of
+    ``verified``: what `payhook verify` last found (`ledger.verify.report`). ``maintained``: what the last round of
     maintenance left; ``maintain_every_s`` as for backups. ``replicas`` asks Kafka, None: it doesn't say.
     """
 

@@ -21,7 +21,7 @@ from journal.shards import shard_in
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
-from ledger.retained import Retained
+from ledger.redactions import Retained
 from ledger.spark import MAINTAIN, read_table, staging
 from ledger.verify.views import journal_view
 

@@ -14,8 +14,7 @@ from pyspark.sql import functions as fn
 
 from core.location import Location
 from ledger.handler import handler_version
-from ledger.redactions import Redactions
-from ledger.retained import Retained
+from ledger.redactions import Redactions, Retained
 from ledger.spark import read_table
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence

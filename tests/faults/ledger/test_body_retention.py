@@ -24,8 +24,7 @@ from journal.writer import JournalWriter
 from ledger.maintain import maintain
 from ledger.maintain.job import TableReport
 from ledger.provider_bugs import provider_bugs
-from ledger.redactions import body_statuses
-from ledger.retained import Retained
+from ledger.redactions import Retained, body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 

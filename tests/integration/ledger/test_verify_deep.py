@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
-from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.retained import Retained
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions, Retained
 from ledger.verify import Finding, Options, verify
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from journal.append import Appender
 from journal.bodies import BodyStore
-from ledger.retained import Retained
+from ledger.redactions import Retained
 
 BEFORE = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from dlq.report.model import BugCount
 from journal.schema import JournalRow
 from ledger.provider_bugs import all_provider_bugs, bugs_of
 from ledger.queries import Shards
+from ledger.receipts import answered_since, undecided
 from ledger.reprocess import Wanted, ignored, what_else
-from ledger.undecided import answered_since, undecided
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START

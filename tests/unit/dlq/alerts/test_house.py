@@ -23,8 +23,7 @@ from dlq.alerts.replicas import count
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Watch
 from ingest.metrics import IngestMetrics
-from ledger.verify.report import Finding, Report
-from ledger.verify.verified import remember
+from ledger.verify.report import Finding, Report, remember
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR_S = 3_600.0
