@@ -58,7 +58,7 @@ BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
 )
 """Each movement's debit and credit. Any order of any facts balances, because each booking does."""
 
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 
 
 class AmountNotPositive(PayhookError):
@@ -110,7 +110,7 @@ def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     if money.amount_minor == 0:
         return ()
     if money.amount_minor < 0:
-        if fact.movement not in _PAYOUTS:
+        if fact.movement not in PAYOUTS:
             raise AmountNotPositive(fact.fact_key, money)
         debit, credit, money = credit, debit, Money(-money.amount_minor, money.currency)
     return (

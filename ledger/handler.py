@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
 
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.money import UNDOS, MoneyFact
+from core.money import UNDOS
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
@@ -20,13 +19,8 @@ from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, op
 from ledger.settings import LedgerSettings
 from providers.reconciled import reader_of
 from providers.registry import build_adapters
+from providers.reread import Reader
 from providers.settings import ProvidersSettings
-
-
-class MoneyReader(Protocol):
-    """What the handler asks of a provider's adapter."""
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 
 class FactMismatch(PayhookError):
@@ -49,7 +43,7 @@ class LedgerHandler:
     """Books what the adapter reports. Knows no provider and keeps no state between events."""
 
     def __init__(
-        self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory, version: str | None = None
+        self, adapters: Mapping[str, Reader], directory: MerchantDirectory, version: str | None = None
     ) -> None:
         self.version = version or chart_version()
         self.pure = isinstance(directory, FileDirectory)

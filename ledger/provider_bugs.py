@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +30,7 @@ from journal.schema import JournalRow, from_arrow
 from journal.shards import own_rows_after
 from ledger.queries import Shards
 from providers.reconciled import reader_of
+from providers.reread import Reader
 
 Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
 
@@ -60,12 +60,6 @@ _COLUMNS = [
     "content_sha256",
     "error_class",
 ]
-
-
-class ReadsMoney(Protocol):
-    """What is asked of a provider's adapter."""
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class ProviderBug:
 def provider_bugs(
     journal: str,
     bodies: str,
-    adapters: Mapping[str, ReadsMoney],
+    adapters: Mapping[str, Reader],
     *,
     provider: str | None = None,
     since: datetime | None = None,
@@ -147,7 +141,7 @@ def provider_bugs(
 
 def all_provider_bugs(
     ledger: Shards,
-    adapters: Mapping[str, ReadsMoney],
+    adapters: Mapping[str, Reader],
     *,
     provider: str | None = None,
     since: datetime | None = None,
@@ -171,11 +165,6 @@ def all_provider_bugs(
 
 def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
     return bug.again.received_at is not None, bug.again.received_at, bug.again.seq
-
-
-def counted_bugs(journal: str, *, since: datetime) -> list[ProviderBug]:
-    """The same without amounts: no body is read, however many cases there are."""
-    return provider_bugs(journal, "", {}, since=since)
 
 
 def _rows(table: pa.dataset.Dataset, wanted: pc.Expression) -> list[JournalRow]:
@@ -248,7 +237,7 @@ class _Firsts:
 class _Reports:
     """Deliveries, with what their bodies say of money while they are kept."""
 
-    def __init__(self, path: str, adapters: Mapping[str, ReadsMoney], rows: Iterable[JournalRow]) -> None:
+    def __init__(self, path: str, adapters: Mapping[str, Reader], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
         kept = bool(hashes) and bool(adapters) and DeltaTable.is_deltatable(path)
         self._bodies = BodyStore(path).fetch(hashes) if kept else {}
@@ -281,22 +270,20 @@ class _Reports:
 
 
 def bug_counts(journals: Iterable[str], since: datetime, until: datetime) -> list[BugCount]:
-    """How many cases each provider has of each kind, the most first. ``until``: before that."""
+    """How many cases each provider has of each kind, the most first. ``until``: before that.
+
+    No body is read, however many cases there are; of a journal that began as a copy its own rows count.
+    """
     groups: dict[tuple[str, Kind], list[ProviderBug]] = {}
-    for bug in itertools.chain.from_iterable(_own_bugs(journal, since) for journal in journals):
-        if bug.again.received_at is not None and bug.again.received_at < until:
-            groups.setdefault((bug.provider, bug.kind), []).append(bug)
+    for journal in journals:
+        for bug in provider_bugs(journal, "", {}, since=since, own_after=own_rows_after(journal)):
+            if bug.again.received_at is not None and bug.again.received_at < until:
+                groups.setdefault((bug.provider, bug.kind), []).append(bug)
     counts = [
         BugCount(provider, kind, EXPLAINED[kind], len(found), found[-1].again.event_key)
         for (provider, kind), found in groups.items()
     ]
     return sorted(counts, key=lambda count: (-count.cases, count.provider, count.kind))
-
-
-def _own_bugs(journal: str, since: datetime) -> Iterator[ProviderBug]:
-    """Of a journal that began as a copy, those that it doesn't have from there."""
-    after = own_rows_after(journal)
-    return (bug for bug in counted_bugs(journal, since=since) if bug.again.seq > after)
 
 
 def bugs_of(stream: str, journals: Iterable[str]) -> BugsOf | None:

@@ -75,11 +75,8 @@ def run(
     rows = JournalReader(str(journal)).last_seq
     name = "payhook ledger rebuild-postings"
     master = maintenance_master(settings.master)
-    session = open_read_session(name, master, settings.driver_memory, jars, work_dir, rows)
-    try:
+    with open_read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
         return rebuild(session, journal, postings, clock or SystemClock())
-    finally:
-        session.stop()
 
 
 def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:

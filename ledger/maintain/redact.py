@@ -237,7 +237,6 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
     last: dict[int, JournalRow] = {}
     for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
-    shard = shard_in(JournalReader(str(journal)).state().notes)
     for item_seq, row in sorted(last.items()):
         is_command = row.first and row.decision is Decision.REPLAYED
         if row.decision in OPEN_DECISIONS and not is_command and decides(shard, row):

@@ -233,11 +233,9 @@ def run(
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
         rows = sum(one.seq for one in _pin(books)) + staged.lines
-        session = open_read_session("payhook reconcile", settings.master, settings.driver_memory, jars, work_dir, rows)
-        try:
+        name, memory = "payhook reconcile", settings.driver_memory
+        with open_read_session(name, settings.master, memory, jars, work_dir, rows) as session:
             return _compare(session, books, wanted, staged, Path(scratch), clock)
-        finally:
-            session.stop()
 
 
 def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path, clock: Clock) -> Reconciliation:

@@ -11,6 +11,7 @@ from core.errors import PayhookError, Unconfirmed
 from core.event import Event, Mode
 from core.money import Money, MoneyFact, Movement
 from core.routing import TENANT_MARK, topics_of
+from ledger.accounts import PAYOUTS
 from ledger.reconcile.job import direction_of
 from ledger.reconciliations import Difference, Reconciliation
 from providers.reconciled import Origin, reconciled_event, reconciled_headers
@@ -19,8 +20,6 @@ OUTSTANDING_MAX = 1_000
 """Events on their way to Kafka at a time."""
 ACKNOWLEDGED_S_MAX = 30.0
 """How long the last of them may take; librdkafka gives each one up before."""
-
-_PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 
 
 class AccountInDoubt(PayhookError):
@@ -151,7 +150,7 @@ def _why_not(difference: Difference, wanted_of_report: str) -> str:
         return f"the journal knows it: {difference.decision} (seq {difference.seq})"
     if difference.entity_key is None:
         return f"the report doesn't hold enough: {wanted_of_report}"
-    if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in _PAYOUTS:
+    if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in PAYOUTS:
         return "it goes against its movement's own way: ask the provider what was meant"
     return ""
 

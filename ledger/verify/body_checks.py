@@ -13,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
 from core.location import Location
+from journal.index_changes import EMPTY_SHA256
 from ledger.handler import handler_version
 from ledger.redactions import Redactions, Retained
 from ledger.spark import read_table
@@ -20,8 +21,6 @@ from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, Invariant
 from providers.settings import ProvidersSettings
-
-EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @dataclass

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from core.keys import PART_CHARS_MAX
-from core.money import Movement
 from core.routing import TENANT_MARK
-from ledger.accounts import BOOKINGS
+from ledger.accounts import BOOKINGS, PAYOUTS
 from ledger.verify.evidence import Evidence
 from ledger.verify.fast_path import Doubt
 from ledger.verify.report import Finding, Invariant
-
-_PAYOUTS = (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
 
 
 def _moved(swapped: bool) -> str:
@@ -19,7 +16,7 @@ def _moved(swapped: bool) -> str:
         f"WHEN debit = '{(credit if swapped else debit).value}' AND credit = '{(debit if swapped else credit).value}' "
         f"THEN '{movement.value}'"
         for movement, (debit, credit) in BOOKINGS.items()
-        if movement in _PAYOUTS or not swapped
+        if movement in PAYOUTS or not swapped
     ]
     return f"CASE {' '.join(cases)} END"
 

@@ -14,9 +14,9 @@ from core.keys import hash16
 from dlq.record import DECIDED_HEADER, SEQ_HEADER
 from journal import index_layout as layout
 from journal.histories import cuts
-from journal.index import Entries
+from journal.index import Entries, Index
 from ledger.postings import MERCHANT_OF_LINE
-from ledger.verify.evidence import Evidence, KeyIndex
+from ledger.verify.evidence import Evidence
 from ledger.verify.fast_path import Doubt
 from ledger.verify.fast_path.hashes import KeyDigest, key_digest
 from ledger.verify.index_lookup import content8, event_problem, look_up
@@ -118,13 +118,13 @@ class Held:
     facts: KeyDigest | None
 
 
-def held(index: KeyIndex, salt: bytes) -> Held:
+def held(index: Index, salt: bytes) -> Held:
     """Reads all of the index's keys in their order."""
     events = _digest(index.event_entries(), layout.EVENT, salt)
     return Held(events, _digest(index.fact_entries(), layout.FACT, salt))
 
 
-def cleared(index: KeyIndex, keys: Held, evidence: Evidence) -> dict[str, int] | None:
+def cleared(index: Index, keys: Held, evidence: Evidence) -> dict[str, int] | None:
     """How many keys and items the index holds, if all are those of the journal; None: it must be looked at exactly."""
     fast = evidence.fast_path()
     if not fast.clears(Doubt.ITEMS) or keys.events is None or keys.facts != fast.facts:
@@ -146,7 +146,7 @@ def cleared(index: KeyIndex, keys: Held, evidence: Evidence) -> dict[str, int] |
     return {"event": fast.events.count, **counts}
 
 
-def _purged(index: KeyIndex, evidence: Evidence) -> tuple[KeyDigest, KeyDigest] | None:
+def _purged(index: Index, evidence: Evidence) -> tuple[KeyDigest, KeyDigest] | None:
     """What the keys that people purged come to, as the index holds them and as the journal does; None: one is wrong.
 
     Once its holder is purged, a key may be another content's: each is looked up by itself.
@@ -171,7 +171,7 @@ def _of_one(key: str, content: bytes, version: int, salt: bytes) -> KeyDigest:
     return key_digest(hashes, np.frombuffer(content, "<u8"), np.array([version], "u8"), salt)
 
 
-def _is_open(index: KeyIndex, item_seq: int, last_seq: int) -> bool:
+def _is_open(index: Index, item_seq: int, last_seq: int) -> bool:
     found = index.open_item(item_seq)
     return found is not None and found.last_seq >= last_seq
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,8 +18,7 @@ from core.location import Location
 from core.routing import Shard, base_of, dlq_topic, mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
-from journal.index import Entries, KnownEvent
-from journal.open_item import OpenItem
+from journal.index import Index
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.verify.fast_path import Doubt, FastPath, Progress, Tables, take_fast_path
@@ -43,22 +42,6 @@ class Span:
     def life(self) -> str:
         """Topic and history in one word (`journal.histories.life_of`)."""
         return life_of(self.topic, self.history)
-
-
-class KeyIndex(Protocol):
-    """What is asked of the key index on the driver."""
-
-    @property
-    def seq(self) -> int: ...
-    def open_count(self) -> int: ...
-    def dead_count(self) -> int: ...
-    def known_event(self, event_key: str) -> KnownEvent | None: ...
-    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
-    def open_item(self, item_seq: int) -> OpenItem | None: ...
-    def is_reversed(self, item_seq: int) -> bool: ...
-    def reopened_at(self, item_seq: int) -> int | None: ...
-    def event_entries(self) -> Iterator[Entries]: ...
-    def fact_entries(self) -> Iterator[Entries]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +150,7 @@ class Evidence:
 
     anchor_ends: dict[int, tuple[int, int]]
     has_receipts: bool
-    index: KeyIndex | None
+    index: Index | None
     now: datetime
     limits: Limits
     tables: Tables

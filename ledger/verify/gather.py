@@ -57,8 +57,7 @@ def gather(
     options: Options,
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
-    has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
-    postings = DeltaTable(str(lake.postings)) if has_postings else None
+    postings = _postings(lake)
     has_receipts = lake.is_ledger and _register_receipts(session, lake, kafka)
     anchors = topics_of(lake.mode).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
@@ -130,13 +129,13 @@ class OtherShard:
 def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
     """The shards beside one; without those that have no journal yet."""
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
-    return [_other(one) for one in lakes if DeltaTable.is_deltatable(str(one.journal))]
+    there = [one for one in lakes if DeltaTable.is_deltatable(str(one.journal))]
+    return [OtherShard(one, JournalReader(str(one.journal)).state(), _postings(one)) for one in there]
 
 
-def _other(lake: Lake) -> OtherShard:
-    has_postings = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
-    postings = DeltaTable(str(lake.postings)) if has_postings else None
-    return OtherShard(lake, JournalReader(str(lake.journal)).state(), postings)
+def _postings(lake: Lake) -> DeltaTable | None:
+    there = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
+    return DeltaTable(str(lake.postings)) if there else None
 
 
 def _every_mark(states: Sequence[JournalState]) -> Marks:

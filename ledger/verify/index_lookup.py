@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from journal.entity_queue import open_beside_its_writer
-from journal.index import Index, KnownEvent
+from journal.index import Index
 
 HERE_ROWS_MAX = 50_000
 """5 MB of keys: fewer than this aren't worth the start of Python workers."""
@@ -21,13 +21,6 @@ _RESULT = "kind string, looked_up bigint, problem string, key string"
 _RESULT_SCHEMA = pa.schema(
     [("kind", pa.string()), ("looked_up", pa.int64()), ("problem", pa.string()), ("key", pa.string())]
 )
-
-
-class KnowsEvents(Protocol):
-    """What is asked of an index about an event key."""
-
-    def known_event(self, event_key: str) -> KnownEvent | None: ...
-    def known_conflict(self, event_key: str, content_sha256: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +129,7 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
     return None if item.last_seq >= (number or 0) else "the index holds an older state of an open item"
 
 
-def event_problem(index: KnowsEvents, key: str, content_sha256: str, version: int) -> str | None:
+def event_problem(index: Index, key: str, content_sha256: str, version: int) -> str | None:
     """What is wrong with the index's answer for an event key."""
     event = index.known_event(key)
     if event is None:

@@ -146,14 +146,10 @@ def run(
     started = clock.monotonic()
     places = Lake.under(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
-    session = open_read_session("payhook verify", settings.master, settings.driver_memory, jars, data_dir, rows)
-    try:
-        options = options or Options()
-        limits = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
+    limits, name = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max), "payhook verify"
+    with open_read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
         report = verify(session, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
-    finally:
-        session.stop()
 
 
 def verify(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -18,6 +18,7 @@ from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent, Point, TopicMissing
 from journal.schema import Record
 
+T = TypeVar("T")
 Ends = dict[str, dict[int, tuple[int, int]]]
 """First offset held and next offset written, by topic and partition."""
 
@@ -68,12 +69,7 @@ class RealKafka:
         self._kafka = kafka
 
     def ends(self, topics: Sequence[str]) -> Ends:
-        found: Ends = {}
-        with self._log() as log:
-            for topic in topics:
-                with contextlib.suppress(TopicMissing):
-                    found |= log.held([topic])
-        return found
+        return self._of_each(topics, KafkaLog.held)
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
         with self._log() as log:
@@ -82,12 +78,7 @@ class RealKafka:
         return next((record.at for record in first.values()), None)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        with self._log() as log:
-            for topic in topics:
-                with contextlib.suppress(TopicMissing):
-                    found |= log.topic_ids([topic])
-        return found
+        return self._of_each(topics, KafkaLog.topic_ids)
 
     def records_at(self, points: Collection[Point]) -> dict[Point, Record]:
         with self._log() as log:
@@ -105,6 +96,15 @@ class RealKafka:
             .load()
             .select("partition", "offset", "key", "value", "headers")
         )
+
+    def _of_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
+        """What is asked of each topic; one that isn't there is left out."""
+        found: dict[str, T] = {}
+        with self._log() as log:
+            for topic in topics:
+                with contextlib.suppress(TopicMissing):
+                    found |= ask(log, [topic])
+        return found
 
     @contextlib.contextmanager
     def _log(self) -> Iterator[KafkaLog]:
