@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,10 +121,6 @@ def key_digest(hashes: np.ndarray, values: np.ndarray, versions: np.ndarray, sal
     for part, by in zip((hashes[:, 0], hashes[:, 1], values, versions), salts, strict=True):
         found = _mixed((found ^ part.astype("u8")) + by)
     return KeyDigest(len(hashes), int(np.add.reduce(found)), int(np.bitwise_xor.reduce(found)))
-
-
-def together(digests: Iterable[KeyDigest]) -> KeyDigest:
-    return sum(digests, KeyDigest())
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

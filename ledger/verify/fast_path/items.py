@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,11 @@ OPEN = np.dtype([("item", "<i8"), ("last", "<i8"), ("since", "<i8"), ("dead", "?
 class OpenItems:
     """Items that are open, by their number."""
 
-    found: np.ndarray
+    found: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
+
+    @classmethod
+    def of(cls, parts: Iterable[np.ndarray]) -> Self:
+        return cls(np.concatenate([np.empty(0, OPEN), *parts]))
 
     def waiting(self) -> int:
         return int(np.count_nonzero(~self.found["dead"]))

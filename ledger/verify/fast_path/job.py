@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from ledger.verify.fast_path.bookings import doubts_of
 from ledger.verify.fast_path.commits import COMMIT, Commits
 from ledger.verify.fast_path.files import FileRange, Portion, file_ranges, portions
-from ledger.verify.fast_path.hashes import KeyDigest, is_doubtful, together
-from ledger.verify.fast_path.items import OPEN, Items, OpenItems, items
+from ledger.verify.fast_path.hashes import KeyDigest, is_doubtful
+from ledger.verify.fast_path.items import Items, OpenItems, items
 from ledger.verify.fast_path.offsets import Runs, follow, joined
 from ledger.verify.fast_path.portion import Kind, Question, Share, look
 from ledger.verify.fast_path.results import BucketResult, Doubt, PortionResult, Tables
@@ -45,20 +45,15 @@ def gather(shares: Iterable[Share], question: Question) -> Iterator[PortionResul
 
 def _found(kinds: dict[Kind, list[np.ndarray]], question: Question) -> BucketResult:
     whole = question.since <= 1
-    found = BucketResult()
+    doubts = doubts_of(kinds[Kind.PAYMENT])
     if is_doubtful(kinds[Kind.EVENT], whole=whole):
-        found.doubts.add(Doubt.EVENTS)
+        doubts.add(Doubt.EVENTS)
     if is_doubtful(kinds[Kind.FACT], whole=whole):
-        found.doubts.add(Doubt.FACTS)
-    found.doubts |= doubts_of(kinds[Kind.PAYMENT])
-    all_of_them = items(kinds[Kind.ITEM])
-    if all_of_them.doubtful:
-        found.doubts.add(Doubt.ITEMS)
-    indexed = _indexed(kinds[Kind.ITEM], all_of_them, question.tables)
-    found.open, found.open_indexed = all_of_them.open, indexed.open
-    found.elsewhere_indexed = indexed.elsewhere
-    found.reopened, found.reopened_indexed = all_of_them.reopened, indexed.reopened
-    return found
+        doubts.add(Doubt.FACTS)
+    found = items(kinds[Kind.ITEM])
+    if found.doubtful:
+        doubts.add(Doubt.ITEMS)
+    return BucketResult(doubts, found, _indexed(kinds[Kind.ITEM], found, question.tables))
 
 
 def _indexed(parts: list[np.ndarray], whole: Items, tables: Tables) -> Items:
@@ -93,9 +88,9 @@ class FastPath:
     runs: Runs = field(default_factory=dict)
     events: KeyDigest = field(default_factory=KeyDigest)
     facts: KeyDigest = field(default_factory=KeyDigest)
-    open: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
-    open_indexed: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
-    elsewhere_indexed: OpenItems = field(default_factory=lambda: OpenItems(np.empty(0, OPEN)))
+    open: OpenItems = field(default_factory=OpenItems)
+    open_indexed: OpenItems = field(default_factory=OpenItems)
+    elsewhere_indexed: OpenItems = field(default_factory=OpenItems)
     reversed_items: tuple[int, ...] = ()
     reversed_indexed: tuple[int, ...] = ()
     reopened_items: tuple[int, ...] = ()
@@ -205,23 +200,23 @@ def _put_together(
         doubts.add(Doubt.POSTINGS)
     if Doubt.ORDER in doubts or not _follow(facts):
         doubts.add(Doubt.PLACES)
-    none = np.empty(0, OPEN)
+    found_items, indexed = [one.items for one in buckets], [one.indexed for one in buckets]
     return FastPath(
         doubts=frozenset(doubts),
         rows=sum(one.rows for one in facts),
         commits=commits,
         runs=joined(one.runs for one in facts),
-        events=together(one.events for one in facts),
-        facts=together(one.facts for one in facts),
-        open=OpenItems(np.concatenate([none, *(one.open for one in buckets)])),
-        open_indexed=OpenItems(np.concatenate([none, *(one.open_indexed for one in buckets)])),
-        elsewhere_indexed=OpenItems(np.concatenate([none, *(one.elsewhere_indexed for one in buckets)])),
+        events=sum((one.events for one in facts), KeyDigest()),
+        facts=sum((one.facts for one in facts), KeyDigest()),
+        open=OpenItems.of(one.open for one in found_items),
+        open_indexed=OpenItems.of(one.open for one in indexed),
+        elsewhere_indexed=OpenItems.of(one.elsewhere for one in indexed),
         reversed_items=tuple(item for one in facts for item, _ in one.reversals),
         reversed_indexed=tuple(
             item for one in facts for item, seq in one.reversals if seq <= question.tables.index_seq
         ),
-        reopened_items=tuple(item for one in buckets for item in one.reopened.tolist()),
-        reopened_indexed=tuple(item for one in buckets for item in one.reopened_indexed.tolist()),
+        reopened_items=tuple(item for one in found_items for item in one.reopened.tolist()),
+        reopened_indexed=tuple(item for one in indexed for item in one.reopened.tolist()),
         purged=frozenset(key for one in facts for key in one.purged),
         dead_rows=sum(one.dead for one in facts),
         taken_back=sum(one.taken_back for one in facts),

@@ -10,7 +10,7 @@ import numpy as np
 from core.routing import WHOLE, Shard
 from ledger.verify.fast_path.commits import COMMIT
 from ledger.verify.fast_path.hashes import KeyDigest
-from ledger.verify.fast_path.items import OPEN
+from ledger.verify.fast_path.items import Items
 from ledger.verify.fast_path.offsets import Runs
 
 
@@ -77,16 +77,10 @@ class PortionResult:
     """Of the postings: what was opened, and how many lines each file holds."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class BucketResult:
-    """What was found in the buckets of keys and items: those that are open, and those that were taken up again after
-    they had been ignored. Each up to the end, and up to the row that the index reflects."""
+    """What was found in one bucket. ``items``: up to the end; ``indexed``: up to the row that the index reflects."""
 
-    doubts: set[Doubt] = field(default_factory=set)
-    open: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
-    open_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
-    elsewhere_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, OPEN))
-    """Open items that are another shard's; they aren't among the others."""
-
-    reopened: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))
-    reopened_indexed: np.ndarray = field(default_factory=lambda: np.empty(0, "<i8"))
+    doubts: set[Doubt]
+    items: Items
+    indexed: Items
