@@ -93,6 +93,14 @@ class MerchantDirectory(Protocol):
         """
 
 
+def _open(found: Merchant | None, provider: str, account: str, tenant: str | None) -> Merchant:
+    if found is None:
+        raise MerchantUnknown(of_tenant(tenant, provider), account)
+    if found.closed:
+        raise MerchantClosed(provider, account, found.internal_account)
+    return found
+
+
 class FileDirectory:
     """A TOML file, read again whenever it changes.
 
@@ -122,11 +130,7 @@ class FileDirectory:
         own = of_tenant(tenant, provider)
         accounts = self._merchants.get(own if own in self._merchants else provider, {})
         merchant = accounts.get(account) or accounts.get(ANY_ACCOUNT)
-        if merchant is None:
-            raise MerchantUnknown(own, account)
-        if merchant.closed:
-            raise MerchantClosed(provider, account, merchant.internal_account)
-        return merchant
+        return _open(merchant, provider, account, tenant)
 
     def _refresh(self) -> None:
         try:
@@ -250,11 +254,7 @@ class HttpDirectory:
         known = self._remembered(key)
         if known is not None:
             return known
-        merchant = self._ask(provider, account, tenant)
-        if merchant is None:
-            raise MerchantUnknown(of_tenant(tenant, provider), account)
-        if merchant.closed:
-            raise MerchantClosed(provider, account, merchant.internal_account)
+        merchant = _open(self._ask(provider, account, tenant), provider, account, tenant)
         self._remember(key, merchant)
         return merchant
 

@@ -134,7 +134,7 @@ def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables
     """The report after each step: what was done before a failure is in it."""
     if not job.dry_run:
         clear(table.path, MAINTAIN)
-    before = snapshot(table.path, ORDERED_BY[table.kind])
+    before = snapshot(table.path, ORDERED_BY.get(table.kind))
     files, size, entries = len(before.names), before.bytes, log_length(table.path)
     report = replace(report, files_before=files, bytes_before=size, log_before=entries)
     yield replace(report, files_after=files, bytes_after=size, log_after=entries)
@@ -154,7 +154,7 @@ def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables
     elif report.bodies_dropped:
         checkpoint(table)
     freed = vacuum(table.path, job.clock.now(), _kept_since(table, job, stream))
-    yield replace(_after(report, table.path), freed_files=freed.count, freed_bytes=freed.bytes)
+    yield replace(_after(report, table.path), freed_files=len(freed), freed_bytes=sum(freed.values()))
 
 
 def _removed_bodies(stream: StreamTables, job: Job) -> int:
@@ -178,18 +178,12 @@ def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
     by_day = table.kind == "bodies"
     for _ in range(PASSES_MAX):
         for group in plan(files.values(), job.limits, by_day=by_day):
-            new = _rewritten(table, before, rewriter, group, job)
+            with staging(table.path, MAINTAIN) as folder:
+                rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind], folder)
+                new = rewriter.replace(group, rewritten.files, job.now_ms)
             for one in group:
                 del files[one.name]
             files |= {one.name: one for one in new}
-
-
-def _rewritten(
-    table: LakeTable, before: Snapshot, rewriter: Rewriter, group: list[DataFile], job: Job
-) -> list[DataFile]:
-    with staging(table.path, MAINTAIN) as folder:
-        rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind], folder)
-        return rewriter.replace(group, rewritten.files, job.now_ms)
 
 
 def checkpoint(table: LakeTable) -> None:

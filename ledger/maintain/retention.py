@@ -32,14 +32,6 @@ MARGIN = timedelta(hours=1)
 """Between a row's decision and its file there are seconds; clocks may differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """A number of files, and their bytes."""
-
-    count: int = 0
-    bytes: int = 0
-
-
 def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
     """What was replaced after that stays: for readers that began before, and for streams that are ``behind``."""
     since = now - retention
@@ -57,8 +49,8 @@ def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     return {one.name: one.size for one in data_files(path) if one.name in names}
 
 
-def vacuum(path: Location, now: datetime, since: datetime) -> Files:
-    """Deletes what is `expired`; returns what that was.
+def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
+    """Deletes what is `expired`; returns what that was, with the sizes.
 
     By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
     replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).
@@ -66,7 +58,7 @@ def vacuum(path: Location, now: datetime, since: datetime) -> Files:
     sizes = expired(path, now, since)
     if sizes:
         open_storage(path).delete(sorted(sizes))
-    return Files(len(sizes), sum(sizes.values()))
+    return sizes
 
 
 def data_files(path: Location) -> Iterator[StoredFile]:

@@ -25,16 +25,7 @@ Kind: TypeAlias = Literal[
     "journal", "bodies", "postings", "receipts", "redactions", "acts", "reconciliation", "reconciliation-runs"
 ]
 
-ORDERED_BY: dict[Kind, str | None] = {
-    "journal": "seq",
-    "bodies": None,
-    "postings": "seq",
-    "receipts": None,
-    "redactions": "number",
-    "acts": "number",
-    "reconciliation": None,
-    "reconciliation-runs": None,
-}
+ORDERED_BY: dict[Kind, str] = {"journal": "seq", "postings": "seq", "redactions": "number", "acts": "number"}
 """The column in whose order files follow one another; those without one do by their age."""
 
 SORTED_BY: dict[Kind, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,12 +94,6 @@ class Exported:
     versions: tuple[int, ...]
 
 
-class _Writer(Protocol):
-    def write(self, rows: pa.Table) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def export(
     table: Tables,
     source: Source,
@@ -152,15 +146,17 @@ def _write(
     named: bool,
 ) -> int:
     shards = [
-        _Shard(lake, source, [*wanted, *([f"seq > {one.after}"] if one.after else [])], one.stream if named else "")
+        _Shard(
+            lake, source, form, [*wanted, *([f"seq > {one.after}"] if one.after else [])], one.stream if named else ""
+        )
         for one, lake in lakes
     ]
     spans = [shard.span() for shard in shards]
-    of, done = sum(span.rows for span in spans), 0
+    of, done = sum(rows for rows, *_ in spans), 0
     with staged.open("xb") as file:
         writer = _writer(file, form, shards[0].schema())
-        for shard, span in zip(shards, spans, strict=True):
-            for rows in shard.windows(span):
+        for shard, (some, least, last) in zip(shards, spans, strict=True):
+            for rows in shard.windows(least, last) if some else ():
                 writer.write(rows)
                 done += rows.num_rows
                 progress(done, of)
@@ -171,82 +167,44 @@ def _write(
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
-    rows: int
-    least: int | None
-    last: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Shard:
     """What is written of one table; ``stream`` is a column of it, unless it is empty."""
 
     lake: Lake
     source: Source
+    form: Form
     wanted: list[str]
     stream: str
 
-    def span(self) -> _Span:
+    def span(self) -> tuple[int, int, int]:
+        """How many rows, and their least and last seq."""
         [found] = self.lake.ask(
             f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
         ).to_pylist()
-        return _Span(**found)
+        return found["rows"], found["least"] or 0, found["last"] or 0
 
     def schema(self) -> pa.Schema:
         return self._as_written(self.lake.ask(f"SELECT * FROM {self.source} LIMIT 0")).schema
 
-    def windows(self, span: _Span) -> Iterator[pa.Table]:
-        if span.least is None or span.last is None:
-            return
-        for begin in range(span.least, span.last + 1, SEQS_PER_WINDOW):
+    def windows(self, least: int, last: int) -> Iterator[pa.Table]:
+        for begin in range(least, last + 1, SEQS_PER_WINDOW):
             within = [*self.wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
             found = self.lake.ask(f"SELECT * FROM {self.source} {all_of(within)} ORDER BY {_ORDER[self.source]}")
             yield self._as_written(found)
 
     def _as_written(self, rows: pa.Table) -> pa.Table:
-        named = rows.add_column(0, STREAM, pa.repeat(self.stream, rows.num_rows)) if self.stream else rows
-        return _with_amount(named)
+        if self.stream:
+            rows = rows.add_column(0, STREAM, pa.repeat(self.stream, rows.num_rows))
+        if AMOUNT_MINOR in rows.column_names:
+            texts = decimal_texts(rows[AMOUNT_MINOR], rows[CURRENCY])
+            rows = rows.add_column(rows.column_names.index(AMOUNT_MINOR) + 1, AMOUNT, texts)
+        return cells(rows, numbers=frozenset({AMOUNT})) if self.form == "csv" else rows
 
 
-def _with_amount(rows: pa.Table) -> pa.Table:
-    if AMOUNT_MINOR not in rows.column_names:
-        return rows
-    texts = decimal_texts(rows[AMOUNT_MINOR], rows[CURRENCY])
-    return rows.add_column(rows.column_names.index(AMOUNT_MINOR) + 1, AMOUNT, texts)
-
-
-def _writer(file: object, form: Form, schema: pa.Schema) -> _Writer:
+def _writer(file: object, form: Form, schema: pa.Schema) -> pq.ParquetWriter | pa_csv.CSVWriter:
     if form == "parquet":
-        parquet: _Writer = _Parquet(pq.ParquetWriter(file, schema, compression="zstd"))
-        return parquet
-    return _Csv(file, schema)
-
-
-@dataclass(slots=True)
-class _Parquet:
-    writer: pq.ParquetWriter
-
-    def write(self, rows: pa.Table) -> None:
-        self.writer.write_table(rows)
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-class _Csv:
-    def __init__(self, file: object, schema: pa.Schema) -> None:
-        options = pa_csv.WriteOptions(eol="\r\n", quoting_style="needed")
-        self._writer = pa_csv.CSVWriter(file, _cells(schema.empty_table()).schema, write_options=options)
-
-    def write(self, rows: pa.Table) -> None:
-        self._writer.write(_cells(rows))
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _cells(rows: pa.Table) -> pa.Table:
-    return cells(rows, numbers=frozenset({AMOUNT}))
+        return pq.ParquetWriter(file, schema, compression="zstd")
+    return pa_csv.CSVWriter(file, schema, write_options=pa_csv.WriteOptions(eol="\r\n", quoting_style="needed"))
 
 
 def _publish(staged: Path, out: Path, *, overwrite: bool) -> None:

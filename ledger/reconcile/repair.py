@@ -107,41 +107,29 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
 
     :raises NotAcknowledged: some it hasn't
     """
-    outcomes = _Outcomes()
+    produced = acknowledged = 0
+    refused: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal acknowledged
+        if error is None:
+            acknowledged += 1
+        else:
+            refused.append(str(error))
+
     topic = topics_of(mode).events
     for made in planned:
         headers = reconciled_headers(made.event, made.origin, now)
         key = made.event.entity_key.encode()
-        producer.produce(topic, made.event.body, key=key, headers=headers, on_delivery=outcomes.delivered)
-        outcomes.produced += 1
-        while outcomes.outstanding >= OUTSTANDING_MAX:
+        producer.produce(topic, made.event.body, key=key, headers=headers, on_delivery=delivered)
+        produced += 1
+        while produced - acknowledged - len(refused) >= OUTSTANDING_MAX:
             producer.poll(0.1)
     producer.flush(ACKNOWLEDGED_S_MAX)
-    failed = outcomes.produced - outcomes.acknowledged
-    if failed:
-        raise NotAcknowledged(outcomes.acknowledged, failed, outcomes.problem or "no answer in time")
-    return Sent(outcomes.acknowledged)
-
-
-class _Outcomes:
-    """Kafka's delivery reports."""
-
-    def __init__(self) -> None:
-        self.produced = 0
-        self.acknowledged = 0
-        self.refused = 0
-        self.problem = ""
-
-    @property
-    def outstanding(self) -> int:
-        return self.produced - self.acknowledged - self.refused
-
-    def delivered(self, error: object, _message: object) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
-            self.refused += 1
-            self.problem = str(error)
+    if acknowledged < produced:
+        problem = refused[-1] if refused else "no answer in time"
+        raise NotAcknowledged(acknowledged, produced - acknowledged, problem)
+    return Sent(acknowledged)
 
 
 def _why_not(difference: Difference, wanted_of_report: str) -> str:

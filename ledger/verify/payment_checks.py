@@ -116,12 +116,19 @@ _MERCHANTS = """
 
 
 class _OfPayments(Invariant):
-    """``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
+    """``bodies``: what names the payment where the entity doesn't, under ``--deep``. ``sql`` finds offenders, and what
+    may still be put right by an event that is under way.
+    """
 
     doubt: Doubt
+    sql: str
 
     def __init__(self, bodies: BodyFacts | None = None) -> None:
         self.bodies = bodies
+
+    def problem_of(self, one: dict[str, Any]) -> str:
+        """What is wrong with an offender."""
+        raise NotImplementedError
 
     def _is_cleared(self, evidence: Evidence) -> bool:
         fast = evidence.fast_path()
@@ -136,12 +143,12 @@ class _OfPayments(Invariant):
         may_be = fast.nameless > 0 or not fast.clears(Doubt.READ, Doubt.BALANCE)
         return self.bodies is not None and evidence.is_whole and may_be
 
-    def _sql(self, evidence: Evidence, sql: str) -> str:
+    def _sql(self, evidence: Evidence) -> str:
         lines = FROM_POSTINGS if evidence.has_every_line else FROM_JOURNAL
         if self.bodies is not None and self._names_by_body(evidence):
             self.bodies.register(evidence)
             lines = _NAMED.format(lines=lines)
-        return sql.format(moved=_MOVED.format(lines=lines))
+        return self.sql.format(moved=_MOVED.format(lines=lines))
 
     def _unknown(self, evidence: Evidence) -> str | None:
         fast = evidence.fast_path()
@@ -150,9 +157,17 @@ class _OfPayments(Invariant):
         nameless = f"payments by themselves: {fast.nameless} bookings name a merchant account as a whole; {by_body}"
         return "; ".join([one for one in (since, nameless if fast.nameless else "") if one]) or None
 
-    def _looked_up(self, evidence: Evidence, sql: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def check(self, evidence: Evidence) -> Finding:
+        unknown = self._unknown(evidence)
+        if self._is_cleared(evidence):
+            return self.finding(evidence, (), {"awaiting": 0}, unknown)
+        found, figures = self._looked_up(evidence)
+        offenders = ({"problem": self.problem_of(one), **one} for one in found)
+        return self.finding(evidence, offenders, figures, unknown)
+
+    def _looked_up(self, evidence: Evidence) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Offenders, and the figures of those that may still be put right by an event that is under way."""
-        found = evidence.session.sql(self._sql(evidence, sql)).persist(StorageLevel.MEMORY_AND_DISK)
+        found = evidence.session.sql(self._sql(evidence)).persist(StorageLevel.MEMORY_AND_DISK)
         limit = evidence.now - timedelta(days=evidence.limits.refund_awaits_days_max)
         late = f"(at_once OR since < timestamp'{limit.isoformat()}')"
         try:
@@ -173,22 +188,14 @@ class RefundsHaveCaptures(_OfPayments):
         "capture."
     )
     doubt = Doubt.GIVEN_BACK
+    sql = _GIVEN_BACK
 
-    def check(self, evidence: Evidence) -> Finding:
-        unknown = self._unknown(evidence)
-        if self._is_cleared(evidence):
-            return self.finding(evidence, (), {"awaiting": 0}, unknown)
-        found, figures = self._looked_up(evidence, _GIVEN_BACK)
-        offenders = ({"problem": _given_back(one), **one} for one in found)
-        return self.finding(evidence, offenders, figures, unknown)
-
-
-def _given_back(one: dict[str, Any]) -> str:
-    if one["refunded"] > one["captured"] > 0:
-        return "more was given back than captured"
-    if one["captured"] > 0:
-        return "more was given back and withheld than captured"
-    return f"a {'refund' if one['refunded'] > 0 else 'dispute'} waits too long for its capture"
+    def problem_of(self, one: dict[str, Any]) -> str:
+        if one["refunded"] > one["captured"] > 0:
+            return "more was given back than captured"
+        if one["captured"] > 0:
+            return "more was given back and withheld than captured"
+        return f"a {'refund' if one['refunded'] > 0 else 'dispute'} waits too long for its capture"
 
 
 class UndosHaveMovements(_OfPayments):
@@ -198,28 +205,21 @@ class UndosHaveMovements(_OfPayments):
         "came first doesn't wait long."
     )
     doubt = Doubt.UNDONE
+    sql = _UNDONE
 
-    def check(self, evidence: Evidence) -> Finding:
-        unknown = self._unknown(evidence)
-        if self._is_cleared(evidence):
-            return self.finding(evidence, (), {"awaiting": 0}, unknown)
-        found, figures = self._looked_up(evidence, _UNDONE)
-        offenders = ({"problem": _undone(one), **one} for one in found)
-        return self.finding(evidence, offenders, figures, unknown)
-
-
-def _undone(one: dict[str, Any]) -> str:
-    if one["done"]:
-        return f"more of a {one['movement']} was undone than was done"
-    return f"a {one['movement']} was undone that was never done"
+    def problem_of(self, one: dict[str, Any]) -> str:
+        if one["done"]:
+            return f"more of a {one['movement']} was undone than was done"
+        return f"a {one['movement']} was undone that was never done"
 
 
 class OneMerchantAPayment(_OfPayments):
     name = "one_merchant_a_payment"
     sentence = "All bookings of one payment are one merchant's."
     doubt = Doubt.MERCHANTS
+    sql = _MERCHANTS
 
     def check(self, evidence: Evidence) -> Finding:
         cleared = self._is_cleared(evidence)
-        offenders = [] if cleared else evidence.sample(self._sql(evidence, _MERCHANTS))
+        offenders = [] if cleared else evidence.sample(self._sql(evidence))
         return self.finding(evidence, offenders, unknown=self._unknown(evidence))
