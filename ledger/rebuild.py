@@ -63,20 +63,13 @@ class Rebuilt:
 
 
 def run(
-    journal: Location,
-    postings: Location,
-    jars: Sequence[Path],
-    work_dir: Path,
-    settings: LedgerSettings | None = None,
-    clock: Clock | None = None,
+    journal: Location, postings: Location, jars: Sequence[Path], work_dir: Path, settings: LedgerSettings
 ) -> Rebuilt:
     """As `rebuild`, with a Spark session of its own."""
-    settings = settings or LedgerSettings()
     rows = JournalReader(str(journal)).last_seq
-    name = "payhook ledger rebuild-postings"
-    master = maintenance_master(settings.master)
+    name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
     with open_read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
-        return rebuild(session, journal, postings, clock or SystemClock())
+        return rebuild(session, journal, postings, SystemClock())
 
 
 def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:

@@ -137,27 +137,19 @@ ACCEPTED = Answer(200, b'{"status":"accepted"}', "application/json")
 
 
 class Adapter(Protocol):
-    """One provider: its signature, how a request splits, what its events are called and what money they moved."""
+    """One provider: its signature, how a request splits, what its events are called and what money they moved.
 
-    @property
-    def name(self) -> str:
-        """As in ``/webhooks/{name}`` and at the head of every key."""
+    ``name``: as in ``/webhooks/{name}`` and at the head of every key. ``media_type``: what its webhooks are posted as,
+    `JSON` or `FORM`. ``signature_status``: the HTTP status that tells this provider that its signature is wrong, 401
+    unless it wants another. ``identity_fields``: names of the body's fields that hold ids; what looks like a card
+    number there is none. ``content_version``: the version of the list of fields that ``content_sha256`` leaves out.
+    """
 
-    @property
-    def media_type(self) -> str:
-        """What its webhooks are posted as: `JSON` or `FORM`."""
-
-    @property
-    def signature_status(self) -> int:
-        """The HTTP status that tells this provider that its signature is wrong: 401 unless it wants another."""
-
-    @property
-    def identity_fields(self) -> frozenset[str]:
-        """Names of the body's fields that hold ids: what looks like a card number there is none."""
-
-    @property
-    def content_version(self) -> int:
-        """The version of the list of fields that ``content_sha256`` leaves out."""
+    name: str
+    media_type: str
+    signature_status: int
+    identity_fields: frozenset[str]
+    content_version: int
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         """The index of the secret that signed; of several (Adyen's items) the highest, so that old ones show.

@@ -136,7 +136,7 @@ Change: TypeAlias = tuple[datetime, int]
 class AccountOverTime:
     """One account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
 
-    The first point is the balance before all of them.
+    The first point is nothing, before all of them.
     """
 
     account: str
@@ -154,15 +154,9 @@ class BalancesOverTime:
 
 
 def balances_over_time(
-    postings: Tables,
-    currency: str,
-    *,
-    merchant: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    accounts_max: int = ACCOUNTS_MAX,
+    postings: Tables, currency: str, *, merchant: str | None = None, until: datetime | None = None
 ) -> BalancesOverTime:
-    """What was decided from ``since`` on and before ``until``, on top of what stood there before.
+    """What was decided before ``until``.
 
     :param postings: the path of the postings table, or those of several shards
     :raises LedgerUnreadable: the table is damaged
@@ -171,18 +165,15 @@ def balances_over_time(
     nothing = BalancesOverTime(currency, _STRETCHES[0], (), 0)
     if "postings" not in lake:
         return nothing
-    before_end = wanted(merchant, currency, AsOf(before=until))
-    within = [*before_end, *decided(since, None)]
-    span = lake.ask(f"SELECT min(decided_at) AS low, max(decided_at) AS high FROM postings {all_of(within)}")
+    conditions = wanted(merchant, currency, AsOf(before=until))
+    span = lake.ask(f"SELECT min(decided_at) AS low, max(decided_at) AS high FROM postings {all_of(conditions)}")
     if span["low"][0].as_py() is None:
         return nothing
     low, high = (from_micros(span[name].cast("int64")[0].as_py()) for name in ("low", "high"))
     stretch = _stretch(high - low)
-    accounts, left_out = _greatest(lake, before_end, accounts_max)
-    shown = [*before_end, one_of("account", accounts)]
-    opening = _opening(lake, shown, low) if since is not None else {}
-    changes = _changes(lake, shown, low, stretch)
-    found = tuple(_over_time(account, opening.get(account, 0), low, changes.get(account, ())) for account in accounts)
+    accounts, left_out = _greatest(lake, conditions)
+    changes = _changes(lake, [*conditions, one_of("account", accounts)], low, stretch)
+    found = tuple(_over_time(account, low, changes[account]) for account in accounts)
     return BalancesOverTime(currency, stretch, found, left_out)
 
 
@@ -191,20 +182,11 @@ def _stretch(span: timedelta) -> timedelta:
     return next((one for one in _STRETCHES if span <= one * (STRETCHES_MAX - 1)), _STRETCHES[-1])
 
 
-def _greatest(lake: Lake, conditions: Sequence[str], most: int) -> tuple[list[str], int]:
+def _greatest(lake: Lake, conditions: Sequence[str]) -> tuple[list[str], int]:
     by_account = f"SELECT account, {_SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
-    found = lake.ask(
-        f"SELECT account, count(*) OVER () AS of FROM ({by_account}) ORDER BY abs(balance) DESC, account LIMIT {most}"
-    ).to_pylist()
+    greatest = f"ORDER BY abs(balance) DESC, account LIMIT {ACCOUNTS_MAX}"
+    found = lake.ask(f"SELECT account, count(*) OVER () AS of FROM ({by_account}) {greatest}").to_pylist()
     return [one["account"] for one in found], found[0]["of"] - len(found)
-
-
-def _opening(lake: Lake, conditions: Sequence[str], before: datetime) -> dict[str, int]:
-    found = lake.ask(
-        f"SELECT account, {_SIGNED} AS balance FROM postings "
-        f"{all_of([*conditions, *decided(None, before)])} GROUP BY account"
-    )
-    return {one["account"]: int(one["balance"]) for one in found.to_pylist()}
 
 
 def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: timedelta) -> dict[str, list[Change]]:
@@ -212,7 +194,7 @@ def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: time
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
     found = lake.ask(
         f"SELECT account, {place} AS place, {_SIGNED} AS change FROM postings "
-        f"{all_of([*conditions, *decided(low, None)])} GROUP BY account, {place} ORDER BY account, place"
+        f"{all_of(conditions)} GROUP BY account, {place} ORDER BY account, place"
     )
     changes: dict[str, list[Change]] = {}
     for one in found.to_pylist():
@@ -220,8 +202,8 @@ def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: time
     return changes
 
 
-def _over_time(account: str, opening: int, low: datetime, changes: Sequence[Change]) -> AccountOverTime:
-    points = [(low, opening)]
+def _over_time(account: str, low: datetime, changes: Sequence[Change]) -> AccountOverTime:
+    points = [(low, 0)]
     for at, change in changes:
         points.append((at, points[-1][1] + change))
     return AccountOverTime(account, tuple(points))

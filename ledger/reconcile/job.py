@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from core.clock import Clock, SystemClock
+from core.clock import Clock
 from core.errors import PayhookError
 from core.keys import key_part
 from core.location import Location
@@ -224,11 +224,10 @@ def run(
     wanted: Wanted,
     jars: Sequence[Path],
     work_dir: Path,
-    settings: LedgerSettings | None = None,
-    clock: Clock | None = None,
+    settings: LedgerSettings,
+    clock: Clock,
 ) -> Reconciliation:
     """As `reconcile`, with a Spark session of its own, while everything may go on running."""
-    settings, clock = settings or LedgerSettings(), clock or SystemClock()
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")

@@ -124,25 +124,24 @@ def run(
     kafka: KafkaSettings,
     anchor_key_file: Path,
     jars: Sequence[Path],
-    settings: LedgerSettings | None = None,
-    clock: Clock | None = None,
-    stream: str = "ledger",
-    dead_letters: str = "",
-    options: Options | None = None,
-    watch: Watch | None = None,
-    lake: Location | None = None,
+    settings: LedgerSettings,
+    *,
+    stream: str,
+    dead_letters: str,
+    options: Options,
+    watch: Watch,
+    lake: Location,
 ) -> Report:
     """Verifies one stream with a Spark session of its own, while everything may go on running.
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :param watch: shows how far it is
-    :param lake: where the tables are; None: in the data folder
+    :param lake: where the tables are
     :raises VerifyImpossible: there is no journal
     :raises SettingError: there are no keys of its anchors
     :raises KafkaUnreachable: Kafka doesn't answer
     """
-    settings = settings or LedgerSettings()
-    clock = clock or SystemClock()
+    clock = SystemClock()
     started = clock.monotonic()
     places = Lake.under(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
