@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from providers.settings import Section
 
 
-class VerifySettings(BaseModel):
+class VerifySettings(Section):
     """What `payhook verify` lets pass."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     refund_awaits_days_max: float = Field(
         30.0,
@@ -18,10 +18,8 @@ class VerifySettings(BaseModel):
     )
 
 
-class MaintainSettings(BaseModel):
+class MaintainSettings(Section):
     """How often maintenance runs by itself, and what it leaves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     every_s: float = Field(
         900.0,
@@ -33,10 +31,8 @@ class MaintainSettings(BaseModel):
     )
 
 
-class LedgerSettings(BaseModel):
+class LedgerSettings(Section):
     """Settings of the ledger's handler and of what is derived for finance."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     merchants_file: str = Field("", description="merchant directory (TOML); empty: merchants.toml in the data folder")
     merchants_url: str = Field(
@@ -65,7 +61,7 @@ class LedgerSettings(BaseModel):
         "local, the last two run on one core",
     )
     driver_memory: str = Field("1g", description="memory of the JVM of each of them")
-    verify: VerifySettings = Field(default_factory=lambda: VerifySettings(), description="payhook verify")
+    verify: VerifySettings = Field(default_factory=VerifySettings, description="payhook verify")
     maintain: MaintainSettings = Field(
-        default_factory=lambda: MaintainSettings(), description="payhook ledger maintain, and its schedule"
+        default_factory=MaintainSettings, description="payhook ledger maintain, and its schedule"
     )

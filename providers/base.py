@@ -155,9 +155,9 @@ class BaseAdapter(ABC, Generic[D]):
     def read(self, delivered: Delivered[D], body: bytes) -> list[Event]:
         """The events of a document, each with the document's exact bytes."""
         return [
-            self._event(delivered, body, one)
+            self._event(delivered, body, named._replace(event_type=event_type))
             for named in self.named(delivered)
-            for one in ((named,) if not named.is_loss else _both(named))
+            for event_type in (types_of(named.event_type) if named.is_loss else (named.event_type,))
         ]
 
     def _event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
@@ -214,11 +214,6 @@ class BaseAdapter(ABC, Generic[D]):
 
     def new_secret(self) -> str:
         return self.key_prefix + random_secrets.token_urlsafe(24)
-
-
-def _both(loss: Named) -> list[Named]:
-    """The debit that came before a loss, and the loss."""
-    return [loss._replace(event_type=event_type) for event_type in types_of(loss.event_type)]
 
 
 class JsonAdapter(BaseAdapter[JsonObject]):

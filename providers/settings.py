@@ -19,10 +19,14 @@ Pointer = Annotated[str, AfterValidator(_check_pointer)]
 NotificationUrl = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$")]
 
 
-class MoneyRule(BaseModel):
-    """Where a Standard Webhooks sender's event of one type says what money moved."""
+class Section(BaseModel):
+    """A part of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MoneyRule(Section):
+    """Where a Standard Webhooks sender's event of one type says what money moved."""
 
     event_type: str = Field(min_length=1, description="The event's type, exactly")
     movement: Movement = Field(description="How money moved: capture, refund, dispute_opened, payout_paid, ...")
@@ -31,10 +35,8 @@ class MoneyRule(BaseModel):
     currency: Pointer = Field("/data/currency", description="JSON pointer to the currency: three letters")
 
 
-class StandardWebhooksSettings(BaseModel):
+class StandardWebhooksSettings(Section):
     """How a Standard Webhooks sender's events are read; the specification leaves the body open."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Pointer = Field("/type", description="JSON pointer to the event's type")
     occurred_at: Pointer = Field("/timestamp", description="JSON pointer to the event's time (RFC 3339)")
@@ -46,10 +48,8 @@ class StandardWebhooksSettings(BaseModel):
     money: tuple[MoneyRule, ...] = Field((), description="Which types move money, and where they say so")
 
 
-class StripeSettings(BaseModel):
+class StripeSettings(Section):
     """What an endpoint at Stripe is subscribed to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     refund_events: bool = Field(
         False,
@@ -61,10 +61,8 @@ class StripeSettings(BaseModel):
 CaptureMode = Literal["immediate", "delayed", "manual"]
 
 
-class AdyenSettings(BaseModel):
+class AdyenSettings(Section):
     """What Adyen's notifications don't say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     capture: dict[str, CaptureMode] = Field(
         {},
@@ -80,10 +78,8 @@ class AdyenSettings(BaseModel):
     )
 
 
-class RazorpaySettings(BaseModel):
+class RazorpaySettings(Section):
     """What Razorpay's events don't say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     settlement_currency: str = Field(
         "INR",
@@ -92,10 +88,8 @@ class RazorpaySettings(BaseModel):
     )
 
 
-class SquareSettings(BaseModel):
+class SquareSettings(Section):
     """What Square signs beside the body."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     notification_urls: dict[str, NotificationUrl] = Field(
         {},
@@ -104,20 +98,16 @@ class SquareSettings(BaseModel):
     )
 
 
-class CheckoutSettings(BaseModel):
+class CheckoutSettings(Section):
     """Where Checkout.com's events say what they don't all say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     account: Pointer | Literal[""] = Field(
         "", description="JSON pointer to the merchant account, if all events have one; empty: one account, unnamed"
     )
 
 
-class MollieSettings(BaseModel):
+class MollieSettings(Section):
     """What Mollie's next-gen webhook is subscribed to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     capture_events: bool = Field(
         False,
@@ -126,10 +116,8 @@ class MollieSettings(BaseModel):
     )
 
 
-class ProvidersSettings(BaseModel):
+class ProvidersSettings(Section):
     """Settings of all providers' adapters."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     entity: Literal["payment", "merchant"] = Field(
         "payment", description="What order is kept for: each payment, or each merchant account as a whole"
