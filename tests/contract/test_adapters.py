@@ -209,9 +209,11 @@ def test_the_content_hash_of_other_versions(case: Case) -> None:
     """Version 0 is poison's: the hash of the bytes."""
     body = event_of(case, Sample()).body
     assert case.adapter().content_sha256(body, 0) == hashlib.sha256(body).hexdigest()
-    with pytest.raises(ContentVersionUnknown) as caught:
-        case.adapter().content_sha256(body, 1_000_000)
-    travels(caught.value)
+    assert case.adapter().content_sha256(b"\xff", 0) == hashlib.sha256(b"\xff").hexdigest()
+    for version in (case.adapter().content_version + 1, 1_000_000):
+        with pytest.raises(ContentVersionUnknown, match="upgrade") as caught:
+            case.adapter().content_sha256(body, version)
+        travels(caught.value)
 
 
 def test_an_acknowledgement_is_a_2xx(case: Case) -> None:
@@ -221,9 +223,11 @@ def test_an_acknowledgement_is_a_2xx(case: Case) -> None:
 
 
 def test_an_empty_secret_is_refused(case: Case) -> None:
-    with pytest.raises(SettingError) as caught:
+    with pytest.raises(SettingError, match=f"secrets/{case.name}") as caught:
         case.adapter().check_secret("")
     travels(caught.value)
+    with pytest.raises(SettingError):
+        case.adapter().verify(case.valid(), [""], NOW)
 
 
 def test_a_new_secret_is_of_the_providers_form_and_signs(case: Case) -> None:

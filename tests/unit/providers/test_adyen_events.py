@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from core.errors import Unparseable
 from providers import (
     Adapter,
-    ContentVersionUnknown,
     ModeMismatch,
     ProvidersSettings,
     Request,
@@ -271,12 +270,6 @@ def test_what_is_about_no_payment_is_named_by_account_and_kind(
 def test_a_payments_key_is_its_reference_code_and_success(adyen_adapter: Adapter, code: str) -> None:
     event = adyen_adapter.events(Request(body(item(eventCode=code)), []), "live")[0]
     assert (event.event_key, event.entity_key) == (f"adyen:PSP1:{code}:true", "adyen:Main:ORIGINAL1")
-
-
-def test_a_content_version_of_newer_code_is_not_guessed(adyen_adapter: Adapter) -> None:
-    assert adyen_adapter.content_sha256(b"x", 0) == hashlib.sha256(b"x").hexdigest()
-    with pytest.raises(ContentVersionUnknown):
-        adyen_adapter.content_sha256(b"{}", 3)
 
 
 def test_the_answer_is_what_adyen_waits_for(adyen_adapter: Adapter) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import Unparseable
 from core.event import Mode
-from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
+from providers import Adapter, ProvidersSettings, Request, build_adapters
 from providers.settings import AdyenSettings
 from tests.unit.providers.adyenplatform_payouts import payout
 from tests.unit.providers.shapes import NO_MONEY, Row, changed, only
@@ -211,8 +211,3 @@ def test_what_cannot_be_read_is_said_to_be(adapter: Adapter, body: bytes) -> Non
 def test_order_may_be_kept_for_the_balance_account() -> None:
     adapter = build_adapters(ProvidersSettings(entity="merchant"))["adyenplatform"]
     assert only(adapter, payout()).entity_key == "adyenplatform:BA1"
-
-
-def test_the_content_hash_of_a_newer_version_is_not_guessed(adapter: Adapter) -> None:
-    with pytest.raises(ContentVersionUnknown):
-        adapter.content_sha256(payout(), 2)

@@ -10,7 +10,7 @@ import pytest
 from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import braintree as samples_of
-from providers import ContentVersionUnknown, ProvidersSettings, build_adapters
+from providers import ProvidersSettings, build_adapters
 from providers.braintree import LEFT_TO_A_PERSON
 from tests.unit.providers.braintree_shapes import ADAPTER, Moved, moved, only
 from tests.unit.providers.shapes import NOW
@@ -295,10 +295,3 @@ def test_the_account_is_the_merchant_accounts_id(xml: bytes, account: str) -> No
 def test_what_is_no_notification_is_poison(xml: bytes) -> None:
     with pytest.raises(Unparseable):
         only(xml)
-
-
-def test_the_content_hash_of_other_versions() -> None:
-    event = only(transaction())
-    assert ADAPTER.content_sha256(event.body, 1) == event.content_sha256
-    with pytest.raises(ContentVersionUnknown):
-        ADAPTER.content_sha256(event.body, 2)

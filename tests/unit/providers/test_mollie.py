@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import SettingError, Unparseable
+from core.errors import Unparseable
 from core.event import Mode
 from core.money import MoneyInvalid
 from load.samples import mollie as own
 from load.samples import sign
-from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
+from providers import Adapter, ProvidersSettings, Request, build_adapters
 from providers.mollie import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, flips, money, moved, names, only, refusal, row
 
@@ -109,13 +108,6 @@ def test_a_classic_delivery_is_not_taken_for_a_signed_one(samples: Path, adapter
     assert (
         refusal(adapter, Request(body, [(b"content-type", b"application/x-www-form-urlencoded")]), SECRET) == "missing"
     )
-
-
-def test_an_empty_secret_proves_nothing(adapter: Adapter) -> None:
-    with pytest.raises(SettingError):
-        adapter.check_secret("")
-    with pytest.raises(SettingError):
-        adapter.verify(sent(hmac.new(b"", SMALL, "sha256").hexdigest().encode()), [""], NOW)
 
 
 # --- identities
@@ -241,13 +233,6 @@ def test_what_cannot_be_read_is_said_to_be(adapter: Adapter, body: bytes) -> Non
 def test_order_may_be_kept_for_all_of_mollie() -> None:
     adapter = build_adapters(ProvidersSettings(entity="merchant"))["mollie"]
     assert only(adapter, event("payment.paid", payment())).entity_key == "mollie:"
-
-
-def test_the_content_hash_of_other_versions(adapter: Adapter) -> None:
-    body = event("payment.paid", payment())
-    assert adapter.content_sha256(body, 0) == hashlib.sha256(body).hexdigest()
-    with pytest.raises(ContentVersionUnknown):
-        adapter.content_sha256(body, 2)
 
 
 # --- money

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from core.event import POISON_TYPE, Mode
 from load.samples import mollie as own
-from providers import Adapter, ContentVersionUnknown, ProvidersSettings, Request, build_adapters
+from providers import Adapter, ProvidersSettings, Request, build_adapters
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched
 from tests.unit.providers.mollieclassic_answers import (
@@ -219,10 +218,3 @@ def test_an_answer_whose_parts_cannot_be_reported_apart_is_kept_whole_for_a_pers
 def test_a_payment_with_nothing_embedded_is_reported_alone(adapter: Adapter, embedded: Any) -> None:
     answer = json.dumps(payment() | {"_embedded": embedded}).encode()
     assert keys(adapter.events(delivery(answer), "live")) == ["tr_1:payment.paid"]
-
-
-def test_the_content_hash_of_other_versions(adapter: Adapter) -> None:
-    body = own.fetched(payment())
-    assert adapter.content_sha256(body, 0) == hashlib.sha256(body).hexdigest()
-    with pytest.raises(ContentVersionUnknown):
-        adapter.content_sha256(body, 2)

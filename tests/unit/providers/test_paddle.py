@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paddle_billing.Notifications import Secret, Verifier
 
-from core.errors import SettingError
 from load.samples import paddle as samples_of
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
@@ -111,16 +110,9 @@ def test_while_a_secret_is_rolled_any_of_several_signatures_proves(header: bytes
     assert refusal(BODY, header) is None
 
 
-def test_the_index_tells_which_secret_signed(adapter: Adapter) -> None:
-    for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
-        request = Request(BODY, [(HEADER, signed(BODY, secret))])
-        assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
+def test_of_two_secrets_that_signed_the_first_counts(adapter: Adapter) -> None:
     both_signed = TS + b";" + signed(BODY, OLD_SECRET).split(b";")[1] + b";" + H1
     assert adapter.verify(Request(BODY, [(HEADER, both_signed)]), [SECRET, OLD_SECRET], NOW) == 0
-    assert refusal(BODY, signed(BODY, OLD_SECRET)) == "mismatch"
-    assert refusal(BODY, GOOD, secrets=()) == "mismatch"
-    with pytest.raises(SettingError, match="empty secret"):
-        adapter.check_secret("")
 
 
 @pytest.mark.parametrize(

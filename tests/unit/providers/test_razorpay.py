@@ -20,7 +20,7 @@ from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.shapes import NOW, flips
 from tests.unit.providers.shapes import refusal as refusal_of
 
-SECRET, OLD_SECRET = "new-webhook-secret", "old-webhook-secret"
+SECRET = "new-webhook-secret"
 HEADER = b"x-razorpay-signature"
 VECTOR = "razorpay/vector_payment_authorized.json"
 Source = Callable[[str], dict[str, str]]
@@ -82,22 +82,6 @@ GOOD = sign(build_adapters(ProvidersSettings())["razorpay"], BODY, SECRET, NOW).
 def test_any_other_header_is_refused(adapter: Adapter, signatures: list[bytes], reason: str) -> None:
     assert refusal(adapter, BODY, GOOD) is None
     assert refusal(adapter, BODY, *signatures) == reason
-
-
-def test_while_a_secret_is_rolled_both_prove_and_the_index_tells_which(adapter: Adapter) -> None:
-    """Deliveries of events from before the change keep the old secret."""
-    for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
-        request = Request(BODY, [(HEADER, signed(adapter, BODY, secret))])
-        assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
-    assert refusal(adapter, BODY, signed(adapter, BODY, OLD_SECRET)) == "mismatch"
-
-
-def test_no_secret_proves_nothing_and_an_empty_one_is_refused(adapter: Adapter) -> None:
-    assert refusal(adapter, BODY, GOOD, secrets=()) == "mismatch"
-    with pytest.raises(SettingError, match="empty secret"):
-        adapter.check_secret("")
-    with pytest.raises(SettingError):
-        adapter.verify(Request(BODY, [(HEADER, signed(adapter, BODY))]), [""], NOW)
 
 
 def both(adapter: Adapter, body: bytes, signature: bytes, secret: str = SECRET) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from core.errors import Unparseable
 from core.event import Event
 from load.samples import razorpay as samples_of
-from providers import Adapter, ContentVersionUnknown, ProvidersSettings, build_adapters
+from providers import Adapter, ProvidersSettings, build_adapters
 from tests.unit.providers.shapes import NO_MONEY, NOW, NOW_S, Row, changed, names, row
 from tests.unit.providers.shapes import only as only_of
 
@@ -192,12 +192,6 @@ def test_order_is_kept_for_the_order_that_all_tries_to_pay_share(adapter: Adapte
 def test_what_is_no_event_is_unparseable(adapter: Adapter, body: bytes) -> None:
     with pytest.raises(Unparseable):
         only(adapter, body)
-
-
-def test_content_hashes_of_other_versions(adapter: Adapter) -> None:
-    assert adapter.content_sha256(BODY, 1) == only(adapter, BODY).content_sha256
-    with pytest.raises(ContentVersionUnknown):
-        adapter.content_sha256(BODY, 2)
 
 
 def test_a_token_is_an_entity_of_its_own_whatever_payment_made_it(adapter: Adapter) -> None:

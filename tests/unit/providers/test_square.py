@@ -18,7 +18,7 @@ from providers import Adapter, ModeMismatch, ProvidersSettings, Request, build_a
 from tests.unit.providers.shapes import NOW, flips, only
 from tests.unit.providers.shapes import refusal as refusal_of
 
-SECRET, OLD_SECRET = "new-signature-key", "old-signature-key"
+SECRET = "new-signature-key"
 HEADER, ENVIRONMENT = b"x-square-hmacsha256-signature", b"square-environment"
 URL, OTHER_URL = "https://hooks.example.com/webhooks/square", "https://hooks.example.com/webhooks/square/sandbox"
 VECTOR = "square/vector_test_notification.json"
@@ -103,16 +103,6 @@ def test_any_other_header_is_refused(adapter: Adapter, signatures: list[bytes], 
 def test_the_older_signature_header_proves_nothing(adapter: Adapter) -> None:
     """``x-square-signature`` is HMAC-SHA1 and no longer sent."""
     assert refusal_of(adapter, Request(BODY, [(b"x-square-signature", GOOD)]), SECRET) == "missing"
-
-
-def test_while_a_key_is_rolled_both_prove_and_the_index_tells_which(adapter: Adapter) -> None:
-    for secret, index in ((SECRET, 0), (OLD_SECRET, 1)):
-        request = Request(BODY, [(HEADER, signed(BODY, secret))])
-        assert adapter.verify(request, [SECRET, OLD_SECRET], NOW) == index
-    assert refusal(adapter, BODY, signed(BODY, OLD_SECRET)) == "mismatch"
-    assert refusal(adapter, BODY, GOOD, secrets=()) == "mismatch"
-    with pytest.raises(SettingError, match="empty secret"):
-        adapter.check_secret("")
 
 
 # The notification URL is the endpoint's, from the settings.

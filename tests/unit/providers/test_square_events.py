@@ -11,7 +11,7 @@ import pytest
 from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import square as samples_of
-from providers import Adapter, ContentVersionUnknown, ProvidersSettings, build_adapters
+from providers import Adapter, ProvidersSettings, build_adapters
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, money, moved, names, only, row
 
 
@@ -166,12 +166,6 @@ def test_an_event_about_nothing_is_an_entity_of_its_own(adapter: Adapter) -> Non
 def test_what_is_no_event_is_unparseable(adapter: Adapter, body: bytes) -> None:
     with pytest.raises(Unparseable):
         only(adapter, body)
-
-
-def test_content_hashes_of_other_versions(adapter: Adapter) -> None:
-    assert adapter.content_sha256(payment(), 1) == only(adapter, payment()).content_sha256
-    with pytest.raises(ContentVersionUnknown):
-        adapter.content_sha256(payment(), 2)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from load.samples import sign
 from providers import (
     Adapter,
-    ContentVersionUnknown,
     MoneyRule,
     ProvidersSettings,
     Request,
@@ -198,9 +197,6 @@ def test_the_whole_body_is_content(standard_adapter: Adapter, now: datetime) -> 
     assert made[0].content_sha256 == made[1].content_sha256 != made[2].content_sha256
     for event in made:
         assert standard_adapter.content_sha256(event.body, event.content_version) == event.content_sha256
-    assert standard_adapter.content_sha256(b"x", 0) == hashlib.sha256(b"x").hexdigest()
-    with pytest.raises(ContentVersionUnknown):
-        standard_adapter.content_sha256(b"{}", 2)
 
 
 OWN = StandardWebhooksSettings(
