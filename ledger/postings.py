@@ -119,8 +119,7 @@ class PostingsWriter:
         self._path = path
         self._appender = appender
         self._position = position
-        self._mark = position.seq
-        self._seen = self._mark
+        self._seen = position.seq
         self._lineage = position.lineage
 
     @classmethod
@@ -139,7 +138,7 @@ class PostingsWriter:
     @property
     def mark(self) -> int:
         """The last seq that is committed as reflected."""
-        return self._mark
+        return self._position.seq
 
     def catch_up(self, reader: JournalReader) -> None:
         """Follows the journal from the mark on, up to the reader's version. Postings of another journal, one that was
@@ -152,10 +151,10 @@ class PostingsWriter:
             log.warning("%s are of another journal; they are made again", self._path)
             self._empty(reader.lineage)
         self._lineage = reader.lineage
-        if self._mark < (copied := own_after(reader.state().notes)):
+        if self.mark < (copied := own_after(reader.state().notes)):
             self._commit(POSTINGS_SCHEMA.empty_table(), copied, reader.row_hash_at(copied) or "")
             self._seen = copied
-        for rows in reader.rows_after(self._mark, _COLUMNS):
+        for rows in reader.rows_after(self.mark, _COLUMNS):
             self.follow(rows)
 
     @staticmethod
@@ -176,7 +175,7 @@ class PostingsWriter:
         if not fresh:
             return
         table = flat(fresh)
-        if table.num_rows > 0 or fresh[-1].seq - self._mark > MARK_LAG_ROWS_MAX:
+        if table.num_rows > 0 or fresh[-1].seq - self.mark > MARK_LAG_ROWS_MAX:
             self._commit(table, fresh[-1].seq, fresh[-1].row_hash)
         self._seen = fresh[-1].seq
 
@@ -186,7 +185,7 @@ class PostingsWriter:
             self._appender.append(table, AppTransaction(MARK_APP_ID, mark), commit_notes(position))
         except (CommitFailed, OSError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
-        self._mark, self._position = mark, position
+        self._position = position
 
     def _empty(self, lineage: str) -> None:
         position = Position(lineage, 0, "")
@@ -195,7 +194,7 @@ class PostingsWriter:
             self._appender = Appender.open(self._path, version=open_table(self._path).version())
         except (CommitFailed, OSError, DeltaError) as refused:
             raise PostingsRefused(self._path, str(refused)) from refused
-        self._position, self._mark, self._seen = position, 0, 0
+        self._position, self._seen = position, 0
 
 
 def mark_of(table: DeltaTable) -> int:

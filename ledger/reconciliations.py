@@ -199,7 +199,7 @@ class Reconciliations:
     def counts(self, run_id: str) -> dict[Kind, int]:
         """How many differences of each kind a run wrote."""
         kinds = self._dataset(run_id).to_table(columns=["kind"], filter=pc.field("run_id") == run_id)
-        found = {one["kind"]: one["kind_count"] for one in _counted(kinds)}
+        found = {one["values"]: one["counts"] for one in pc.value_counts(kinds["kind"]).to_pylist()}
         return {kind: found.get(kind, 0) for kind in KINDS}
 
     def runs(self) -> list[Reconciliation]:
@@ -236,11 +236,6 @@ class Reconciliations:
 
 
 _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]
-
-
-def _counted(kinds: pa.Table) -> list[dict[str, Any]]:
-    counted: list[dict[str, Any]] = kinds.group_by("kind").aggregate([("kind", "count")]).to_pylist()
-    return counted
 
 
 def _run(row: dict[str, Any]) -> Reconciliation:

@@ -95,7 +95,14 @@ class StripeAdapter(JsonAdapter):
         return self.content_now(document, certain(lambda: _fact(document, text(document, "type"))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
-        return _content(document, fact)
+        """Version 2: what every API version says."""
+        reported = _object(document)
+        if not reported:
+            return content_hash(document, LEFT_OUT)
+        own = {name: document[name] for name in NAMED if document.get(name) is not None}
+        amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
+        what_moved = _what_moved(document, reported, fact)
+        return content_hash({**own, "object": _id_of(reported), **amounts, "moved": what_moved})
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
@@ -126,17 +133,6 @@ def _id_of(value: object) -> str | None:
     """An id, or that of the object which stands in its place when it was asked to be expanded."""
     found = value.get("id") if isinstance(value, Mapping) else value
     return found if isinstance(found, str) and found else None
-
-
-def _content(document: Mapping[str, Any], fact: MoneyFact | None) -> str:
-    """Version 2: what every API version says."""
-    reported = _object(document)
-    if not reported:
-        return content_hash(document, LEFT_OUT)
-    own = {name: document[name] for name in NAMED if document.get(name) is not None}
-    amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
-    what_moved = _what_moved(document, reported, fact)
-    return content_hash({**own, "object": _id_of(reported), **amounts, "moved": what_moved})
 
 
 def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
@@ -242,19 +238,11 @@ def _created(value: object) -> int:
     return created if type(created) is int else 0
 
 
-def _dispute_opened(dispute: Mapping[str, Any], previous: object) -> _Moved | None:
+def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
     inquiry = str(dispute.get("status")).startswith("warning_")
     if inquiry or dispute.get("balance_transactions") == []:
         return None
-    return _dispute_withdrawn(dispute, previous)
-
-
-def _dispute_withdrawn(dispute: Mapping[str, Any], _: object) -> _Moved | None:
     return _newest(dispute, Movement.DISPUTE_OPENED, -1)
-
-
-def _dispute_reinstated(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    return _newest(dispute, Movement.DISPUTE_WON, 1)
 
 
 def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
@@ -301,12 +289,8 @@ def _in_its_currency(one: Mapping[str, Any], dispute: Mapping[str, Any], every: 
     return disputed if amount > 0 else -disputed
 
 
-def _paid_out(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_PAID, payout, payout.get("amount"))
-
-
-def _payout_failed(payout: Mapping[str, Any], _: object) -> _Moved | None:
-    return _Moved(Movement.PAYOUT_FAILED, payout, payout.get("amount"))
+def _payout(movement: Movement) -> Callable[[Mapping[str, Any], object], _Moved]:
+    return lambda payout, _: _Moved(movement, payout, payout.get("amount"))
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
@@ -318,9 +302,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
     "refund.updated": _refunded,
     "refund.failed": _refunded,
     "charge.dispute.created": _dispute_opened,
-    "charge.dispute.funds_withdrawn": _dispute_withdrawn,
-    "charge.dispute.funds_reinstated": _dispute_reinstated,
+    "charge.dispute.funds_withdrawn": lambda dispute, _: _newest(dispute, Movement.DISPUTE_OPENED, -1),
+    "charge.dispute.funds_reinstated": lambda dispute, _: _newest(dispute, Movement.DISPUTE_WON, 1),
     "charge.dispute.closed": _dispute_closed,
-    "payout.paid": _paid_out,
-    "payout.failed": _payout_failed,
+    "payout.paid": _payout(Movement.PAYOUT_PAID),
+    "payout.failed": _payout(Movement.PAYOUT_FAILED),
 }

@@ -228,7 +228,8 @@ def run(
     clock: Clock,
 ) -> Reconciliation:
     """As `reconcile`, with a Spark session of its own, while everything may go on running."""
-    with tempfile.TemporaryDirectory(prefix="reconcile-", dir=_made(work_dir)) as scratch:
+    work_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
         rows = sum(one.seq for one in _pin(books)) + staged.lines
@@ -251,7 +252,7 @@ def _compare(
     session: SparkSession, books: Books, wanted: Wanted, staged: Staged, scratch: Path, clock: Clock
 ) -> Reconciliation:
     started, at = clock.monotonic(), clock.now()
-    scope, pinned = _scope(wanted, staged, books)
+    scope, pinned = _scope(wanted, staged), _pin(books)
     _views(session, staged, pinned)
     kept = register(session, scope)
     try:
@@ -288,15 +289,14 @@ def _compare(
     return found
 
 
-def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, list[_Pinned]]:
+def _scope(wanted: Wanted, staged: Staged) -> Scope:
     period = wanted.period
     if staged.first_at is None and (period.since is None or period.until is None):
         raise ReconcileImpossible(
             f"no line of {wanted.report.name} is of a movement that is booked, so it has no period: give --from and "
             "--to"
         )
-    pinned = _pin(books)
-    scope = Scope(
+    return Scope(
         provider=wanted.reader.provider,
         tenant=wanted.tenant,
         account=None if wanted.reader.names_account else wanted.account,
@@ -305,7 +305,6 @@ def _scope(wanted: Wanted, staged: Staged, books: Books) -> tuple[Scope, list[_P
         to_excluded=period.until is not None,
         always=sorted({role_of(movement).value for movement in ALWAYS}),
     )
-    return scope, pinned
 
 
 def _pin(books: Books) -> list[_Pinned]:
@@ -356,8 +355,3 @@ def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
 def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:
     of_ledger = {UNLISTED: counted["unlisted"], ADDS_TO_NONE: counted["adding_to_none"]}
     return {**staged.not_compared, **{name: count for name, count in of_ledger.items() if count}}
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
