@@ -25,8 +25,8 @@ from core.routing import base_of
 from dlq.report.build import BugsOf
 from dlq.report.model import BugCount
 from journal.bodies import BodyStore
-from journal.reader import dataset_of
-from journal.schema import JournalRow, from_arrow
+from journal.reader import rows_where
+from journal.schema import JournalRow
 from journal.shards import own_rows_after
 from ledger.queries import Shards
 from providers.reconciled import reader_of
@@ -118,12 +118,9 @@ def provider_bugs(
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read
     """
-    if not DeltaTable.is_deltatable(journal):
-        return []
-    table = dataset_of(DeltaTable(journal))
-    read = functools.partial(_rows, table)
-    again = [row for row in _one_a_delivery(read(_set_aside(provider, since))) if row.seq > own_after]
-    firsts = _Firsts(read(_holders(again)))
+    set_aside = rows_where(journal, _set_aside(provider, since), _COLUMNS)
+    again = [row for row in _one_a_delivery(set_aside) if row.seq > own_after]
+    firsts = _Firsts(rows_where(journal, _holders(again), _COLUMNS))
     pairs = [(row, firsts.of(row)) for row in again]
     reports = _Reports(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
     return [
@@ -165,10 +162,6 @@ def all_provider_bugs(
 
 def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
     return bug.again.received_at is not None, bug.again.received_at, bug.again.seq
-
-
-def _rows(table: pa.dataset.Dataset, wanted: pc.Expression) -> list[JournalRow]:
-    return from_arrow(table.to_table(columns=_COLUMNS, filter=wanted).sort_by("seq"))
 
 
 def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:

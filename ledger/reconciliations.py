@@ -36,14 +36,17 @@ KINDS: Mapping[Kind, str] = {
     "twice": "the report has one movement in several lines",
 }
 
+_OF_A_RUN = (
+    pa.field("run_id", pa.string(), nullable=False),
+    pa.field("at", TIMESTAMP, nullable=False),
+    pa.field("provider", pa.string(), nullable=False),
+    pa.field("tenant", pa.string()),
+    pa.field("report_name", pa.string(), nullable=False),
+    pa.field("report_sha256", pa.string(), nullable=False),
+)
 DIFFERENCES_SCHEMA = pa.schema(
     [
-        pa.field("run_id", pa.string(), nullable=False),
-        pa.field("at", TIMESTAMP, nullable=False),
-        pa.field("provider", pa.string(), nullable=False),
-        pa.field("tenant", pa.string()),
-        pa.field("report_name", pa.string(), nullable=False),
-        pa.field("report_sha256", pa.string(), nullable=False),
+        *_OF_A_RUN,
         pa.field("kind", pa.string(), nullable=False),
         pa.field("fact_key", pa.string(), nullable=False),
         pa.field("movement", pa.string()),
@@ -65,12 +68,7 @@ DIFFERENCES_SCHEMA = pa.schema(
 )
 RUNS_SCHEMA = pa.schema(
     [
-        pa.field("run_id", pa.string(), nullable=False),
-        pa.field("at", TIMESTAMP, nullable=False),
-        pa.field("provider", pa.string(), nullable=False),
-        pa.field("tenant", pa.string()),
-        pa.field("report_name", pa.string(), nullable=False),
-        pa.field("report_sha256", pa.string(), nullable=False),
+        *_OF_A_RUN,
         pa.field("since", TIMESTAMP),
         pa.field("until", TIMESTAMP),
         pa.field("lines", pa.int64(), nullable=False),

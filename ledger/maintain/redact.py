@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -210,20 +210,19 @@ def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
     """A staged file with the other bodies of one; none where there is no other."""
-    staged = folder / name
+    staged, gone = folder / name, pa.array(sorted(hashes), pa.string())
     rows = 0
-    with pq.ParquetWriter(staged, BODIES_SCHEMA, compression="zstd", store_schema=False) as writer:
-        for batch in _batches(files, name):
-            others = batch.filter(pc.invert(pc.is_in(batch["body_sha256"], pa.array(sorted(hashes), pa.string()))))
+    with (
+        files.open_input_file(name) as file,
+        pq.ParquetFile(file) as parquet,
+        pq.ParquetWriter(staged, BODIES_SCHEMA, compression="zstd", store_schema=False) as writer,
+    ):
+        for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
+            held = pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
+            others = held.filter(pc.invert(pc.is_in(held["body_sha256"], gone)))
             writer.write_table(others)
             rows += others.num_rows
     return [staged] if rows else []
-
-
-def _batches(files: FileSystem, name: str) -> Iterator[pa.Table]:
-    with files.open_input_file(name) as file, pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
-            yield pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
 
 
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -116,32 +115,25 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
     rewriter, marks = Rewriter(expired.bodies), expired.retained.transactions()
     if not expired.is_marked:
         rewriter.replace([], [], now_ms(), marks=marks)
-    needed, dropped = expired.needed, 0
+    needed, dropped, nothing = expired.needed, 0, Rewritten([], 0)
     if needed is None:
         return 0
+
+    def keep(rows: DataFrame) -> DataFrame:
+        return rows.join(needed, "body_sha256", "left_semi")
+
     try:
         for group in _groups(expired.files, bytes_max):
             some = [one for one in group if expired.kept_of.get(one.name)]
             with staging(expired.bodies.path, MAINTAIN) as folder:
-                kept = _kept(session, expired.bodies, some, needed, folder)
+                kept = (
+                    rewrite(session.get(), expired.bodies, some, SORTED_BY["bodies"], folder, keep) if some else nothing
+                )
                 rewriter.replace(group, kept.files, now_ms(), drops_rows=True, marks=marks)
             dropped += sum(one.rows for one in group) - kept.rows
     finally:
         needed.unpersist()
     return dropped
-
-
-def _kept(session: Session, bodies: Snapshot, files: Sequence[DataFile], needed: DataFrame, folder: Path) -> Rewritten:
-    if not files:
-        return Rewritten([], 0)
-    return rewrite(
-        session.get(),
-        bodies,
-        files,
-        SORTED_BY["bodies"],
-        folder,
-        lambda rows: rows.join(needed, "body_sha256", "left_semi"),
-    )
 
 
 def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
