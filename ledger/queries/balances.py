@@ -136,7 +136,7 @@ Change: TypeAlias = tuple[datetime, int]
 class AccountOverTime:
     """One account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
 
-    The first point is nothing, before all of them.
+    The first point is 0, when the first booking was.
     """
 
     account: str
