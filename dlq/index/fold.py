@@ -11,7 +11,7 @@ from core.event import POISON_TYPE
 from core.work import postings_from_json
 from dlq.command import hash_head
 from dlq.index.fingerprint import Cause, cause_of
-from dlq.index.item import OPEN_STATES, Entry, ItemState, Mark, values
+from dlq.index.item import COLUMNS, OPEN_STATES, Entry, ItemState, Mark, values
 from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
 from journal.shards import OfEntity
@@ -70,46 +70,18 @@ def fold(before: Entry | None, row: Row) -> Folded:
     return Folded(entry, cause)
 
 
+_FROM_ROW = (
+    *("item_seq", "decision", "provider", "account", "tenant", "event_type", "event_key", "entity_key"),
+    *("topic", "partition", "offset", "body_sha256", "received_at"),
+)
+_COUNTED = ("attempts", "times_died", "replays", "blocking", "priced")
+
+
 def _begun(row: Row) -> Entry:
-    return Entry(
-        item_seq=row.item_seq,
-        seen_seq=row.seq,
-        seen_hash=hash_head(row.row_hash),
-        state=ItemState.WAITING,
-        decision=row.decision,
-        attempts=0,
-        times_died=0,
-        replays=0,
-        kind=None,
-        error_class=None,
-        error_code=None,
-        message=None,
-        fingerprint=None,
-        mark=None,
-        provider=row.provider,
-        account=row.account,
-        tenant=row.tenant,
-        event_type=row.event_type,
-        event_key=row.event_key,
-        entity_key=row.entity_key,
-        topic=row.topic,
-        partition=row.partition,
-        offset=row.offset,
-        body_sha256=row.body_sha256,
-        received_at=row.received_at,
-        since_at=row.decided_at,
-        first_dead_at=None,
-        last_at=row.decided_at,
-        due_at=None,
-        closed_at=None,
-        cause_seq=None,
-        actor=None,
-        reason=None,
-        blocking=0,
-        amount_minor=None,
-        currency=None,
-        priced=0,
-    )
+    known: dict[str, Any] = dict.fromkeys(COLUMNS) | dict.fromkeys(_COUNTED, 0)
+    known |= {name: getattr(row, name) for name in _FROM_ROW}
+    known |= {"seen_seq": row.seq, "seen_hash": hash_head(row.row_hash), "state": ItemState.WAITING}
+    return Entry(**known | {"since_at": row.decided_at, "last_at": row.decided_at})
 
 
 def _name(entry: Entry, row: Row) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from core.clock import to_micros
@@ -179,17 +180,15 @@ def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, s
         raise FilterInvalid("limit", f"1 to {PAGE_MAX} is wanted")
     stretch, after = _place(cursor, sort)
     with file.reading() as connection:
-        found: list[tuple[int, Entry]] = []
-        for number in range(stretch, len(_ORDERS[sort])):
-            left = limit + 1 - len(found)
-            some = _entries(connection, wanted, _ORDERS[sort][number], after, left)
-            found += [(number, entry) for entry in some]
+        found: list[Entry] = []
+        for order in _ORDERS[sort][stretch:]:
+            found += _entries(connection, wanted, order, after, limit + 1 - len(found))
             after = None
             if len(found) > limit:
                 break
         total, seq = count(connection, wanted), seq_of(connection)
-    following = _cursor(sort, *found[limit - 1]) if len(found) > limit else None
-    return Page(tuple(item_of(entry) for _, entry in found[:limit]), following, total, seq)
+    items = tuple(map(item_of, found[:limit]))
+    return Page(items, cursor_after(items[-1], sort) if len(found) > limit else None, total, seq)
 
 
 def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
@@ -226,7 +225,7 @@ def _entries(
 ) -> list[Entry]:
     """A list a state, each by an index in its order, merged: an index over several states isn't in that order."""
     lists = [_of_state(connection, wanted, state, order, after, limit) for state in wanted.wanted_states]
-    merged = merge(*lists, key=lambda entry: _key(order, entry), reverse=order.descending)
+    merged = merge(*lists, key=attrgetter(order.key, "item_seq"), reverse=order.descending)
     return list(islice(merged, limit))
 
 
@@ -253,15 +252,6 @@ def _of_state(
         (*values, limit),
     )
     return [Entry(*one) for one in found]
-
-
-def _key(order: _Order, entry: Entry) -> tuple[int, int]:
-    return getattr(entry, order.key), entry.item_seq
-
-
-def _cursor(sort: Sort, number: int, entry: Entry) -> str:
-    key, item_seq = _key(_ORDERS[sort][number], entry)
-    return f"{sort}.{number}.{key}.{item_seq}"
 
 
 def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -166,47 +167,32 @@ def pretty(raw: bytes) -> str | None:
     return _indented(text)
 
 
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<empty>[{\[]\s*[}\]])|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
 def _indented(text: str) -> str | None:
     parts: list[str] = []
-    depth = at = size = 0
-    while at < len(text) and size <= PRETTY_CHARS_MAX:
-        char = text[at]
-        until = at + 1
-        if char == '"':
-            until = _string_end(text, at)
-            part = text[at:until]
-        elif char in "{[":
-            closing = _after_space(text, until)
-            if text[closing] in "}]":
-                part, until = char + text[closing], closing + 1
-            else:
-                depth += 1
-                part = char + _line(depth)
-        elif char in "}]":
+    depth = size = 0
+    for found in _TOKEN.finditer(text):
+        part = found[0]
+        if found["empty"]:
+            part = part[0] + part[-1]
+        elif part in "{[":
+            depth += 1
+            part += _line(depth)
+        elif part in "}]":
             depth -= 1
-            part = _line(depth) + char
-        elif char == ",":
-            part = char + _line(depth)
-        else:
-            part = ": " if char == ":" else "" if char in " \t\r\n" else char
+            part = _line(depth) + part
+        elif part == ",":
+            part += _line(depth)
+        elif part == ":":
+            part = ": "
         parts.append(part)
         size += len(part)
-        at = until
-    return "".join(parts) if at >= len(text) else None
+        if size > PRETTY_CHARS_MAX:
+            return None
+    return "".join(parts)
 
 
 def _line(depth: int) -> str:
     return "\n" + " " * (INDENT * depth)
-
-
-def _string_end(text: str, at: int) -> int:
-    at += 1
-    while text[at] != '"':
-        at += 2 if text[at] == "\\" else 1
-    return at + 1
-
-
-def _after_space(text: str, at: int) -> int:
-    while text[at] in " \t\r\n":
-        at += 1
-    return at
