@@ -16,7 +16,8 @@ from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import Shard
-from dlq.index import Amounts, DeadLetterIndex, Filter
+from dlq.index import DeadLetterIndex, Filter
+from dlq.index.dead_letter_index import Amounts
 from dlq.index.payload import Fates, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow

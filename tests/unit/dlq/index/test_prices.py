@@ -82,8 +82,8 @@ def test_a_body_that_is_gone_is_asked_for_once(items: DeadItems) -> None:
 def test_a_board_that_began_anew_gets_its_amounts_call_by_call(
     items: DeadItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.index.prices.ITEMS_PER_READ", 1)
-    monkeypatch.setattr("dlq.index.prices.READS_MAX", 2)
+    monkeypatch.setattr("dlq.index.dead_letter_index.ITEMS_PER_READ", 1)
+    monkeypatch.setattr("dlq.index.dead_letter_index.READS_MAX", 2)
     items.deaths(3)
     items.commit(with_bodies=True)
     asked = Asked()

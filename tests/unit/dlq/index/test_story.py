@@ -53,7 +53,7 @@ def test_a_story_shows_the_entity_s_events_around_it(items: DeadItems) -> None:
 
 
 def test_events_around_it_are_bounded(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.index.context.NEIGHBOURS_MAX", 2)
+    monkeypatch.setattr("dlq.index.story.NEIGHBOURS_MAX", 2)
     items.deaths(3, payment="pi_1")
     items.dead(payment="pi_1")
     items.deaths(3, payment="pi_1")
@@ -74,7 +74,7 @@ def test_what_waits_or_died_because_of_it_is_reported(items: DeadItems) -> None:
 
 
 def test_earlier_ones_like_it_are_reported_latest_first(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.index.context.LISTED_MAX", 2)
+    monkeypatch.setattr("dlq.index.story.LISTED_MAX", 2)
     items.then(items.dead(), Decision.PURGED)
     items.deaths(3)
     items.dead(error_class="Late")
@@ -91,7 +91,7 @@ def test_an_item_that_the_board_does_not_hold_has_a_story_too(items: DeadItems) 
 
 
 def test_an_item_that_was_tried_for_ever_is_cut(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq.index.context.ROWS_MAX", 4)
+    monkeypatch.setattr("dlq.index.story.ROWS_MAX", 4)
     items.then(items.dead(decision=Decision.RETRY), *[Decision.RETRY] * 9)
     items.commit()
     story = items.followed().item(1)
