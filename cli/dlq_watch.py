@@ -81,9 +81,6 @@ class ItemInSeveral(PayhookError):
         names = " or ".join(name_in(stream, number) for stream in streams)
         super().__init__(f"several shards have an item {number}: name it {names}")
 
-    def __reduce__(self) -> tuple[type[ItemInSeveral], tuple[int, tuple[str, ...]]]:
-        return ItemInSeveral, (self.number, self.streams)
-
 
 def shard_of_item(place: Place, named: Named) -> Place:
     """The place of the shard that an item is in.

@@ -25,7 +25,7 @@ from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
 from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
 from dlq.entry import ENTRY_LINES_MAX, Entry
-from dlq.hands import in_common, same_person
+from dlq.limits import in_common, same_person
 from dlq.orders import DeltaView, Giving, Orders
 from ingest.idempotency import Problem, Run
 from journal.reader import lineage_of

@@ -168,7 +168,7 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
-    ``hands``: of a proposal, who else could have given it in its actor's name, sorted (`dlq.hands`).
+    ``hands``: of a proposal, who else could have given it in its actor's name, sorted (`dlq.limits`).
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.location import Location
-from dlq.hands import same_person
-from dlq.limits import Kind, Volume
+from dlq.limits import Kind, Volume, same_person
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow
 

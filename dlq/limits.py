@@ -1,12 +1,13 @@
-"""What one person may do alone in a day; beyond it, a second one must approve."""
+"""What one person may do alone in a day; beyond it a second one must approve, and no hand may be behind both."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from dlq.command import REPLAY, REPROCESS
 
@@ -90,3 +91,17 @@ class Volume:
         """As the ``headers`` of a command's row hold it."""
         amounts = dict(sorted(self.amounts_minor.items()))
         return json.dumps({kind.value: {"items": self.items, "amounts_minor": amounts}}, separators=(",", ":"))
+
+
+Hands: TypeAlias = Callable[[str], frozenset[str]]
+"""Everybody who could act as a person, by the person's name; themselves among them."""
+
+
+def same_person(name: str) -> frozenset[str]:
+    """The one hand of a person of whom nothing else is known."""
+    return frozenset({name.casefold().strip()})
+
+
+def in_common(ones: Iterable[str], others: Iterable[str]) -> frozenset[str]:
+    """The hands that are behind both."""
+    return frozenset(one.casefold().strip() for one in ones) & {other.casefold().strip() for other in others}

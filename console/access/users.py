@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from console.access.roles import Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
-from dlq.hands import same_person
+from dlq.limits import same_person
 
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
 TOKEN_BYTES = 32

@@ -201,9 +201,6 @@ class SecondPersonWanted(RunRefused):
             )
         super().__init__(number, reported)
 
-    def __reduce__(self) -> tuple[type[SecondPersonWanted], tuple[int, str, str | None]]:
-        return SecondPersonWanted, (self.number, self.actor, self.like)
-
 
 def check_lineage(selection: Selection, lineage: str) -> None:
     """``lineage``: the journal's as it is now; empty where it isn't known, and then the processor decides.

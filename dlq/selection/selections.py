@@ -32,9 +32,8 @@ from dlq.command import (
 from dlq.command import Place as ReplayPlace
 from dlq.done_alone import DoneAlone, given_since
 from dlq.frozen import NEWEST, Frozen, Selection, SelectionFiles
-from dlq.hands import Hands, in_common, same_person
 from dlq.index import DeadLetterIndex, Filter, ItemState
-from dlq.limits import AloneLimits, Volume, kind_of
+from dlq.limits import AloneLimits, Hands, Volume, in_common, kind_of, same_person
 from dlq.orders import Giving, Orders
 from dlq.recorder import Recorder
 from dlq.run import RunState, command_id_of

@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.location import Location
 from core.visible import kept_text
 from dlq.done_alone import DAY
-from dlq.hands import same_person
+from dlq.limits import same_person
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
 from journal.reader import JournalReader, rows_where

@@ -17,8 +17,7 @@ from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from dlq.command import PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion, Target
 from dlq.commands import encode
-from dlq.hands import in_common
-from dlq.limits import AloneLimits, Volume, kind_of
+from dlq.limits import AloneLimits, Volume, in_common, kind_of
 from dlq.refusals import restored
 from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
