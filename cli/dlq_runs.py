@@ -217,7 +217,7 @@ def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, 
         click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
     progress = watch(dead.selections, number, place.options_again) if wait else dead.selections.progress(number)
     if as_json:
-        click.echo(ProgressView.of_run(progress).model_dump_json(indent=1))
+        click.echo(ProgressView.of(progress).model_dump_json(indent=1))
     else:
         click.echo(outcome(progress))
         if progress.run.problem:

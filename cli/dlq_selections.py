@@ -124,7 +124,7 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
     progress = None if kept.run is None else dead.selections.progress(number)
     items = dead.selections.items(number, states, limit=ITEMS_JSON_MAX if as_json else SHOWN_MAX)
     if as_json:
-        reported = SelectionView.of(kept) if progress is None else ProgressView.of_run(progress)
+        reported = SelectionView.of(kept) if progress is None else ProgressView.of(progress)
         tree = reported.model_dump(mode="json") | {
             "items": [SelectedItem.of(one).model_dump(mode="json") for one in items]
         }

@@ -12,11 +12,19 @@ from starlette.types import Scope
 
 from console.access import Everybody, Role, User, require, signed_in
 from console.api_dead import routes as dead_routes
-from console.api_routes import StrictRoute, key_parameter, problems
-from console.api_selections import acting, reading
+from console.api_routes import (
+    COMMAND_ID,
+    CommandDecided,
+    OrderAsked,
+    OrderGiven,
+    ProblemView,
+    StrictRoute,
+    acting,
+    problems,
+)
+from console.api_selections import reading, running
 from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
-from console.orders import CommandDecided, OrderAsked, OrderGiven, ProblemView
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
 from core.layout import LEDGER
@@ -27,7 +35,6 @@ from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
 
 REQUEST_BYTES_MAX = 1 << 20
-COMMAND_ID = r"^[0-9a-f]{32}$"
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
@@ -73,7 +80,7 @@ def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, desks)
-    for router in (dead_routes(streams), reading(streams), acting(streams), booking_routes(bookings)):
+    for router in (dead_routes(streams), reading(streams), running(streams), booking_routes(bookings)):
         api.router.routes.extend(router.routes)
 
     @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
@@ -93,15 +100,7 @@ def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
 
 
 def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
-    @api.post(
-        f"/dlq/{action}",
-        status_code=202,
-        name=action,
-        summary=f"Order a {action} of dead items",
-        responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
-        openapi_extra={"parameters": [key_parameter()]},
-        dependencies=[Depends(require(ROLES[action]))],
-    )
+    @acting(api, f"/dlq/{action}", ROLES[action], name=action, summary=f"Order a {action} of dead items")
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
         """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
 

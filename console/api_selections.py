@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from console.access import Role, require, signed_in
-from console.api_routes import StrictRoute, key_parameter, problems
+from console.api_routes import StrictRoute, acting, problems
 from console.dead_letters import DeadLetters, Streams, StreamWanted
 from console.selection_words import (
     ApprovalAsked,
@@ -37,7 +37,6 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
 ONE = "/selections/{number}"
 Reported = TypeVar("Reported")
-Route = TypeVar("Route", bound=Callable[..., Any])
 
 
 def reading(streams: Streams) -> APIRouter:
@@ -67,7 +66,7 @@ def reading(streams: Streams) -> APIRouter:
 
         def read() -> ProgressView | SelectionView:
             kept = selections.get(number)
-            return SelectionView.of(kept) if kept.run is None else ProgressView.of_run(selections.progress(number))
+            return SelectionView.of(kept) if kept.run is None else ProgressView.of(selections.progress(number))
 
         return await asyncio.to_thread(read)
 
@@ -125,18 +124,9 @@ class DryRunAsked:
         return Run("replay", "dry run", self.mode, None, self.in_place, self.force)
 
 
-def acting(streams: Streams) -> APIRouter:
+def running(streams: Streams) -> APIRouter:
     """For users who may act; each route says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
-
-    def post(path: str, role: Role, status: int = 200) -> Callable[[Route], Route]:
-        return router.post(
-            path,
-            status_code=status,
-            responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
-            openapi_extra={"parameters": [key_parameter()]},
-            dependencies=[Depends(require(role))],
-        )
 
     async def change(
         request: Request, stream: str, act: Callable[[Selections, str], Reported], reported: Callable[[Reported], Any]
@@ -148,7 +138,7 @@ def acting(streams: Streams) -> APIRouter:
         started = await asyncio.to_thread(dead.selections.start, number, run, signed_in(request).name)
         return RunStarted.started(started.run, again=started.again)
 
-    @post("/selections", Role.REPLAYER, 201)
+    @acting(router, "/selections", Role.REPLAYER, 201)
     async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionView:
         """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
 
@@ -158,7 +148,7 @@ def acting(streams: Streams) -> APIRouter:
         reported: SelectionView = await change(request, stream, act, SelectionView.of)
         return reported
 
-    @post(f"{ONE}/replay", Role.REPLAYER, 202)
+    @acting(router, f"{ONE}/replay", Role.REPLAYER)
     async def replay(
         number: Number, asked: ReplayAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
@@ -166,21 +156,21 @@ def acting(streams: Streams) -> APIRouter:
         second person (`state`)."""
         return await begin(request, streams.of(stream), number, asked.run())
 
-    @post(f"{ONE}/resolve", Role.REPLAYER, 202)
+    @acting(router, f"{ONE}/resolve", Role.REPLAYER)
     async def resolve(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Closes its items as brought about elsewhere. Beyond the limits it waits for a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("resolve", asked.reason, propose=asked.propose))
 
-    @post(f"{ONE}/purge", Role.ADMIN, 202)
+    @acting(router, f"{ONE}/purge", Role.ADMIN)
     async def purge(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Closes its items for good: none takes effect. Beyond the limits it waits for a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("purge", asked.reason, propose=asked.propose))
 
-    @post(f"{ONE}/approve", Role.ADMIN)
+    @acting(router, f"{ONE}/approve", Role.ADMIN, 200)
     async def approve(
         number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunView:
@@ -193,7 +183,7 @@ def acting(streams: Streams) -> APIRouter:
         return reported
 
     def simple(verb: str, change_run: Callable[[Selections, int, str, str], RunKept], why: str) -> None:
-        @post(f"{ONE}/{verb}", Role.REPLAYER)
+        @acting(router, f"{ONE}/{verb}", Role.REPLAYER, 200)
         async def changed(
             number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
         ) -> RunView:

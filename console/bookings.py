@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from console.access import Role, require, signed_in
 from console.access.users import Users, hands_of
-from console.api_routes import StrictRoute, key_parameter, problems
+from console.api_routes import COMMAND_ID, StrictRoute, Text, acting, problems
 from console.as_json import Proposal, plain
-from console.orders import Text
 from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
@@ -113,8 +112,6 @@ def _sent(giving: Giving, command: Command) -> CommandSent:
     return CommandSent(command_id=command.command_id, action=command.action)
 
 
-COMMAND_ID = r"^[0-9a-f]{32}$"
-Answer = TypeVar("Answer")
 Bookings = Mapping[Mode, BookingService]
 
 
@@ -183,15 +180,6 @@ def booking_routes(services: Bookings) -> APIRouter:
     """Finance reads and proposes; an administrator who didn't propose approves."""
     router = APIRouter(prefix="/ledger", route_class=StrictRoute)
 
-    def post(path: str, role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        return router.post(
-            path,
-            status_code=202,
-            responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
-            openapi_extra={"parameters": [key_parameter()]},
-            dependencies=[Depends(require(role))],
-        )
-
     @router.get(
         "/proposals",
         responses=problems(401, 403, 404, 422, 503),
@@ -203,14 +191,14 @@ def booking_routes(services: Bookings) -> APIRouter:
         found = await asyncio.to_thread(_service(services, mode).proposals)
         return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
 
-    @post("/entries", Role.FINANCE)
+    @acting(router, "/entries", Role.FINANCE)
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:
         """Proposes a booking by hand."""
         service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
         run: Run = request.state.idempotency
         return await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason, run.request_id)
 
-    @post("/proposals/{command_id}/approve", Role.ADMIN)
+    @acting(router, "/proposals/{command_id}/approve", Role.ADMIN)
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:

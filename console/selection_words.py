@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Self
+from functools import partial
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, model_validator
 
 from console.api_dead import FilterAsked
-from console.orders import ItemAsked, Text
+from console.api_routes import ItemAsked, Text, View
 from dlq.command import PER_S_MAX, PER_S_MIN, ReplayMode, Target
 from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,
     Forecast,
-    ItemShown,
-    Kept,
-    Progress,
     Run,
     RunItemState,
     RunKept,
     RunState,
-    Selection,
     Verdict,
 )
 
@@ -112,7 +109,11 @@ class NothingAsked(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class ApprovalView(BaseModel):
+def _at(*path: str) -> Any:
+    return Field(validation_alias=AliasPath(*path))
+
+
+class ApprovalView(View):
     """The second person's word."""
 
     actor: str
@@ -120,41 +121,22 @@ class ApprovalView(BaseModel):
     at: datetime
 
 
-class RunView(BaseModel):
+class RunView(View):
     """A selection's run. ``problem``: why it doesn't go on just now."""
 
-    selection: int
-    action: str
-    mode: ReplayMode
-    per_s: float | None
-    in_place: bool
-    force: bool
-    reason: str
+    selection: int = Field(validation_alias="number")
+    action: str = _at("run", "action")
+    mode: ReplayMode = _at("run", "mode")
+    per_s: float | None = _at("run", "per_s")
+    in_place: bool = _at("run", "in_place")
+    force: bool = _at("run", "force")
+    reason: str = _at("run", "reason")
     actor: str
     started_at: datetime
     state: RunState = Field(description="proposed: waits for a second person; sent: all of it was taken up")
     approval: ApprovalView | None
     problem: str | None
     finished_at: datetime | None
-
-    @classmethod
-    def of(cls, kept: RunKept) -> Self:
-        run, given = kept.run, kept.approval
-        return cls(
-            selection=kept.number,
-            action=run.action,
-            mode=run.mode,
-            per_s=run.per_s,
-            in_place=run.in_place,
-            force=run.force,
-            reason=run.reason,
-            actor=kept.actor,
-            started_at=kept.started_at,
-            state=kept.state,
-            approval=None if given is None else ApprovalView(actor=given.actor, reason=given.reason, at=given.at),
-            problem=kept.problem,
-            finished_at=kept.finished_at,
-        )
 
 
 class RunStarted(RunView):
@@ -167,48 +149,33 @@ class RunStarted(RunView):
         return cls(**RunView.of(kept).model_dump(), again=again)
 
 
-class SelectionView(BaseModel):
+class SelectionView(View):
     """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money isn't known."""
 
-    number: int
-    count: int
-    amounts: dict[str, int]
-    unknown_amounts: int
-    digest: str = Field(description="SHA-256 of its file in the lake")
-    frozen_at: datetime
-    actor: str
-    note: str
-    filter: str
-    journal_seq: int
+    number: int = _at("selection", "number")
+    count: int = _at("selection", "count")
+    amounts: dict[str, int] = _at("selection", "amounts")
+    unknown_amounts: int = _at("selection", "unknown_amounts")
+    digest: str = Field(
+        validation_alias=AliasPath("selection", "digest"), description="SHA-256 of its file in the lake"
+    )
+    frozen_at: datetime = _at("selection", "frozen_at")
+    actor: str = _at("selection", "actor")
+    note: str = _at("selection", "note")
+    filter: str = _at("selection", "filter")
+    journal_seq: int = _at("selection", "journal_seq")
     run: RunView | None
-
-    @classmethod
-    def of(cls, kept: Kept) -> Self:
-        return cls(**_plain(kept.selection), run=None if kept.run is None else RunView.of(kept.run))
 
 
 class ProgressView(SelectionView):
     """``states``: items by what became of them. ``eta_s``: seconds until its end, where that can be told."""
 
-    states: dict[RunItemState, int]
+    states: dict[RunItemState, int] = Field(validation_alias="counts")
     ended: int
-    share: float
+    share: Annotated[float, AfterValidator(partial(round, ndigits=6))]
     finished: bool
-    seen_per_s: float | None
+    seen_per_s: float | None = Field(validation_alias="per_s")
     eta_s: float | None
-
-    @classmethod
-    def of_run(cls, progress: Progress) -> Self:
-        return cls(
-            **_plain(progress.selection),
-            run=RunView.of(progress.run),
-            states=dict(progress.counts),
-            ended=progress.ended,
-            share=round(progress.share, 6),
-            finished=progress.finished,
-            seen_per_s=progress.per_s,
-            eta_s=progress.eta_s,
-        )
 
 
 class SelectionsView(BaseModel):
@@ -218,28 +185,16 @@ class SelectionsView(BaseModel):
     next: int | None
 
 
-class SelectedItem(BaseModel):
+class SelectedItem(View):
     """One item of a selection and what became of it; ``row_seq``: the journal's row that says so."""
 
     place: int
-    item_seq: int
-    seen_seq: int
-    seen_hash: str
+    item_seq: int = _at("target", "item_seq")
+    seen_seq: int = _at("target", "seen_seq")
+    seen_hash: str = _at("target", "seen_hash")
     state: RunItemState
     row_seq: int | None
     reason: str | None
-
-    @classmethod
-    def of(cls, item: ItemShown) -> Self:
-        return cls(
-            place=item.place,
-            item_seq=item.target.item_seq,
-            seen_seq=item.target.seen_seq,
-            seen_hash=item.target.seen_hash,
-            state=item.state,
-            row_seq=item.row_seq,
-            reason=item.reason,
-        )
 
 
 class SelectedItems(BaseModel):
@@ -249,26 +204,15 @@ class SelectedItems(BaseModel):
     next: int | None
 
 
-class ForecastView(BaseModel):
+class ForecastView(View):
     """What a replay would do with one item. ``followers`` run after it by themselves."""
 
-    item_seq: int
-    seen_seq: int
-    seen_hash: str
+    item_seq: int = _at("target", "item_seq")
+    seen_seq: int = _at("target", "seen_seq")
+    seen_hash: str = _at("target", "seen_hash")
     verdict: Verdict
     why: str
     followers: int
-
-    @classmethod
-    def of(cls, one: Forecast) -> Self:
-        return cls(
-            item_seq=one.target.item_seq,
-            seen_seq=one.target.seen_seq,
-            seen_hash=one.target.seen_hash,
-            verdict=one.verdict,
-            why=one.why,
-            followers=one.followers,
-        )
 
 
 class DryRunView(BaseModel):
@@ -296,8 +240,3 @@ class DryRunView(BaseModel):
             items=list(map(ForecastView.of, page)),
             next=following,
         )
-
-
-def _plain(selection: Selection) -> dict[str, object]:
-    names = ("number", "count", "unknown_amounts", "digest", "frozen_at", "actor", "note", "filter", "journal_seq")
-    return {name: getattr(selection, name) for name in names} | {"amounts": dict(selection.amounts)}
