@@ -23,10 +23,9 @@ from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
-from dlq.alerts.looking import Looking, Places
+from dlq.alerts.looking import Looking, Places, ReplicaWatch
 from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
-from dlq.alerts.replicas import ReplicaWatch
 from dlq.alerts.watch import Watch
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own

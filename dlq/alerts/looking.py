@@ -1,10 +1,10 @@
-"""Looks at the stack from outside: status files, metrics pages, journals. Whatever is down, it still looks."""
+"""Looks at the stack from outside, whatever is down: status files, metrics pages, journals, Kafka's replicas."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,16 +13,20 @@ from typing import Any
 import httpx2
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.addresses import each_address
 from core.clock import Clock, from_micros
 from core.decision import Decision
+from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE
 from core.status_file import STANDBY, fresh, moment_of, read_said
+from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
 from journal.life import Life, life_after
@@ -223,3 +227,34 @@ class DeadItems:
             life = self._lives[item] = life_after(known, Decision(decision), at)
             if not life.is_open:
                 del self._lives[item]
+
+
+class ReplicaWatch:
+    """Asks with each look. A topic's ``min.insync.replicas`` is asked for once: it changes by a person's hand."""
+
+    def __init__(self, client: AdminClient, topics: Collection[str]) -> None:
+        self._client = client
+        self._topics = topics
+        self._min: dict[str, int] = {}
+
+    def look(self) -> Replicas | None:
+        """None where Kafka doesn't say."""
+        try:
+            known = self._client.list_topics(timeout=ASK_TIMEOUT_S).topics
+            there = {topic: known[topic].partitions for topic in self._topics if topic in known}
+            for topic in there.keys() - self._min.keys():
+                self._min[topic] = int(described(self._client, topic)[IN_SYNC].value)
+        except KafkaException as silent:
+            log.debug("Kafka doesn't tell its replicas: %s", silent)
+            return None
+        return count_replicas(there, self._min)
+
+
+def count_replicas(partitions: Mapping[str, Mapping[int, Any]], least: Mapping[str, int]) -> Replicas:
+    """
+    :param partitions: by topic, each with ``replicas`` and those in sync, ``isrs``
+    :param least: ``min.insync.replicas`` by topic
+    """
+    every = [(topic, one) for topic, of_it in partitions.items() for one in of_it.values()]
+    out_of_sync = sum(len(one.isrs) < len(one.replicas) for _, one in every)
+    return Replicas(out_of_sync, sum(len(one.isrs) < least[topic] for topic, one in every))

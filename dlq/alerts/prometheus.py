@@ -20,7 +20,6 @@ from dlq.alerts.rules import (
     NOT_READY_S_MAX,
     SHARE,
     SLOW_S,
-    InPrometheus,
     Rule,
     Severity,
     Unit,
@@ -237,18 +236,17 @@ def file_of(settings: AlertsSettings) -> str:
 
 def alerting(rule: Rule) -> Alerting:
     """A built-in rule as Prometheus has it."""
-    there: InPrometheus = rule.prometheus
-    also = f" and {there.also}" if there.also else ""
+    also = f" and {rule.also}" if rule.also else ""
     return Alerting(
         group=GROUP_OF.get(rule.name, OTHER_GROUP),
-        alert=there.alert,
-        expr=f"{there.value} > {rule.threshold:g}{also}",
+        alert=rule.alert,
+        expr=f"{rule.expr} > {rule.threshold:g}{also}",
         for_s=rule.for_s,
         severity=rule.severity,
-        summary=_summary(there.text or rule.text, there.of, rule.unit),
+        summary=_summary(rule.text_there or rule.text, rule.label, rule.unit),
         anchor=rule.name,
         escalates=rule.name == "dlq_escalation",
-        comment=there.comment,
+        comment=rule.comment,
     )
 
 

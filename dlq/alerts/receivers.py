@@ -37,9 +37,6 @@ class NotDelivered(PayhookError):
         self.problem = problem
         super().__init__(f"receiver {receiver} didn't take the notice: {problem}")
 
-    def __reduce__(self) -> tuple[type[NotDelivered], tuple[str, str]]:
-        return NotDelivered, (self.receiver, self.problem)
-
 
 class Receiver(Protocol):
     """Somebody who gets notices."""

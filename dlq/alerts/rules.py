@@ -77,26 +77,14 @@ DURATION = Unit(lambda s: f"{s / HOUR_S:,.1f} h" if s >= HOUR_S else f"{s:,.0f} 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InPrometheus:
-    """A condition as Prometheus asks for it: it holds where ``value`` is above the threshold, and ``also`` holds.
-
-    ``text``: where it isn't `Rule.text`; ``of``: the label that names its subject; ``comment``: for who reads the file.
-    """
-
-    alert: str
-    value: str
-    also: str = ""
-    text: str = ""
-    of: str = "stream"
-    comment: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
     It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`).
     ``text``: what it says, of ``{of}`` and ``{value}``.
+
+    Prometheus calls it ``alert``, and has it where ``expr`` is above the threshold and ``also`` holds. ``text_there``:
+    what it says there, where that isn't ``text``; ``label``: names its subject; ``comment``: for who reads the file.
     """
 
     name: str
@@ -106,7 +94,12 @@ class Rule:
     text: str
     unit: Unit = AMOUNT
     for_s: float = 0.0
-    prometheus: InPrometheus
+    alert: str
+    expr: str
+    also: str = ""
+    text_there: str = ""
+    label: str = "stream"
+    comment: str = ""
 
     @property
     def anchor(self) -> str:
@@ -146,11 +139,9 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=settings.depth_max,
             clear_share=CLEAR_SHARE,
             text="{value} dead events of {of} wait for a person",
-            prometheus=InPrometheus(
-                alert="PayhookDlqDepth",
-                value=of_all_shards("stream:payhook_dlq_depth:max"),
-                comment="Of all shards together: who looks at dead events has as many to look at.",
-            ),
+            alert="PayhookDlqDepth",
+            expr=of_all_shards("stream:payhook_dlq_depth:max"),
+            comment="Of all shards together: who looks at dead events has as many to look at.",
         ),
         # An age falls by a leap when the old one is gone: it needs no distance between firing and being over.
         Rule(
@@ -159,7 +150,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=settings.age_h_max * HOUR_S,
             text="a dead event of {of} has been open for {value}",
             unit=DURATION,
-            prometheus=InPrometheus(alert="PayhookDlqOldest", value="max by (stream) (payhook_dlq_oldest_seconds)"),
+            alert="PayhookDlqOldest",
+            expr="max by (stream) (payhook_dlq_oldest_seconds)",
         ),
         Rule(
             name="dlq_escalation",
@@ -167,7 +159,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=settings.escalate_h * HOUR_S,
             text="a dead event of {of} has not been closed for {value}",
             unit=DURATION,
-            prometheus=InPrometheus(alert="PayhookDlqEscalation", value="max by (stream) (payhook_dlq_oldest_seconds)"),
+            alert="PayhookDlqEscalation",
+            expr="max by (stream) (payhook_dlq_oldest_seconds)",
         ),
         Rule(
             name="dlq_publish",
@@ -175,9 +168,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=UNPUBLISHED_S_MAX,
             text="a dead letter of {of} has waited {value} for its topic; the journal holds it meanwhile",
             unit=DURATION,
-            prometheus=InPrometheus(
-                alert="PayhookDlqPublishFailing", value="max by (stream) (payhook_dlq_unpublished_seconds)"
-            ),
+            alert="PayhookDlqPublishFailing",
+            expr="max by (stream) (payhook_dlq_unpublished_seconds)",
         ),
         Rule(
             name="not_ready",
@@ -185,16 +177,18 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=0.0,
             text="{of} is down, blocked or not ready",
             for_s=NOT_READY_S_MAX,
-            prometheus=InPrometheus(
-                alert="PayhookNotReady", value="1 - payhook_process_up", of="process", text="{of} does not answer"
-            ),
+            alert="PayhookNotReady",
+            expr="1 - payhook_process_up",
+            label="process",
+            text_there="{of} does not answer",
         ),
         Rule(
             name="refused",
             severity=Severity.CRITICAL,
             threshold=0.0,
             text="{of} decides nothing until a person does: see payhook recover",
-            prometheus=InPrometheus(alert="PayhookStreamRefused", value="max by (stream) (payhook_stream_refused)"),
+            alert="PayhookStreamRefused",
+            expr="max by (stream) (payhook_stream_refused)",
         ),
         Rule(
             name="lag",
@@ -203,14 +197,12 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             clear_share=CLEAR_SHARE,
             text="{value} events wait for {of} and do not get fewer",
             for_s=WINDOW_S,
-            prometheus=InPrometheus(
-                alert="PayhookLagGrowing",
-                value=of_all_shards(
-                    "max by (stream) (payhook_lag_events)"
-                    " and on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0"
-                ),
-                comment="Of all shards together, but for those whose backlog shrinks.",
+            alert="PayhookLagGrowing",
+            expr=of_all_shards(
+                "max by (stream) (payhook_lag_events)"
+                " and on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0"
             ),
+            comment="Of all shards together, but for those whose backlog shrinks.",
         ),
         Rule(
             name="retry_rate",
@@ -219,11 +211,9 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             clear_share=CLEAR_SHARE,
             text="{value} of the tries of {of} end in a retry",
             unit=SHARE,
-            prometheus=InPrometheus(
-                alert="PayhookRetryRate",
-                value="stream:payhook_retries:ratio_rate5m",
-                also=f"on (stream) stream:payhook_tries:rate5m * {WINDOW_S:g} >= {COUNTED_MIN}",
-            ),
+            alert="PayhookRetryRate",
+            expr="stream:payhook_retries:ratio_rate5m",
+            also=f"on (stream) stream:payhook_tries:rate5m * {WINDOW_S:g} >= {COUNTED_MIN}",
         ),
         Rule(
             name="redis_slow",
@@ -233,12 +223,10 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             text=f"{{value}} of the claims take more than {SLOW_S * 1_000:g} ms",
             unit=SHARE,
             for_s=SLOW_WINDOWS * WINDOW_S,
-            prometheus=InPrometheus(
-                alert="PayhookRedisSlow",
-                value="payhook_redis_slow_claims:ratio_rate5m",
-                also=f"sum(increase(payhook_redis_claim_seconds_count[5m])) >= {CLAIMS_MIN}",
-                comment="Twice the window: a burst of slow claims is in the share for 5 minutes, whatever comes after.",
-            ),
+            alert="PayhookRedisSlow",
+            expr="payhook_redis_slow_claims:ratio_rate5m",
+            also=f"sum(increase(payhook_redis_claim_seconds_count[5m])) >= {CLAIMS_MIN}",
+            comment="Twice the window: a burst of slow claims is in the share for 5 minutes, whatever comes after.",
         ),
         Rule(
             name="slo_burn",
@@ -247,14 +235,12 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             clear_share=CLEAR_SHARE,
             text="{value} of the events of {of} missed the 5 s in the last hour",
             unit=SHARE,
-            prometheus=InPrometheus(
-                alert="PayhookSloBurnFast",
-                value="stream:payhook_sli_missed:ratio_rate1h",
-                also=f"on (stream) stream:payhook_sli_missed:ratio_rate5m > {late:g}"
-                f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
-                comment="14.4 times what is allowed uses a month's budget up in two days; both windows, so that it ends"
-                " when it is over. Of few events one is a large share.",
-            ),
+            alert="PayhookSloBurnFast",
+            expr="stream:payhook_sli_missed:ratio_rate1h",
+            also=f"on (stream) stream:payhook_sli_missed:ratio_rate5m > {late:g}"
+            f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
+            comment="14.4 times what is allowed uses a month's budget up in two days; both windows, so that it ends"
+            " when it is over. Of few events one is a large share.",
         ),
         Rule(
             name="backup",
@@ -262,7 +248,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=BACKUP_LATE,
             text="the newest good backup is {value} times as old as backup.every_h",
             unit=TIMES,
-            prometheus=InPrometheus(alert="PayhookBackupLate", value="max(payhook_backup_age_ratio)"),
+            alert="PayhookBackupLate",
+            expr="max(payhook_backup_age_ratio)",
         ),
         Rule(
             name="card_data",
@@ -270,7 +257,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=0.0,
             text="{value} kept bodies hold card data: run/card-scan.json names their events, and "
             "`payhook ledger redact KEY --reason …` removes a body",
-            prometheus=InPrometheus(alert="PayhookCardDataKept", value="max(payhook_card_data_bodies)"),
+            alert="PayhookCardDataKept",
+            expr="max(payhook_card_data_bodies)",
         ),
         *_of_the_house(),
     )
@@ -287,9 +275,9 @@ def _of_the_house() -> tuple[Rule, ...]:
             clear_share=0.95,
             text="{value} of the disk of the {of} is used",
             unit=SHARE,
-            prometheus=InPrometheus(
-                alert="PayhookDiskFull", value="max by (place) (payhook_disk_used_ratio)", of="place"
-            ),
+            alert="PayhookDiskFull",
+            expr="max by (place) (payhook_disk_used_ratio)",
+            label="place",
         ),
         Rule(
             name="memory",
@@ -299,14 +287,16 @@ def _of_the_house() -> tuple[Rule, ...]:
             text="{value} of the memory of a machine or a container is used",
             unit=SHARE,
             for_s=WINDOW_S,
-            prometheus=InPrometheus(alert="PayhookMemoryFull", value="max(payhook_memory_used_ratio)"),
+            alert="PayhookMemoryFull",
+            expr="max(payhook_memory_used_ratio)",
         ),
         Rule(
             name="verify",
             severity=Severity.CRITICAL,
             threshold=0.0,
             text="payhook verify found {value} invariants of {of} that do not hold",
-            prometheus=InPrometheus(alert="PayhookVerifyFailed", value="max by (stream) (payhook_verify_broken)"),
+            alert="PayhookVerifyFailed",
+            expr="max by (stream) (payhook_verify_broken)",
         ),
         Rule(
             name="maintenance",
@@ -314,7 +304,8 @@ def _of_the_house() -> tuple[Rule, ...]:
             threshold=MAINTENANCE_LATE,
             text="the last round of maintenance that was done is {value} times as old as ledger.maintain.every_s",
             unit=TIMES,
-            prometheus=InPrometheus(alert="PayhookMaintenanceOverdue", value="max(payhook_maintenance_age_ratio)"),
+            alert="PayhookMaintenanceOverdue",
+            expr="max(payhook_maintenance_age_ratio)",
         ),
         Rule(
             name="signatures",
@@ -323,12 +314,10 @@ def _of_the_house() -> tuple[Rule, ...]:
             clear_share=CLEAR_SHARE,
             text="{value} of the requests of {of} have no valid signature",
             unit=SHARE,
-            prometheus=InPrometheus(
-                alert="PayhookSignaturesRefused",
-                value="provider:payhook_signatures_refused:ratio_rate5m",
-                also=f"on (provider) provider:payhook_signatures_refused:increase5m >= {SIGNATURES_MIN}",
-                of="provider",
-            ),
+            alert="PayhookSignaturesRefused",
+            expr="provider:payhook_signatures_refused:ratio_rate5m",
+            also=f"on (provider) provider:payhook_signatures_refused:increase5m >= {SIGNATURES_MIN}",
+            label="provider",
         ),
         Rule(
             name="isr",
@@ -336,15 +325,15 @@ def _of_the_house() -> tuple[Rule, ...]:
             threshold=0.0,
             text="{value} partitions have a replica that is not in sync",
             for_s=NOT_READY_S_MAX,
-            prometheus=InPrometheus(
-                alert="PayhookReplicasOutOfSync", value="max(payhook_kafka_partitions_out_of_sync)"
-            ),
+            alert="PayhookReplicasOutOfSync",
+            expr="max(payhook_kafka_partitions_out_of_sync)",
         ),
         Rule(
             name="min_isr",
             severity=Severity.CRITICAL,
             threshold=0.0,
             text="Kafka takes nothing for {value} partitions: too few replicas are in sync",
-            prometheus=InPrometheus(alert="PayhookUnderMinIsr", value="max(payhook_kafka_partitions_under_min_isr)"),
+            alert="PayhookUnderMinIsr",
+            expr="max(payhook_kafka_partitions_under_min_isr)",
         ),
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from dlq.alerts.looking import ReplicaWatch
 from dlq.alerts.readings import Replicas
-from dlq.alerts.replicas import ReplicaWatch
 from load.client import wait_for
 from stack import kafka
 from stack.kafka import broker_answers, kafka_server

@@ -17,9 +17,8 @@ from prometheus_client import start_http_server
 
 from core.clock import ManualClock, to_rfc3339
 from core.memory import memory_used
-from dlq.alerts.looking import Looking, Places, disk_used
+from dlq.alerts.looking import Looking, Places, count_replicas, disk_used
 from dlq.alerts.readings import Replicas
-from dlq.alerts.replicas import count
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Watch
 from ingest.metrics import IngestMetrics
@@ -163,7 +162,7 @@ def test_partitions_are_counted_by_what_is_in_sync() -> None:
         return SimpleNamespace(replicas=[1, 2, 3], isrs=list(isrs))
 
     partitions = {"events": {0: of(1, 2, 3), 1: of(1, 2)}, "dlq": {0: of(3)}}
-    assert count(partitions, {"events": 2, "dlq": 2}) == Replicas(out_of_sync=2, under_min=1)
+    assert count_replicas(partitions, {"events": 2, "dlq": 2}) == Replicas(out_of_sync=2, under_min=1)
 
 
 def test_memory_that_fills_up_is_an_alert_wherever_it_is(house: House) -> None:

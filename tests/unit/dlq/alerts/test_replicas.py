@@ -9,8 +9,8 @@ from typing import Any, cast
 from confluent_kafka.admin import AdminClient
 
 from core.durability import IN_SYNC
+from dlq.alerts.looking import ReplicaWatch
 from dlq.alerts.readings import Replicas
-from dlq.alerts.replicas import ReplicaWatch
 
 
 class Kafka:
