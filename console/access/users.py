@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from console.access.roles import Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
+from core.files import write_whole
 from dlq.limits import same_person
 
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
@@ -150,7 +151,7 @@ class Users:
             if len(after) > USERS_MAX:
                 raise UserUnfit(f"{len(after)} users; {USERS_MAX} are the most")
             witness(before, after)
-            _replace(self._path, _encoded(after))
+            write_whole(self._path, _encoded(after))
 
     def _now(self) -> _Known:
         with self._lock:
@@ -192,7 +193,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _encoded(accounts: Accounts) -> bytes:
+def _encoded(accounts: Accounts) -> str:
     tree = {
         name: {
             "roles": sorted(account.roles),
@@ -206,7 +207,7 @@ def _encoded(accounts: Accounts) -> bytes:
         }
         for name, account in sorted(accounts.items())
     }
-    return json.dumps({"users": tree}, indent=1).encode() + b"\n"
+    return json.dumps({"users": tree}, indent=1) + "\n"
 
 
 def _decoded(tree: Any) -> dict[str, Account]:
@@ -243,20 +244,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """The file as it was or as it is to be, whatever happens; on return it outlasts a loss of power."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

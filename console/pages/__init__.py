@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends
 from console.access import Role, UserService, require
 from console.bookings import BookingService
 from console.pages.dlq import add_item, add_list
-from console.pages.dlq_dry_run import add_dry_run
 from console.pages.dlq_reports import add_audit, add_overview, add_report
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger import add_balances, add_reports, add_search, add_stories
@@ -46,7 +45,7 @@ def _ledger(place: Place, reading: Recorder) -> APIRouter:
 
 def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
-    for add in (add_overview, add_list, add_item, add_selections, add_dry_run, add_report):
+    for add in (add_overview, add_list, add_item, add_selections, add_report):
         add(router, place)
     add_audit(router, place, audit_log)
     return router

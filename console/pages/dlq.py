@@ -1,7 +1,8 @@
-"""``/dlq`` and ``/dlq/items/N``: the list of dead items, and one item with its whole context."""
+"""``/dlq`` and ``/dlq/items/N``: the list of dead items by a filter, and one item with its whole context."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,10 +11,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from console.access import Role, User, require
 from console.details import item_details, tries_of
 from console.forms import Fields
-from console.pages import dlq_filters
 from console.pages.place import DlqPlace, WorkStream
 from console.rendering import render
-from dlq.index import FilterInvalid, ItemStory, Payload
+from core import moments
+from core.clock import to_rfc3339
+from core.decision import ErrorKind
+from dlq.command import CommandInvalid, Target
+from dlq.command_fields import target_of_text
+from dlq.index import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
+from dlq.index.listing import TEXT_CHARS_MAX
 
 PER_PAGE = 50
 GROUPS_MAX = 100
@@ -23,6 +29,69 @@ RAW_BYTES_MAX = 4_096
 _BYTES_PER_LINE = 32
 
 Viewer = Annotated[User, Depends(require(Role.VIEWER))]
+
+OPTIONS = {
+    "kinds": tuple(kind.value for kind in ErrorKind),
+    "states": tuple(state.value for state in ItemState if state is not ItemState.SETTLED),
+    "marks": tuple(mark.value for mark in Mark),
+    "sorts": tuple(sort.value for sort in Sort),
+}
+"""What a filter's fields may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a list shows: the filter, its order, and the page of it."""
+
+    wanted: Filter
+    sort: Sort
+    cursor: str | None
+
+
+def read_filter(fields: Fields) -> Looked:
+    """The form's fields; its problems are in `Fields.problems`."""
+    wanted = Filter(
+        kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", OPTIONS["kinds"])),
+        classes=fields.choices("class"),
+        providers=fields.choices("provider"),
+        types=fields.choices("type"),
+        entity=fields.text("entity"),
+        since=fields.moment("from", moments.since),
+        until=fields.moment("to", moments.until),
+        text=fields.text("text", TEXT_CHARS_MAX),
+        fingerprint=fields.text("cause", 64),
+        states=tuple(ItemState(state) for state in fields.choices("state", OPTIONS["states"])) or (ItemState.OPEN,),
+        marks=tuple(Mark(mark) for mark in fields.choices("mark", OPTIONS["marks"])),
+    )
+    return Looked(wanted, Sort(fields.choice("sort", OPTIONS["sorts"]) or Sort.OLDEST), fields.text("after", 100))
+
+
+def marked_items(fields: Fields) -> list[Target]:
+    """The items that were marked one by one, each as its page showed it."""
+    try:
+        seen = {target.item_seq: target for target in map(target_of_text, fields.listed("item"))}
+        Filter(items=tuple(seen))
+    except (CommandInvalid, FilterInvalid) as wrong:
+        fields.wrong("item", str(wrong))
+        return []
+    return list(seen.values())
+
+
+def query_of(wanted: Filter) -> Mapping[str, object]:
+    """The same as an address's fields; the inverse of `read_filter`."""
+    return {
+        "kind": [kind.value for kind in wanted.kinds],
+        "class": list(wanted.classes),
+        "provider": list(wanted.providers),
+        "type": list(wanted.types),
+        "entity": wanted.entity,
+        "from": to_rfc3339(wanted.since) if wanted.since else None,
+        "to": to_rfc3339(wanted.until) if wanted.until else None,
+        "text": wanted.text,
+        "cause": wanted.fingerprint,
+        "state": [] if wanted.states == (ItemState.OPEN,) else [state.value for state in wanted.states],
+        "mark": [mark.value for mark in wanted.marks],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +119,9 @@ def add_list(router: APIRouter, place: DlqPlace) -> None:
     @router.get("/dlq", dependencies=[Depends(require(Role.VIEWER))])
     async def dlq(request: Request) -> Response:
         fields, stream = Fields(request.query_params), place.stream(request)
-        looked, grouped = dlq_filters.read(fields), fields.choice("view", ("groups", "items")) != "items"
-        query = dlq_filters.query(looked.wanted)
-        context = {"fields": fields, "looked": looked, "query": query, "options": dlq_filters, "grouped": grouped}
+        looked, grouped = read_filter(fields), fields.choice("view", ("groups", "items")) != "items"
+        query = query_of(looked.wanted)
+        context = {"fields": fields, "looked": looked, "query": query, "options": OPTIONS, "grouped": grouped}
         if fields.problems:
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)
         if grouped:

@@ -1,4 +1,4 @@
-"""``/dlq/selections``: freeze what is seen, say what is to be done with it, and watch it being done."""
+"""``/dlq/selections``: freeze what is seen, say what a replay would do, order what is to be done, and watch it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from console.access import Role, User, require
-from console.forms import Fields
-from console.pages import dlq_filters
+from console.forms import Fields, FormFields
+from console.pages.dlq import marked_items, read_filter
 from console.pages.place import DlqPlace, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.index import Filter
-from dlq.selection import Kept, Progress, Run, RunKept, RunRefused
+from dlq.selection import Kept, Progress, Run, RunRefused, Verdict
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
@@ -30,76 +30,115 @@ MODES_TOLD = {
     ReplayMode.SUPERSEDED.value: "as superseded",
 }
 
+VERDICTS = tuple(verdict.value for verdict in Verdict)
+RUNS_TOLD = {
+    "in_place": "runs before every later event of its entity",
+    "behind": "runs behind what was applied since",
+    "poison": "its bytes are read again",
+    "held": "waits behind another dead event",
+    "moved": "refused: it moved on since",
+    "done": "ended since: nothing is to be done",
+    "conflict": "refused, or dies again: its key or its fact is held",
+    "no_body": "can't run: its bytes aren't kept",
+    "loop": "refused by the loop guard",
+    "refused": "the mode isn't for it",
+}
+
 Viewer = Annotated[User, Depends(require(Role.VIEWER))]
 Replayer = Annotated[User, Depends(require(Role.REPLAYER))]
 Admin = Annotated[User, Depends(require(Role.ADMIN))]
 
 
-class Pages:
-    """The pages of selections, for routes to call."""
+class SelectionPages:
+    """The pages of selections; each method but the private ones is a route."""
 
     def __init__(self, place: DlqPlace) -> None:
-        self.place = place
+        self._place = place
+        self._ask = place.asking.ask
 
-    async def listed(self, request: Request) -> Response:
-        stream, fields = self.place.stream(request), Fields(request.query_params)
+    async def listed(self, request: Request, _user: Viewer) -> Response:
+        stream, fields = self._place.stream(request), Fields(request.query_params)
         before = fields.number("before", 1, NUMBER_MAX) or NUMBER_MAX
-        kept, waiting = await self.place.asking.ask(_listed, stream, before)
+        kept, waiting = await self._ask(_listed, stream, before)
         older = kept[-1].selection.number if len(kept) == KEPT_PER_PAGE else None
-        return self.place.show(request, "dlq/selections.html", kept=kept, waiting=waiting, older=older)
+        return self._place.show(request, "dlq/selections.html", kept=kept, waiting=waiting, older=older)
 
-    async def freeze(self, request: Request, user: User) -> Response:
+    async def freeze(self, request: Request, user: Replayer, fields: FormFields) -> Response:
         """From the list's form: the items that are marked, or all that match its filter."""
-        stream, fields = self.place.stream(request), Fields(await request.form())
         marked = fields.choice("what", ("marked", "all")) != "all"
-        seen = dlq_filters.items(fields) if marked else []
-        wanted = Filter(items=tuple(one.item_seq for one in seen)) if marked else dlq_filters.read(fields).wanted
+        seen = marked_items(fields) if marked else []
+        wanted = Filter(items=tuple(one.item_seq for one in seen)) if marked else read_filter(fields).wanted
         note = printable(fields, "note") or ""
         if fields.problems or (marked and not seen):
             reported = next(iter(fields.problems.values()), "mark items first; nothing was selected")
-            return self.place.show(request, "dlq/refused.html", 422, problem=reported)
-        frozen = await self.place.asking.ask(stream.selections.freeze, wanted, user.name, note, seen)
+            return self._place.show(request, "dlq/refused.html", 422, problem=reported)
+        frozen = await self._ask(self._place.stream(request).selections.freeze, wanted, user.name, note, seen)
         return RedirectResponse(self._at(request, frozen.number), 303)
 
-    async def one(self, request: Request, number: int) -> Response:
-        fields = Fields(request.query_params)
-        after = fields.number("after", 0, NUMBER_MAX)
+    async def one(self, request: Request, number: int, _user: Viewer) -> Response:
+        after = Fields(request.query_params).number("after", 0, NUMBER_MAX)
         return await self._show(request, number, Fields(QueryParams()), -1 if after is None else after)
 
-    async def progress(self, request: Request, number: int) -> Response:
-        progress = await self.place.asking.ask(self.place.stream(request).selections.progress, number)
-        return self.place.show(request, "dlq/_progress.html", progress=progress)
+    async def progress(self, request: Request, number: int, _user: Viewer) -> Response:
+        progress = await self._ask(self._place.stream(request).selections.progress, number)
+        return self._place.show(request, "dlq/_progress.html", progress=progress)
 
-    async def start(self, request: Request, number: int, user: User, action: str) -> Response:
-        """Begins the run that a form of the selection's page asks for."""
-        fields = Fields(await request.form())
-        run = run_of(fields, action)
-        if run is None:
-            return await self._show(request, number, fields, status=422)
-        stream = self.place.stream(request)
+    async def dry_run(self, request: Request, number: int, _user: Viewer) -> Response:
+        """Made again for the first page; later pages and single verdicts are of the same one."""
+        fields, stream = Fields(request.query_params), self._place.stream(request)
+        mode = fields.choice("run_mode", tuple(MODES_TOLD)) or ReplayMode.ALONE.value
+        in_place, force = (fields.text(name) is not None for name in ("in_place", "force"))
+        only, after = fields.choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
+        run = Run(REPLAY, "dry run", ReplayMode(mode), None, in_place, force)
+        made = await self._ask(stream.dead.dry_runs.kept, number)
+        if made is None or (only is None and after is None):
+            made = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
+        verdicts = None if only is None else [Verdict(only)]
+        found = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
+        kept = await self._ask(stream.selections.get, number)
+        context = {"made": made, "shown": found[:ITEMS_PER_PAGE], "more": len(found) > ITEMS_PER_PAGE, "only": only}
+        context |= {"fields": fields, "modes_told": MODES_TOLD, "runs_told": RUNS_TOLD}
+        return self._place.show(request, "dlq/dry_run.html", kept=kept, **context)
 
-        def begin() -> RunKept:
-            return stream.selections.start(number, run, user.name).run
+    async def replay(self, request: Request, number: int, user: Replayer, fields: FormFields) -> Response:
+        return await self._start(request, number, user, fields, REPLAY)
 
-        return await self._give(request, number, begin)
+    async def resolve(self, request: Request, number: int, user: Replayer, fields: FormFields) -> Response:
+        return await self._start(request, number, user, fields, RESOLVE)
 
-    async def approve(self, request: Request, number: int, user: User) -> Response:
-        fields = Fields(await request.form())
+    async def purge(self, request: Request, number: int, user: Admin, fields: FormFields) -> Response:
+        return await self._start(request, number, user, fields, PURGE)
+
+    async def approve(self, request: Request, number: int, user: Admin, fields: FormFields) -> Response:
         reason = reason_of(fields)
         if reason is None:
             return await self._show(request, number, fields, status=422)
-        stream = self.place.stream(request)
-        return await self._give(request, number, lambda: stream.selections.approve(number, user.name, reason))
+        selections = self._place.stream(request).selections
+        return await self._give(request, number, lambda: selections.approve(number, user.name, reason))
 
-    async def change(self, request: Request, number: int, user: User, action: str) -> Response:
-        """``action``: pause, resume or cancel."""
-        change: Callable[[int, str], RunKept] = getattr(self.place.stream(request).selections, action)
-        return await self._give(request, number, lambda: change(number, user.name))
+    async def pause(self, request: Request, number: int, user: Replayer) -> Response:
+        selections = self._place.stream(request).selections
+        return await self._give(request, number, lambda: selections.pause(number, user.name))
 
-    async def _give(self, request: Request, number: int, order: Callable[[], RunKept]) -> Response:
+    async def resume(self, request: Request, number: int, user: Replayer) -> Response:
+        selections = self._place.stream(request).selections
+        return await self._give(request, number, lambda: selections.resume(number, user.name))
+
+    async def cancel(self, request: Request, number: int, user: Replayer) -> Response:
+        selections = self._place.stream(request).selections
+        return await self._give(request, number, lambda: selections.cancel(number, user.name))
+
+    async def _start(self, request: Request, number: int, user: User, fields: Fields, action: str) -> Response:
+        """Begins the run that a form of the selection's page asks for."""
+        run, selections = run_of(fields, action), self._place.stream(request).selections
+        if run is None:
+            return await self._show(request, number, fields, status=422)
+        return await self._give(request, number, lambda: selections.start(number, run, user.name))
+
+    async def _give(self, request: Request, number: int, order: Callable[[], object]) -> Response:
         """The caller records it, and its refusal."""
         try:
-            await self.place.asking.ask(order)
+            await self._ask(order)
         except RunRefused as refused:
             return await self._show(request, number, Fields(QueryParams()), problem=str(refused), status=409)
         return RedirectResponse(self._at(request, number), 303)
@@ -107,60 +146,24 @@ class Pages:
     async def _show(
         self, request: Request, number: int, fields: Fields, after: int = -1, problem: str = "", status: int = 200
     ) -> Response:
-        shown = await self.place.asking.ask(_one, self.place.stream(request), number, after)
+        shown = await self._ask(_one, self._place.stream(request), number, after)
         context = {**shown, "fields": fields, "after": after, "problem": problem, "modes_told": MODES_TOLD}
-        return self.place.show(request, "dlq/selection.html", status, **context)
+        return self._place.show(request, "dlq/selection.html", status, **context)
 
     def _at(self, request: Request, number: int) -> str:
-        return self.place.link(request, f"/dlq/selections/{number}")
+        return self._place.link(request, f"/dlq/selections/{number}")
 
 
 def add_selections(router: APIRouter, place: DlqPlace) -> None:
-    pages, path = Pages(place), "/dlq/selections/{number}"
-
-    @router.get("/dlq/selections")
-    async def listed(request: Request, _user: Viewer) -> Response:
-        return await pages.listed(request)
-
-    @router.post("/dlq/selections")
-    async def freeze(request: Request, user: Replayer) -> Response:
-        return await pages.freeze(request, user)
-
-    @router.get(path)
-    async def one(request: Request, number: int, _user: Viewer) -> Response:
-        return await pages.one(request, number)
-
-    @router.get(path + "/progress")
-    async def progress(request: Request, number: int, _user: Viewer) -> Response:
-        return await pages.progress(request, number)
-
-    @router.post(path + "/replay")
-    async def replay(request: Request, number: int, user: Replayer) -> Response:
-        return await pages.start(request, number, user, REPLAY)
-
-    @router.post(path + "/resolve")
-    async def resolve(request: Request, number: int, user: Replayer) -> Response:
-        return await pages.start(request, number, user, RESOLVE)
-
-    @router.post(path + "/purge")
-    async def purge(request: Request, number: int, user: Admin) -> Response:
-        return await pages.start(request, number, user, PURGE)
-
-    @router.post(path + "/approve")
-    async def approve(request: Request, number: int, user: Admin) -> Response:
-        return await pages.approve(request, number, user)
-
-    @router.post(path + "/pause")
-    async def pause(request: Request, number: int, user: Replayer) -> Response:
-        return await pages.change(request, number, user, "pause")
-
-    @router.post(path + "/resume")
-    async def resume(request: Request, number: int, user: Replayer) -> Response:
-        return await pages.change(request, number, user, "resume")
-
-    @router.post(path + "/cancel")
-    async def cancel(request: Request, number: int, user: Replayer) -> Response:
-        return await pages.change(request, number, user, "cancel")
+    pages, path = SelectionPages(place), "/dlq/selections/{number}"
+    router.add_api_route("/dlq/selections", pages.listed, methods=["GET"])
+    router.add_api_route("/dlq/selections", pages.freeze, methods=["POST"])
+    router.add_api_route(path, pages.one, methods=["GET"])
+    router.add_api_route(f"{path}/progress", pages.progress, methods=["GET"])
+    router.add_api_route(f"{path}/dry-run", pages.dry_run, methods=["GET"])
+    orders = (pages.replay, pages.resolve, pages.purge, pages.approve, pages.pause, pages.resume, pages.cancel)
+    for order in orders:
+        router.add_api_route(f"{path}/{order.__name__}", order, methods=["POST"])
 
 
 def run_of(fields: Fields, action: str) -> Run | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -11,6 +13,7 @@ from console.access import Access, Everybody, SignInBusy, SignInRefused, SignInT
 from console.access.passwords import CHARS_MIN, PasswordUnfit
 from console.forms import Cookies, new_visitor
 from console.rendering import HOME, local_path, render
+from core.errors import PayhookError
 
 
 def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
@@ -34,14 +37,8 @@ def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
         address = request.client.host if request.client else ""
         try:
             secret = await access.sign_in(name.strip().lower(), password, address)
-        except SignInRefused as refused:
-            return _form(request, access, cookies, next, 401, str(refused))
-        except SignInTooSoon as early:
-            answer = _form(request, access, cookies, next, 429, str(early))
-            answer.headers["retry-after"] = str(max(1, round(early.wait_s)))
-            return answer
-        except SignInBusy as busy:
-            return _form(request, access, cookies, next, 503, str(busy))
+        except (SignInRefused, SignInTooSoon, SignInBusy) as refused:
+            return _refused(refused, partial(_form, request, access, cookies, next))
         answer = RedirectResponse(local_path(next), 303)
         cookies.set_session(answer, secret)
         return answer
@@ -55,6 +52,22 @@ def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
         return answer
 
     return router
+
+
+_STATUSES: Mapping[type[PayhookError], int] = {
+    SignInRefused: 401,
+    SignInTooSoon: 429,
+    SignInBusy: 503,
+    PasswordUnfit: 422,
+}
+
+
+def _refused(refusal: PayhookError, form: Callable[[int, str], Response]) -> Response:
+    """The form again, with what is wrong."""
+    answer = form(_STATUSES[type(refusal)], str(refusal))
+    if isinstance(refusal, SignInTooSoon):
+        answer.headers["retry-after"] = str(max(1, round(refusal.wait_s)))
+    return answer
 
 
 def _form(
@@ -94,14 +107,8 @@ def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
             await access.change_password(user, current, password, address)
         except SignInRefused:
             return _password_form(request, 401, "the password you have now is another one")
-        except SignInTooSoon as early:
-            answer = _password_form(request, 429, str(early))
-            answer.headers["retry-after"] = str(max(1, round(early.wait_s)))
-            return answer
-        except SignInBusy as busy:
-            return _password_form(request, 503, str(busy))
-        except PasswordUnfit as unfit:
-            return _password_form(request, 422, str(unfit))
+        except (SignInTooSoon, SignInBusy, PasswordUnfit) as refused:
+            return _refused(refused, partial(_password_form, request))
         answer = RedirectResponse("/login", 303)
         cookies.end_session(answer)
         return answer

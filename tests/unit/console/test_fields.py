@@ -8,7 +8,7 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from console.forms import Fields
-from console.pages import dlq_filters
+from console.pages.dlq import marked_items, query_of, read_filter
 from core import moments
 from core.decision import ErrorKind
 from dlq.command import Target
@@ -66,15 +66,15 @@ def test_a_filter_comes_back_from_its_address() -> None:
     )
     from console.rendering import address
 
-    query = address("/dlq", dlq_filters.query(wanted)).partition("?")[2]
-    assert dlq_filters.read(fields(query)).wanted == wanted
-    assert address("/dlq", dlq_filters.query(Filter())) == "/dlq"
+    query = address("/dlq", query_of(wanted)).partition("?")[2]
+    assert read_filter(fields(query)).wanted == wanted
+    assert address("/dlq", query_of(Filter())) == "/dlq"
 
 
 def test_a_list_has_an_order_and_a_place() -> None:
-    looked = dlq_filters.read(fields("sort=largest&after=largest.0.5.7"))
+    looked = read_filter(fields("sort=largest&after=largest.0.5.7"))
     assert (looked.sort, looked.cursor) == (Sort.LARGEST, "largest.0.5.7")
-    assert dlq_filters.read(fields("")).sort is Sort.OLDEST
+    assert read_filter(fields("")).sort is Sort.OLDEST
 
 
 HASH = "0123456789abcdef"
@@ -83,12 +83,12 @@ HASH = "0123456789abcdef"
 @pytest.mark.parametrize("value", ["3", "0.1." + HASH, "5.4." + HASH, "5.5.x", f"5.{'9' * 19}.{HASH}", ""])
 def test_marked_items_are_named_as_they_were_seen(value: str) -> None:
     read = fields(f"item=3.4.{HASH}&item={value}")
-    assert dlq_filters.items(read) == [] and "item" in read.problems
+    assert marked_items(read) == [] and "item" in read.problems
 
 
 def test_marked_items_count_once_and_more_than_a_command_takes_is_said() -> None:
     seen = [Target(3, 4, HASH), Target(5, 5, HASH)]
-    assert dlq_filters.items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
-    assert dlq_filters.items(fields("")) == []
+    assert marked_items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
+    assert marked_items(fields("")) == []
     many = fields("&".join(f"item={number}.{number}.{HASH}" for number in range(1, 5_002)))
-    assert dlq_filters.items(many) == [] and "5000 at most" in many.problems["item"]
+    assert marked_items(many) == [] and "5000 at most" in many.problems["item"]
