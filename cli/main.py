@@ -98,7 +98,7 @@ COMMANDS = {
     "send": Later("cli.send_command:send", "sign a body and post it"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
-    "split": Later("cli.split_command:split", "divide the journals among more processors"),
+    "split": Later("cli.recover_command:split", "divide the journals among more processors"),
     "ledger": Later("cli.main:ledger", "what was booked, and why"),
     "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
     "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
@@ -106,7 +106,7 @@ COMMANDS = {
     "alerts": Later("cli.alerts_command:alerts", "what fires, and which receivers get it"),
     "backup": Later("cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"),
     "restore": Later("cli.lake_commands:restore", "put a backup in the place of the lake"),
-    "package": Later("cli.package_command:package", "pack the code for Spark executors on other machines"),
+    "package": Later("cli.stack_commands:package", "pack the code for Spark executors on other machines"),
     "storage": Later("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
 }
 

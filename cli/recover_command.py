@@ -1,4 +1,6 @@
-"""``payhook recover``: where journals and what they were read from disagree, and a person's decision about it."""
+"""``payhook recover``: where journals and what they were read from disagree, and a person's decision about it.
+``payhook split``: journals are divided among more shards.
+"""
 
 from __future__ import annotations
 
@@ -120,6 +122,9 @@ def _print_events(one: Look, console: Console) -> None:
         console.print("    … --export FILE writes all of them")
 
 
+_PARTITION = ("topic", "partition", "until", "low", "high", "begins", "decided_beyond", "to_decide", "lost")
+
+
 def _as_tree(one: Look) -> dict[str, Any]:
     findings = one.findings
     return {
@@ -137,20 +142,31 @@ def _as_tree(one: Look) -> dict[str, Any]:
             }
             for each in findings.disagreements
         ],
-        "partitions": [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "until": each.until,
-                "low": each.low,
-                "high": each.high,
-                "begins": each.begins,
-                "decided_beyond": each.decided_beyond,
-                "to_decide": each.to_decide,
-                "lost": each.lost,
-            }
-            for each in one.partings()
-        ],
+        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in one.partings()],
         "lost_events": [event.event_key for event in one.events],
         "lost_claims": None if one.claims is None else [digest.hex() for digest in one.claims],
     }
+
+
+@click.command()
+@click.argument("shards", type=click.IntRange(min=2))
+@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; a person reads it years later.")
+@with_place
+def split(place: Place, shards: int, reason: str) -> None:
+    """Divide the journals of what receivers publish among SHARDS processors, a multiple of those there are.
+
+    Stop the processors first; receivers go on. Then split, set processor.shards to SHARDS for every service, and start
+    a processor a shard. Interrupted, the same command goes on; until it is done no processor starts. There is no way
+    back to fewer: several shards may run on one machine. See docs/scaling.md.
+    """
+    from stack.split import split as divide
+
+    with on_record(place, "split", f"among {shards} shards", reason):
+        divided = divide(place.settings, shards, SystemClock())
+    for one in divided:
+        click.echo(f"{one.stream}: {one.before} → {shards} shards")
+        for journal, seq in one.journals.items():
+            click.echo(f"  {journal}: goes on after row {seq:,}")
+    if not divided:
+        click.echo(f"nothing to divide: there is no journal, or it is divided among {shards} shards already")
+    click.echo(f"Now set processor.shards to {shards} for every service, and start the processors.")

@@ -129,16 +129,12 @@ def _settled(view: DeltaView, items: Sequence[int], clock: Clock) -> dict[int, J
     """The items' last rows, once none of them is open; after a while as they are."""
     until = clock.monotonic() + SETTLED_S_MAX
     rows = view.last_rows(items)
-    while any(row.decision in OPEN_DECISIONS and not _is_dead(row) for row in rows.values()):
+    while any(row.decision in OPEN_DECISIONS and row.decision is not Decision.DEAD for row in rows.values()):
         if clock.monotonic() >= until:
             break
         time.sleep(LOOK_S)
         rows = view.last_rows(items)
     return rows
-
-
-def _is_dead(row: JournalRow) -> bool:
-    return row.decision is Decision.DEAD
 
 
 SHOWN = 50

@@ -1,4 +1,4 @@
-"""``payhook up``, ``down`` and ``demo``. Each imports what it alone needs when it runs."""
+"""``payhook up``, ``down``, ``demo`` and ``package``. Each imports what it alone needs when it runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cli.place import Place, with_place
 from cli.tables import print_details
 from core.status_file import read_said
 from stack.endpoints import Endpoints
+from stack.package import make_package
 from stack.paths import STATE
 
 REFUSED_EXIT = 3
@@ -92,6 +93,17 @@ def demo(data: Path) -> None:
     from load.demo.story import run
 
     sys.exit(run(data.absolute()))
+
+
+@click.command()
+@with_place
+def package(place: Place) -> None:
+    """Pack the code for executors on other machines, and print where the archive is.
+
+    A processor whose master isn't local does so itself at its start, if the archive isn't there yet.
+    """
+    archive = make_package(place.settings.layout.package)
+    click.echo(f"{archive} ({archive.stat().st_size >> 20} MiB)")
 
 
 def _print_endpoints(endpoints: Endpoints) -> None:

@@ -7,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
         return
     endpoints = read_endpoints(place.settings.data_dir)
     if endpoints is not None:
-        said = {"up": True, "ready": False, "endpoints": _as_dict(endpoints), **_ask(endpoints.ops)}
+        said = {"up": True, "ready": False, "endpoints": _there(endpoints), **_ask(endpoints.ops)}
     else:
         said = _ask_each(place.settings)
     side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
@@ -87,6 +87,10 @@ def _shard_of_entity(place: Place, stream: str, entity: str) -> Place:
         if Shard(number, len(looked.shards)).decides(entity):
             return shard
     raise AssertionError("one shard decides it")
+
+
+def _there(endpoints: Endpoints) -> dict[str, Any]:
+    return {name: value for name, value in asdict(endpoints).items() if value is not None}
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -139,18 +143,6 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 def _is_alive(stream: dict[str, Any]) -> bool:
     """Whether its processor says something now, be it that it waits for a person."""
     return float(stream.get("age_s", "inf")) <= STATUS_AGE_MAX.total_seconds()
-
-
-def _as_dict(endpoints: Endpoints) -> dict[str, Any]:
-    return {
-        "ingest": endpoints.ingest,
-        "ops": endpoints.ops,
-        "kafka": endpoints.kafka,
-        "redis": endpoints.redis,
-        "journal": endpoints.journal,
-        "pids": dict(endpoints.pids),
-        **({"test_journal": endpoints.test_journal} if endpoints.test_journal else {}),
-    }
 
 
 def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:

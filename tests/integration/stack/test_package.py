@@ -59,6 +59,6 @@ def test_tests_and_tools_of_a_checkout_and_sparks_jars_are_not_in_it(archive: Pa
 
 
 def test_the_command_says_where_it_is(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.package_command.make_package", lambda folder: archive)
+    monkeypatch.setattr("cli.stack_commands.make_package", lambda folder: archive)
     said = CliRunner().invoke(main, ["package", "--data", str(tmp_path)])
     assert said.exit_code == 0 and str(archive) in said.output
