@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from dlq.index.fingerprint import Cause, cause_of
-from dlq.report.advice import advice
+from dlq.index.stats import ESCALATION, SLA
 from dlq.report.model import (
     DAYS,
     Breaches,
@@ -29,6 +29,7 @@ from dlq.report.model import (
     Resolution,
     Week,
     WeeklyReport,
+    advice,
 )
 from journal.life import Life, life_after
 from journal.reader import dataset_of, rows_where
@@ -41,8 +42,6 @@ BugsOf: TypeAlias = Callable[[datetime, datetime], list[BugCount]]
 CAUSES_MAX = 50
 NAMED_MAX = 10
 """Providers and types of one cause that are named, the most frequent first."""
-
-SLA, ESCALATION = timedelta(hours=24), timedelta(hours=48)
 
 _LIFE = ["item_seq", "seq", "first", "topic", "partition", "offset", "entity_key", "decision", "decided_at"]
 _DEATH = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from dlq.report.advice import Part, few, steps
-from dlq.report.model import CauseOfWeek, WeeklyReport
+from dlq.report.model import CauseOfWeek, Part, WeeklyReport, few, steps
 
 CAUSES_SHOWN_MAX = 10
 _MEANT = "\\`*_{}[]<>#|~"

@@ -1,12 +1,14 @@
-"""A calendar week (ISO 8601), and what its report says, as data: the page and the Markdown show the same."""
+"""A calendar week (ISO 8601), what its report says, and what to do next, as data: the page and the Markdown show the
+same.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
@@ -167,3 +169,104 @@ class WeeklyReport:
     replays: Replays
     breaches: Breaches
     bugs: Sequence[BugCount] | None = None
+
+
+_BY_CLASS: Mapping[str, str] = {
+    "MerchantUnknown": "add the account to the merchant directory, then replay them all: one missing line is one cause",
+    "MerchantClosed": "open the account in the directory and replay, or have finance settle by hand and resolve",
+    "EventConflict": "send both bodies to the provider; the first stays booked. Resolve once it has answered",
+    "FactConflict": "ask the provider which of the two reports holds; reverse the booking where it is the other",
+    "HeadDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
+    "Poison": "ask the provider what it sends, or mend the adapter; then replay",
+    "Forged": "find out who else writes to the topics; have the provider send the event again",
+    "WrongMode": "find out who else writes to the topics: only a receiver may",
+    "WorkerLost": "look for native crashes or memory in the handler; replay one before the others",
+    "HandlerTimeout": "find what the handler waits for; a breaker or a shorter timeout of its own keeps others going",
+    "HeadOfLineBlocked": "mend what its last error names, then replay; if it comes every week, that is what to mend",
+    "PayloadUndecodable": "the stream's schema doesn't fit what is sent: mend it in streams.toml, restart, replay",
+    "PayloadTooLarge": "raise payload_bytes_max of the stream if such sizes are meant, restart, replay",
+    "NotTaken": "the subscriber refuses: its owner's to mend; replay then with --stream notify",
+    "Unreachable": "the subscriber doesn't answer: its owner's to mend; replay then with --stream notify",
+    "AddressRefused": "the subscriber's address isn't allowed: mend its URL or allow the network",
+}
+_BY_KIND: Mapping[ErrorKind, str] = {
+    ErrorKind.NRE: "no retry helps: mend the handler or the data that it needs, then replay one, then the others",
+    ErrorKind.SLE: "it should have been gone in a moment: if it comes every week, it isn't short-lived: classify it "
+    "as SNBE, or mend what is called",
+    ErrorKind.SNBE: "all its tries were used up: what it waits for takes longer than the retry policy, or nobody "
+    "mended it. Mend, replay, and think about a longer policy",
+    ErrorKind.SBE: "such errors should block the stream and never die: look at the rules that classify it",
+}
+_UNKNOWN = "look at one of them: payhook dlq show"
+
+
+def advice(error_class: str, kind: ErrorKind | None) -> str:
+    """One sentence of what to do next."""
+    plain = error_class.rsplit(".", 1)[-1]
+    return _BY_CLASS.get(plain) or (_BY_KIND[kind] if kind is not None else _UNKNOWN)
+
+
+STEPS_MAX = 3
+"""Causes that a step of their own is written for."""
+
+NAMED_MAX = 10
+
+Kind: TypeAlias = Literal["text", "name", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a step. A ``name`` comes from events and errors: whatever it holds is text."""
+
+    kind: Kind
+    text: str
+
+
+Step: TypeAlias = tuple[Part, ...]
+
+
+def steps(report: WeeklyReport) -> list[Step]:
+    """Empty: nothing died and nothing is left."""
+    return list(_steps(report))
+
+
+def few(items: Sequence[ItemName]) -> str:
+    """Numbers of items, of which many aren't named."""
+    named, more = ", ".join(str(item) for item in items[:NAMED_MAX]), len(items) - NAMED_MAX
+    return (named or "none") + (f" and {more:,} more" if more > 0 else "")
+
+
+def _steps(report: WeeklyReport) -> Iterator[Step]:
+    if report.breaches.waiting:
+        what = f"Decide about what is older than 48 hours and still open: {few(report.breaches.waiting)} ("
+        yield _text(what), _command("payhook dlq show ID"), _text(").")
+    for cause in [cause for cause in report.causes if cause.open][:STEPS_MAX]:
+        yield _text(f"{cause.open:,} × "), _cause(cause), _text(f": {cause.advice}.")
+    if again := next((cause for cause in report.causes if cause.again), None):
+        why = f" again before its cause is mended: {again.again:,} {_replays(again.again)} died of it again."
+        yield _text("Don't replay "), _cause(again), _text(why)
+    if bug := next(iter(report.bugs or ()), None):
+        cases = "case" if bug.cases == 1 else "cases"
+        yield (
+            _text("Send "),
+            Part("name", bug.provider),
+            _text(f" the evidence of {bug.cases:,} {cases} of {bug.explained}: "),
+            _command(f"payhook ledger provider-bugs --provider {bug.provider} --csv"),
+            _text("."),
+        )
+
+
+def _text(text: str) -> Part:
+    return Part("text", text)
+
+
+def _command(text: str) -> Part:
+    return Part("command", text)
+
+
+def _cause(cause: CauseOfWeek) -> Part:
+    return Part("name", cause.error_class)
+
+
+def _replays(count: int) -> str:
+    return "replay" if count == 1 else "replays"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from core.decision import Decision, ErrorKind
 from dlq.report import Week, WeekInvalid, WeeklyReport, weekly
-from dlq.report.advice import advice
 from dlq.report.markdown import markdown, plain
+from dlq.report.model import advice
 from ledger.provider_bugs import bugs_of
 from tests.unit.dlq.report.weeks import WEEK, Journal
 
