@@ -1,12 +1,10 @@
 """Dead items frozen as numbered sets, what a replay of one would do, and what became of its run."""
 
-from dlq.frozen import Selection, SelectionBroken, SelectionFiles, SelectionUnknown
+from dlq.frozen import Selection, SelectionBroken, SelectionUnknown
 from dlq.run import RunState
-from dlq.selection.dry_run import DryRun, DryRuns
+from dlq.selection.dry_run import Asked, DryRun, DryRuns, Forecast, Verdict
 from dlq.selection.facts import FactFinder
-from dlq.selection.forecast import Asked, Forecast, Verdict
 from dlq.selection.model import (
-    Approval,
     ItemShown,
     Kept,
     Progress,
@@ -18,12 +16,10 @@ from dlq.selection.model import (
     SelectionEmpty,
     SelectionsFull,
     SelectionTooLarge,
-    Started,
 )
 from dlq.selection.selections import Places, Selections
 
 __all__ = [
-    "Approval",
     "Asked",
     "DryRun",
     "DryRuns",
@@ -42,11 +38,9 @@ __all__ = [
     "Selection",
     "SelectionBroken",
     "SelectionEmpty",
-    "SelectionFiles",
     "SelectionTooLarge",
     "SelectionUnknown",
     "Selections",
     "SelectionsFull",
-    "Started",
     "Verdict",
 ]

@@ -1,4 +1,6 @@
-"""A dry run: what a replay would do with each item of a selection, remembered so that it can be paged through."""
+"""A dry run: what a replay would do with each item of a selection, by the processor's own judge, and what would come of
+it. It is remembered, so that it can be paged through.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,20 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 import numpy as np
 
 from core.clock import Clock
-from dlq.acceptance import Meanwhile
+from dlq.acceptance import Judged, Meanwhile, ReplayRules, dead_head_of, judge_replay
+from dlq.command import Place, ReplayMode, Target
 from dlq.frozen import Frozen, SelectionFiles, Turns
 from dlq.index import DeadLetterIndex
-from dlq.selection.facts import FactFinder
-from dlq.selection.forecast import RUNS, Asked, Forecast, Verdict, forecast
+from dlq.index.item import Entry, Mark
+from dlq.refusals import Ground, Refusal
+from dlq.selection.facts import FactFinder, Facts
 from dlq.selection.model import check_lineage
+from journal.open_item import OpenItem, is_conflict, is_other_content
 
 ITEMS_PER_LOOK = 100_000
 """One look reads the journal once; a hundred thousand items with their entities take about 200 MB."""
@@ -24,7 +30,131 @@ ITEMS_PER_LOOK = 100_000
 KEPT_MAX = 3
 """Dry runs that are remembered; a page of another one is of a new one."""
 
+
+class Verdict(StrEnum):
+    """What would become of an item."""
+
+    IN_PLACE = "in_place"
+    """It runs before every later event of its entity."""
+    BEHIND = "behind"
+    """Its place is gone: it runs behind what was applied since."""
+    POISON = "poison"
+    """Its bytes are read again, by the adapter as it is now."""
+    HELD = "held"
+    """Another dead event of its entity stands before it and isn't replayed with it."""
+    MOVED = "moved"
+    """It has another row than when it was frozen: refused."""
+    DONE = "done"
+    """It ended since it was frozen: nothing is to be done."""
+    CONFLICT = "conflict"
+    """Its key is held with other content: refused. Or its fact is: it would die again."""
+    NO_BODY = "no_body"
+    """Its bytes aren't kept any more: it can't run."""
+    LOOP = "loop"
+    """It was replayed in vain too often: refused, unless forced."""
+    REFUSED = "refused"
+    """The asked mode isn't for it."""
+
+
+RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
+_REFUSED = {
+    Ground.NOT_OPEN: Verdict.DONE,
+    Ground.MOVED: Verdict.MOVED,
+    Ground.RESTORED: Verdict.MOVED,
+    Ground.NOT_DEAD: Verdict.REFUSED,
+    Ground.HEAD_DEAD: Verdict.HELD,
+    Ground.KEY_HELD: Verdict.CONFLICT,
+    Ground.HAS_PLACE: Verdict.REFUSED,
+    Ground.PLACE_LOST: Verdict.REFUSED,
+    Ground.WORN_OUT: Verdict.LOOP,
+    Ground.NOT_WHOLE: Verdict.REFUSED,
+}
 _VERDICTS = tuple(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How the replay is meant. ``dead_head``: what followers of a dead event do in this stream (`continue`,
+    `die_with_it`, `wait`). ``replays_max``: of the loop guard."""
+
+    mode: ReplayMode = ReplayMode.ALONE
+    dead_head: str = "wait"
+    in_place: bool = False
+    force: bool = False
+    replays_max: int = 5
+
+    @property
+    def rules(self) -> ReplayRules:
+        """The stream's, as its processor has them."""
+        return ReplayRules(self.dead_head == "die_with_it", self.replays_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """``followers`` run after it by themselves."""
+
+    target: Target
+    verdict: Verdict
+    why: str
+    followers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    targets: Sequence[Target]
+    mode: ReplayMode
+    expects: Place | None
+    force: bool
+
+
+def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: Meanwhile) -> list[Forecast]:
+    """What the processor would decide of each, in their order, if this were one command.
+
+    ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
+    """
+    order = _Order(targets, asked.mode, Place.IN_PLACE if asked.in_place else None, asked.force)
+    judged = {one.target: one for one in judge_replay(order, facts.known, asked.rules, meanwhile)}
+    return [_forecast(judged[target], facts, asked, meanwhile) for target in targets]
+
+
+def _forecast(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
+    entry = facts.entries.get(one.target.item_seq)
+    if one.refusal is not None or one.item is None or entry is None:
+        return Forecast(one.target, *_refused(one, entry), 0)
+    verdict, why = _accepted(one, one.item, entry, facts, asked, meanwhile)
+    return Forecast(one.target, verdict, why, facts.known.followers(one.item) if verdict in RUNS else 0)
+
+
+def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
+    """The processor's words; of what moved on, where to."""
+    refusal = one.refusal or Refusal(Ground.NOT_OPEN, one.target.item_seq)
+    if entry is None:
+        return Verdict.DONE, "it isn't open any more"
+    if refusal.ground is Ground.NOT_OPEN:
+        return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
+    if refusal.ground is Ground.MOVED:
+        seen = one.target.seen_seq
+        return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select again"
+    return _REFUSED[refusal.ground], refusal.why
+
+
+def _accepted(
+    one: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
+) -> tuple[Verdict, str]:
+    """What comes of an item that the processor takes."""
+    if not facts.has_body(entry):
+        return Verdict.NO_BODY, f"body {entry.body_sha256} isn't kept any more: resolve or purge it"
+    if is_conflict(item.row) and not is_other_content(item.row):
+        return Verdict.CONFLICT, "its fact was applied with other content: it would die again"
+    head = dead_head_of(item, facts.known, meanwhile) if asked.dead_head == "wait" else None
+    if head is not None:
+        return Verdict.HELD, f"item {head} of its entity is dead before it: it would wait until that one is decided"
+    if entry.mark == Mark.POISON:
+        return Verdict.POISON, "its bytes are read again, and it runs at the end of whatever entity they name"
+    if one.in_place:
+        return Verdict.IN_PLACE, "before every later event of its entity"
+    applied = facts.known.line(entry.entity_key or "").applied_upto
+    return Verdict.BEHIND, f"its place is gone: it runs behind item {applied}"
 
 
 @dataclass(frozen=True, slots=True)

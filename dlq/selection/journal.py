@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from core.clock import from_rfc3339, to_micros
+from core.clock import to_micros
 from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
+from core.status_file import STATUS_AGE_MAX, moment_of, read_said
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
 from dlq.command import Place as ReplayPlace
 from dlq.frozen import Frozen
@@ -29,9 +29,6 @@ from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemSho
 from journal.lake import has_table
 from journal.reader import JournalReader, dataset_of, lineage_of
 from journal.schema import JournalRow, from_arrow
-
-STATUS_AGE_MAX = timedelta(seconds=30)
-"""The processor writes its status about once a second; a batch may take longer."""
 
 SLOWED_S_MIN = 3.0
 """As `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""
@@ -263,21 +260,21 @@ class RunItems:
 
 def why_slow(status: Path, now: datetime) -> str | None:
     """Why a run that is under way doesn't go on as fast as it could; None: it does."""
-    try:
-        said: dict[str, Any] = json.loads(status.read_text("utf-8"))
-        if now - from_rfc3339(said["at"]) > STATUS_AGE_MAX:
-            return f"waits: the processor has said nothing since {said['at']}"
-        if said.get("blocked"):
-            return f"waits: the stream is blocked: {said['blocked']}"
-        if not said.get("ready"):
-            return "waits: the processor isn't ready"
-        behind_s = _behind_s(said)
-    except (OSError, ValueError, KeyError, TypeError):
+    said = read_said(status)
+    at = moment_of(said, "at")
+    if said is None or at is None:
         return "waits: the processor isn't running"
+    if now - at > STATUS_AGE_MAX:
+        return f"waits: the processor has said nothing since {said['at']}"
+    if said.get("blocked"):
+        return f"waits: the stream is blocked: {said['blocked']}"
+    if not said.get("ready"):
+        return "waits: the processor isn't ready"
+    behind_s = _behind_s(said)
     return f"slowed: live traffic waits {behind_s:.1f} s" if behind_s > SLOWED_S_MIN else None
 
 
-def _behind_s(said: dict[str, Any]) -> float:
+def _behind_s(said: Mapping[str, Any]) -> float:
     """A batch under way, and what stands before the next one."""
     catch_up = said.get("catch_up", {})
     waiting = float(catch_up.get("recover_s") or 0.0) if catch_up.get("behind") else 0.0
