@@ -59,6 +59,11 @@ TEXT_CHARS_MAX = 2_000
 SHOWN_CHARS_MAX = 20_000
 """Of ``before`` and ``after``. What is longer is cut, and says so: no act goes unrecorded for its length."""
 
+_CHARS_MAX = {
+    **dict.fromkeys(("actor", "channel", "action", "what", "reason"), TEXT_CHARS_MAX),
+    **dict.fromkeys(("before", "after"), SHOWN_CHARS_MAX),
+}
+
 AUDIT_SCHEMA = pa.schema(
     [
         pa.field("number", pa.int64(), nullable=False),
@@ -120,20 +125,10 @@ class RecordedEntry(AuditEntry):
 
 def chained(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedEntry:
     """The entry as the row that follows a head; texts are cut to what a row holds."""
-    row = RecordedEntry(
-        number=number,
-        act_id=act_id,
-        chain="",
-        at=from_micros(to_micros(entry.at)),
-        actor=_cut(entry.actor, TEXT_CHARS_MAX),
-        channel=_cut(entry.channel, TEXT_CHARS_MAX),
-        action=_cut(entry.action, TEXT_CHARS_MAX),
-        outcome=entry.outcome,
-        what=_cut(entry.what, TEXT_CHARS_MAX),
-        reason=_cut(entry.reason, TEXT_CHARS_MAX),
-        before=None if entry.before is None else _cut(entry.before, SHOWN_CHARS_MAX),
-        after=None if entry.after is None else _cut(entry.after, SHOWN_CHARS_MAX),
-    )
+    texts = {name: getattr(entry, name) for name in _CHARS_MAX}
+    cut = {name: None if text is None else _cut(text, _CHARS_MAX[name]) for name, text in texts.items()}
+    known: dict[str, Any] = {**asdict(entry), **cut, "at": from_micros(to_micros(entry.at))}
+    row = RecordedEntry(**known, number=number, act_id=act_id, chain="")
     return replace(row, chain=_head_after(row, head))
 
 
