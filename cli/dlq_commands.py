@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,10 +81,7 @@ def with_filter(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-_NAMES = (
-    *("kinds", "classes", "providers", "types", "accounts", "tenants", "marks"),
-    *("entity", "fingerprint", "text", "since", "until"),
-)
+_NAMES = tuple(field.name for field in fields(Filter) if field.name not in ("states", "items"))
 
 
 def _filter(states: tuple[str, ...], named: dict[str, Any]) -> Filter:

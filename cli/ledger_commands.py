@@ -6,18 +6,20 @@ import functools
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from cli import ledger_tables
 from cli.acting import put_on_record
 from cli.place import Place, read_as_of, read_since, read_until, with_place_of_mode
+from console.as_json import dumped, event_stories, hit
 from core.decision import Decision
 from core.moments import span
 from dlq.recorder import EXPORT
-
-if TYPE_CHECKING:
-    from ledger.queries import Form, Source
+from ledger.queries import AsOf, Form, RowUnreadable, ShardUnknown, Source, Wanted, minor_units, totals
+from ledger.queries import balances as read_balances
+from ledger.queries import export as write
+from ledger.queries import search as find
 
 
 @click.command()
@@ -42,10 +44,6 @@ def balances(
 
     Exit 1 if debits and credits differ.
     """
-    from cli import ledger_tables
-    from console.as_json import dumped
-    from ledger.queries import AsOf, RowUnreadable, ShardUnknown, totals
-    from ledger.queries import balances as read_balances
 
     if before is not None and row is not None:
         raise click.UsageError("--as-of or --seq, not both")
@@ -73,8 +71,6 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     KEY is an event key (provider:id:type), a fact key, or seq:N for the event that row N of the journal is about; of
     another shard's journal than the first one's seq:ledger.1:N. Exit 1 if a key is unknown.
     """
-    from cli import ledger_tables
-    from console.as_json import dumped, event_stories
 
     ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
@@ -104,8 +100,6 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
 
     KEY is an entity key: provider:account:payment. Exit 1 if it is unknown.
     """
-    from cli import ledger_tables
-    from console.as_json import dumped
 
     with ledger_tables.looking("looking through the journal"):
         story = place.ledger.entity(key, limit)
@@ -131,6 +125,12 @@ def _unknown(key: str, place: Place) -> str:
 
 
 SHOWN = 50
+SINCE = click.option(
+    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
+)
+UNTIL = click.option(
+    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
+)
 
 
 @click.command()
@@ -138,12 +138,8 @@ SHOWN = 50
 @click.option("--provider", help="Only this provider's (stripe, adyen, …).")
 @click.option("--merchant", help="Only what was booked for this merchant.")
 @click.option("--decision", type=click.Choice([one.value for one in Decision]), help="Only decisions of this kind.")
-@click.option(
-    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
-)
-@click.option(
-    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
-)
+@SINCE
+@UNTIL
 @click.option("--amount", help="Only bookings of this amount, such as 12.50; wants --currency.")
 @click.option("--currency", help="Only bookings in this currency.")
 @click.option("--text-in-keys", help="Only with this text in the event's, the fact's or the entity's key.")
@@ -165,10 +161,6 @@ def search(
     as_json: bool,
 ) -> None:
     """Find decisions, the newest first."""
-    from cli import ledger_tables
-    from console.as_json import dumped, hit
-    from ledger.queries import Wanted, minor_units
-    from ledger.queries import search as find
 
     if amount is not None and currency is None:
         raise click.UsageError("--amount wants --currency: 100 is one thing in EUR and another in JPY")
@@ -195,12 +187,8 @@ def search(
 @click.command()
 @click.option("--format", "form", type=click.Choice(["csv", "parquet"]), required=True, help="What kind of file.")
 @click.option("--table", "source", type=click.Choice(["postings", "journal"]), default="postings", show_default=True)
-@click.option(
-    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
-)
-@click.option(
-    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
-)
+@SINCE
+@UNTIL
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @with_place_of_mode
@@ -219,8 +207,6 @@ def export(
     The file appears whole or not at all. CSV: UTF-8, times in UTC, and a text that a spreadsheet would calculate begins
     with an apostrophe.
     """
-    from cli import ledger_tables
-    from ledger.queries import export as write
 
     ledger = place.ledger
     bounds = {"since": since, "until": until}

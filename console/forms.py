@@ -8,7 +8,6 @@ import hmac
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
@@ -175,12 +174,8 @@ class Fields:
             return None
         return int(value)
 
-    def moment(self, name: str, read: Callable[[str], datetime]) -> datetime | None:
-        """``read`` is one of `core.moments`."""
-        return self.read(name, read)
-
     def read(self, name: str, read: Callable[[str], Value]) -> Value | None:
-        """What ``read`` makes of the text; its own error is the problem."""
+        """What ``read`` makes of the text, such as a moment by `core.moments`; its own error is the problem."""
         value = self.text(name)
         try:
             return None if value is None else read(value)

@@ -16,7 +16,7 @@ from console.access import Access, Everybody, NotAllowed, NotSignedIn, User, req
 from console.access.roles import declared_routes, demanded
 from console.forms import Cookies, checked_form
 from console.pages.sign_in import own_password_routes, sign_in_routes
-from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal
+from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal, is_api
 from console.rendering import static_routes
 from core.errors import PayhookError
 
@@ -59,7 +59,6 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({b"same-origin", b"none"})
 """Not "same-site": to a browser every port of a host is the same site."""
 
-API_PREFIX = "/api/"
 BEARER = "bearer "
 
 
@@ -95,7 +94,7 @@ class Guard:
             receive = await self._passed(request)
         except (PayhookError, OSError, sqlite3.Error) as refusal:
             if isinstance(refusal, NotAllowed) and request.method not in SAFE_METHODS:
-                what, channel = f"{request.method} {request.url.path}", "api" if _is_api(request) else "page"
+                what, channel = f"{request.method} {request.url.path}", "api" if is_api(request) else "page"
                 await asyncio.to_thread(self._access.not_allowed, refusal.user, what, channel)
             await answer_refusal(request, refusal)(scope, receive, send)
             return
@@ -106,26 +105,26 @@ class Guard:
 
         :raises PayhookError: the request isn't passed on
         """
-        is_api = _is_api(request)
+        to_api = is_api(request)
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
             self._check_sender(request)
-        request.state.user = user = await self._user(request, is_api)
+        request.state.user = user = await self._user(request, to_api)
         request.state.csrf_secret = secret = self._cookies.secret(request)
         demand = demanded(self._routes, request.scope)
         if not isinstance(demand, Everybody):
             (demand or require(None)).of(user)
-        if unsafe and is_api:
+        if unsafe and to_api:
             _check_json(request)
         elif unsafe:
             return await checked_form(request, secret)
         return request.receive
 
-    async def _user(self, request: Request, is_api: bool) -> User | None:
+    async def _user(self, request: Request, to_api: bool) -> User | None:
         """
         :raises NotSignedIn: a token came that isn't one (any more)
         """
-        header = request.headers.get("authorization") if is_api else None
+        header = request.headers.get("authorization") if to_api else None
         if header is not None:
             token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
             user = await asyncio.to_thread(self._access.by_token, token)
@@ -148,10 +147,6 @@ def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
     named = host if ":" not in host else f"[{host}]"
     own = {f"http://{name}:{port}" for name in (named, "127.0.0.1", "localhost", "[::1]")}
     return frozenset(own | ({public_url} if public_url else set()))
-
-
-def _is_api(request: Request) -> bool:
-    return f"{request.url.path}/".startswith(API_PREFIX)
 
 
 def _check_json(request: Request) -> None:

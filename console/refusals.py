@@ -152,14 +152,14 @@ def answer_refusal(request: Request, error: Exception) -> Response:
 
     A refusal below 500 came before anything began: the Idempotency-Key of the request stays free for a corrected one.
     """
-    is_api = f"{request.url.path}/".startswith(f"{API}/")
-    if isinstance(error, NotSignedIn) and not is_api:
+    to_api = is_api(request)
+    if isinstance(error, NotSignedIn) and not to_api:
         return _to_sign_in(request)
-    problem = _problem(error, is_api=is_api)
+    problem = _problem(error, to_api=to_api)
     run: Run | None = getattr(request.state, "idempotency", None)
     if run is not None and problem.status < 500:
         run.nothing_began()
-    if is_api:
+    if to_api:
         answer = Response(problem.body(DOCS_URL), problem.status, problem.headers(DOCS_URL))
         if problem.status == 401:
             answer.headers["www-authenticate"] = 'Bearer realm="payhook"'
@@ -171,11 +171,15 @@ def answer_refusal(request: Request, error: Exception) -> Response:
     return answer
 
 
+def is_api(request: Request) -> bool:
+    return f"{request.url.path}/".startswith(f"{API}/")
+
+
 async def _handle(request: Request, error: Exception) -> Response:
     return answer_refusal(request, error)
 
 
-def _problem(error: Exception, *, is_api: bool) -> Problem:
+def _problem(error: Exception, *, to_api: bool) -> Problem:
     match error:
         case Problem():
             return error
@@ -189,7 +193,7 @@ def _problem(error: Exception, *, is_api: bool) -> Problem:
     detail = known.detail or _advised(error)
     if known.detail:
         log.error("%s: %s", known.title, error, exc_info=None if isinstance(error, PayhookError) else error)
-    if is_api and status == 500:
+    if to_api and status == 500:
         detail = f"{detail}; repeat the request with the same Idempotency-Key"
     retries = status == 503 and not known.closes
     return Problem(

@@ -26,19 +26,18 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from core import strict_json
 from core.clock import to_rfc3339
 from core.decision import Decision
-from core.errors import SettingError, Unparseable
+from core.errors import Unparseable
 from core.event import REVERSED_TYPE, Mode
 from core.work import Posting, postings_from_json
 from journal.schema import JournalRow
 from notify.errors import NoticeUnreadable
 from notify.settings import NotifySettings
-from notify.subscribers import SubscribersFile
+from notify.subscribers import SubscribersFile, subscribers_file
 
 ENVELOPE_VERSION = 1
 TEST_TYPE = "payhook.test"
@@ -215,6 +214,4 @@ def build(settings: NotifySettings) -> FactFeed:
     """
     :raises SettingError: the subscribers file isn't named
     """
-    if not settings.subscribers_file:
-        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
-    return FactFeed(SubscribersFile(Path(settings.subscribers_file)))
+    return FactFeed(subscribers_file(settings))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
-from core.errors import SettingError
 from core.files import TextFiles, problem_of, sync_folder, write_whole
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
@@ -21,7 +20,7 @@ from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreada
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
 from notify.sender import Sender, downstream_of, secret_file
 from notify.settings import NotifySettings
-from notify.subscribers import HeaderFile, Subscriber, SubscribersFile
+from notify.subscribers import HeaderFile, Subscriber, SubscribersFile, subscribers_file
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +161,7 @@ def build(
     """
     clock = clock or SystemClock()
     return NotifyHandler(
-        _subscribers(settings),
+        subscribers_file(settings),
         DisabledSubscribers(disabled_folder(settings)),
         Sender(settings, clock, resolver),
         clock,
@@ -175,7 +174,7 @@ class OnDriver:
 
     def __init__(self, settings: NotifySettings) -> None:
         self._settings = settings
-        self._subscribers = _subscribers(settings)
+        self._subscribers = subscribers_file(settings)
         self._disabled = DisabledSubscribers(disabled_folder(settings))
 
     def files(self) -> Mapping[Path, Path]:
@@ -211,12 +210,6 @@ def on_driver(settings: NotifySettings) -> OnDriver:
     :raises SettingError: the subscribers file isn't named
     """
     return OnDriver(settings)
-
-
-def _subscribers(settings: NotifySettings) -> SubscribersFile:
-    if not settings.subscribers_file:
-        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
-    return SubscribersFile(Path(settings.subscribers_file))
 
 
 def disabled_folder(settings: NotifySettings) -> Path:

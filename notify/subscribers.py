@@ -27,11 +27,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from core.errors import SettingError
 from core.event import Mode
 from core.files import TextFiles, problem_of
 from notify.addresses import holds_credentials, shown_url
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
-from notify.settings import TIMEOUT_S_MAX
+from notify.settings import TIMEOUT_S_MAX, NotifySettings
 from notify.signature import PREFIX
 
 SUBSCRIBERS_MAX = 200
@@ -180,6 +181,15 @@ class SubscribersFile:
         if name not in known:
             raise SubscriberUnknown(name, tuple(known))
         return known[name]
+
+
+def subscribers_file(settings: NotifySettings) -> SubscribersFile:
+    """
+    :raises SettingError: it isn't named
+    """
+    if not settings.subscribers_file:
+        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+    return SubscribersFile(Path(settings.subscribers_file))
 
 
 def parse(text: str, path: Path) -> dict[str, Subscriber]:

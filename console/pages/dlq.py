@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access import Role, User, require
 from console.details import item_details, tries_of
 from console.forms import Fields
-from console.pages.place import DlqPlace, WorkStream
+from console.pages.place import DlqPlace, Viewer, WorkStream
 from console.rendering import render
 from core import moments
 from core.clock import to_rfc3339
@@ -28,7 +27,6 @@ TRIES_SHOWN = 12
 RAW_BYTES_MAX = 4_096
 _BYTES_PER_LINE = 32
 
-Viewer = Annotated[User, Depends(require(Role.VIEWER))]
 
 OPTIONS = {
     "kinds": tuple(kind.value for kind in ErrorKind),
@@ -56,8 +54,8 @@ def read_filter(fields: Fields) -> Looked:
         providers=fields.choices("provider"),
         types=fields.choices("type"),
         entity=fields.text("entity"),
-        since=fields.moment("from", moments.since),
-        until=fields.moment("to", moments.until),
+        since=fields.read("from", moments.since),
+        until=fields.read("to", moments.until),
         text=fields.text("text", TEXT_CHARS_MAX),
         fingerprint=fields.text("cause", 64),
         states=tuple(ItemState(state) for state in fields.choices("state", OPTIONS["states"])) or (ItemState.OPEN,),

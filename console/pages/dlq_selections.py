@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, User, require
+from console.access import User
 from console.forms import Fields, FormFields
 from console.pages.dlq import marked_items, read_filter
-from console.pages.place import DlqPlace, WorkStream
+from console.pages.place import Admin, DlqPlace, Replayer, Viewer, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
@@ -43,10 +43,6 @@ RUNS_TOLD = {
     "loop": "refused by the loop guard",
     "refused": "the mode isn't for it",
 }
-
-Viewer = Annotated[User, Depends(require(Role.VIEWER))]
-Replayer = Annotated[User, Depends(require(Role.REPLAYER))]
-Admin = Annotated[User, Depends(require(Role.ADMIN))]
 
 
 class SelectionPages:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
@@ -40,6 +41,8 @@ PLOTS_MAX = 3
 
 CURRENCY_CHARS = 3
 
+Row = TypeVar("Row")
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -70,13 +73,16 @@ def add_balances(router: APIRouter, place: Place) -> None:
         if fields.problems:
             return place.show(request, "ledger/balances.html", 422, **context)
         answer = await place.asking.ask(answered, shards, asked)
-        begin = (page - 1) * ROWS_PER_PAGE
-        context |= {
-            "answer": answer,
-            "shown": answer.balances[begin : begin + ROWS_PER_PAGE],
-            "pages": -(-len(answer.balances) // ROWS_PER_PAGE),
-        }
-        return place.show(request, "ledger/balances.html", **context)
+        shown, pages = _page(answer.balances, page, ROWS_PER_PAGE)
+        return place.show(
+            request, "ledger/balances.html", **{**context, "answer": answer, "shown": shown, "pages": pages}
+        )
+
+
+def _page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row], int]:
+    """The rows of one page, and how many pages there are."""
+    begin = (page - 1) * per_page
+    return rows[begin : begin + per_page], -(-len(rows) // per_page)
 
 
 def read_balances(fields: Fields, shards: Shards) -> Asked:
@@ -84,7 +90,7 @@ def read_balances(fields: Fields, shards: Shards) -> Asked:
 
     :raises LedgerUnreadable: a journal is damaged
     """
-    as_of, row = AsOf(fields.moment("as_of", moments.as_of)), fields.text("seq")
+    as_of, row = AsOf(fields.read("as_of", moments.as_of)), fields.text("seq")
     if as_of.before is not None and row is not None:
         fields.wrong("seq", "a time or a row, not both")
     elif row is not None:
@@ -163,8 +169,8 @@ def read_search(fields: Fields) -> Wanted:
         provider=fields.text("provider"),
         merchant=fields.text("merchant"),
         decision=Decision(decision) if decision else None,
-        since=fields.moment("from", moments.since),
-        until=fields.moment("to", moments.until),
+        since=fields.read("from", moments.since),
+        until=fields.read("to", moments.until),
         amount_minor=_amount(fields, currency),
         currency=currency,
         in_keys=fields.text("text"),
@@ -239,13 +245,8 @@ def add_reports(router: APIRouter, place: Place) -> None:
     async def runs(request: Request) -> Response:
         page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
         found = await place.asking.ask(reconciliations(place.ledger(request)).runs)
-        begin = (page - 1) * RUNS_PER_PAGE
-        context = {
-            "runs": found[begin : begin + RUNS_PER_PAGE],
-            "page": page,
-            "pages": -(-len(found) // RUNS_PER_PAGE),
-        }
-        return place.show(request, "ledger/reconciliations.html", **context)
+        shown, pages = _page(found, page, RUNS_PER_PAGE)
+        return place.show(request, "ledger/reconciliations.html", runs=shown, page=page, pages=pages)
 
     @router.get("/ledger/reconciliations/{run_id}")
     async def run(request: Request, run_id: str) -> Response:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, User, require
 from console.bookings import AnotherPersonWanted, BookingService
 from console.forms import Fields, FormFields
 from console.pages.dlq_selections import reason_of
-from console.pages.place import Place
+from console.pages.place import Admin, Finance, Place
 from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
@@ -27,9 +26,6 @@ from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000
-
-Finance = Annotated[User, Depends(require(Role.FINANCE))]
-Admin = Annotated[User, Depends(require(Role.ADMIN))]
 
 
 class LineUnreadable(PayhookError):
@@ -98,7 +94,7 @@ def entry_asked(fields: Fields) -> Entry | None:
     """The entry that a form asks for; None: the fields say what is wrong."""
     wanted: dict[str, Any] = {
         "entity": fields.text("entity"),
-        "occurred": fields.moment("occurred", moments.since),
+        "occurred": fields.read("occurred", moments.since),
         "evidence": fields.text("evidence"),
         "lines": fields.text("lines", LINES_CHARS_MAX),
     }

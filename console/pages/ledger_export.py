@@ -52,7 +52,7 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
         fields = Fields(request.query_params)
         source = fields.choice("table", SOURCES) or "postings"
         form = fields.choice("format", tuple(FORMS)) or "csv"
-        since, until = fields.moment("from", moments.since), fields.moment("to", moments.until)
+        since, until = fields.read("from", moments.since), fields.read("to", moments.until)
         if fields.problems:
             return place.show(request, "ledger/export.html", 422, fields=fields)
         name = f"payhook-{place.mode(request)}-{source}.{form}"

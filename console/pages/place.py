@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 
+from console.access import Role, User, require
 from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse
@@ -24,6 +25,12 @@ from core.routing import is_shard_of, mode_of
 from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 from ledger.queries.shards import Shards
+
+Viewer = Annotated[User, Depends(require(Role.VIEWER))]
+Replayer = Annotated[User, Depends(require(Role.REPLAYER))]
+Admin = Annotated[User, Depends(require(Role.ADMIN))]
+Finance = Annotated[User, Depends(require(Role.FINANCE))]
+"""The user that a route gets, and the role that it demands by that."""
 
 AT_ONCE_MAX = 2
 """A question uses all cores already."""

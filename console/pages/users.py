@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, User, UserService, require
+from console.access import Role, UserService
 from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
 from console.access.users import UserUnfit
 from console.forms import Fields, FormFields
-from console.pages.place import Asking
+from console.pages.place import Admin, Asking
 from console.rendering import render, segment
 from core.clock import Clock
 
@@ -24,8 +24,6 @@ ROLES_SHOWN = {
     Role.FINANCE: "reads the ledger's pages",
 }
 """Those that are given here: administrators are made on the machine."""
-
-Admin = Annotated[User, Depends(require(Role.ADMIN))]
 
 
 class UserPages:

@@ -31,6 +31,7 @@ HEAD = """\
 # Written by `make docs` from dlq/alerts/rules.py and dlq/alerts/prometheus.py: change those.
 groups:
 """
+OTHER_GROUP = "processes"
 COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed"}'
 BAD_SIGNATURE = 'payhook_ingest_refusals_total{reason=~"signature_.+"}'
 MISSED = 'payhook_sli_events_total{outcome=~"late|failed"}'
@@ -49,7 +50,7 @@ class Recorded:
 class Alerting:
     """One alert as the file has it. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
 
-    group: str
+    group: str = OTHER_GROUP
     alert: str
     expr: str
     severity: Severity
@@ -115,7 +116,6 @@ GROUP_OF = {
     **dict.fromkeys(("dlq_depth", "dlq_age", "dlq_escalation", "dlq_publish"), "dlq"),
     **dict.fromkeys(("slo_burn", "lag", "retry_rate"), "slo"),
 }
-OTHER_GROUP = "processes"
 _SLOW_SHARE = f"{BURN_SLOW * ALLOWED_SHARE:g}"
 _STREAM = "{{ $labels.stream }}"
 
@@ -130,7 +130,6 @@ ONLY_HERE = (
         anchor="dlq_depth_unknown",
     ),
     Alerting(
-        group="processes",
         alert="PayhookDown",
         expr='up{job="payhook"} == 0 or absent(up{job="payhook"})',
         for_s=NOT_READY_S_MAX,
@@ -139,7 +138,6 @@ ONLY_HERE = (
         anchor="down",
     ),
     Alerting(
-        group="processes",
         alert="PayhookStreamBlocked",
         expr="max by (stream) (payhook_stream_blocked) == 1",
         for_s=NOT_READY_S_MAX,
@@ -148,7 +146,6 @@ ONLY_HERE = (
         anchor="not_ready",
     ),
     Alerting(
-        group="processes",
         alert="PayhookRedisDown",
         expr="max(payhook_redis_breaker_open) == 1",
         for_s=60,
@@ -157,7 +154,6 @@ ONLY_HERE = (
         anchor="redis_down",
     ),
     Alerting(
-        group="processes",
         alert="PayhookBreakerOpen",
         expr="max by (stream, downstream) (payhook_downstream_state) >= 2",
         for_s=300,
@@ -166,7 +162,6 @@ ONLY_HERE = (
         anchor="breaker_open",
     ),
     Alerting(
-        group="processes",
         alert="PayhookHeadOfLine",
         expr="max by (stream) (payhook_head_of_line) == 1",
         for_s=300,
@@ -175,7 +170,6 @@ ONLY_HERE = (
         anchor="head_of_line",
     ),
     Alerting(
-        group="processes",
         alert="PayhookAlertsSilent",
         expr="time() - max(payhook_alerts_looked_timestamp_seconds) > 120",
         severity=Severity.WARNING,
@@ -183,7 +177,6 @@ ONLY_HERE = (
         anchor="alerts_silent",
     ),
     Alerting(
-        group="processes",
         alert="PayhookNoticesUnsent",
         expr="max by (receiver) (payhook_alert_notices_unsent) > 0",
         for_s=900,

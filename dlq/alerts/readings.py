@@ -139,17 +139,13 @@ class Readings:
         return lag if before is None or lag >= before else 0.0
 
     def _retry_share(self, seen: Seen, stream: str) -> float | None:
-        of_stream = [
-            one for one in seen.samples if one[0] == "payhook_decisions_total" and _label(one, "stream") == stream
-        ]
+        of_stream = _series(seen, "payhook_decisions_total", stream=stream)
         tries = [one for one in of_stream if _label(one, "decision") in TRIES]
         return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
         """What is missed now and over the last hour, whichever is less: a short dip has no one called."""
-        of_stream = [
-            one for one in seen.samples if one[0] == "payhook_sli_events_total" and _label(one, "stream") == stream
-        ]
+        of_stream = _series(seen, "payhook_sli_events_total", stream=stream)
         counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed")]
         missed = [one for one in counted if _label(one, "outcome") != "in_time"]
         shares = [self._share(missed, counted, seconds) for seconds in (self._window_s, HOUR_S)]
@@ -158,15 +154,15 @@ class Readings:
     def _redis(self, seen: Seen) -> Reading:
         """The share of the claims that took longer than the bound, which is an edge of the histogram."""
         name = "payhook_redis_claim_seconds"
-        claims = [one for one in seen.samples if one[0] == f"{name}_count"]
-        quick = [one for one in seen.samples if one[0] == f"{name}_bucket" and _is_edge(one)]
+        claims = _series(seen, f"{name}_count")
+        quick = [one for one in _series(seen, f"{name}_bucket") if float(_label(one, "le") or "nan") == SLOW_S]
         share = self._share(quick, claims, counted_min=self._claims_min, others=True) if quick else None
         return Reading("redis_slow", "", share)
 
     def _signatures(self, seen: Seen) -> Iterator[Reading]:
         """Of each provider's requests, those that were refused for their signature; 0 where they are few."""
-        answers = [one for one in seen.samples if one[0] == "payhook_ingest_answers_total"]
-        refusals = [one for one in seen.samples if one[0] == "payhook_ingest_refusals_total"]
+        answers = _series(seen, "payhook_ingest_answers_total")
+        refusals = _series(seen, "payhook_ingest_refusals_total")
         invalid = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
         for provider in sorted({name for one in answers if (name := _label(one, "provider")) is not None}):
             every = [one for one in answers if _label(one, "provider") == provider]
@@ -290,9 +286,10 @@ def _lag_of(stream: str) -> Series:
     return "lag", (("stream", stream),)
 
 
+def _series(seen: Seen, name: str, **labels: str) -> list[Series]:
+    """Of all processes, those of a name that have these labels."""
+    return [one for one in seen.samples if one[0] == name and labels.items() <= dict(one[1]).items()]
+
+
 def _label(series: Series, name: str) -> str | None:
     return dict(series[1]).get(name)
-
-
-def _is_edge(series: Series) -> bool:
-    return float(_label(series, "le") or "nan") == SLOW_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -13,9 +13,9 @@ from core.clock import Clock
 from core.location import Location
 from core.money import Money
 from dlq.index.file import IndexFile
-from dlq.index.follow import Followed, Follower, read_entries
-from dlq.index.item import Item, Seen, item_of
-from dlq.index.listing import Filter, Page, Sort, count, read_page, read_seen
+from dlq.index.follow import Followed, Follower
+from dlq.index.item import Seen
+from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
 from dlq.index.payload import Fates, Origin, Payloads
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
 from dlq.index.story import Context, ItemStory
@@ -142,16 +142,6 @@ class DeadLetterIndex:
         :raises FilterInvalid: cursor or limit can't be one
         """
         return read_page(self._file, wanted, cursor, limit, sort)
-
-    def count(self, wanted: Filter) -> int:
-        """How many items match."""
-        with self._file.reading() as connection:
-            return count(connection, wanted)
-
-    def look_up(self, item_seqs: Iterable[int]) -> dict[int, Item]:
-        """Items by number, as they are now; those that the index doesn't hold are left out."""
-        with self._file.reading() as connection:
-            return {entry.item_seq: item_of(entry) for entry in read_entries(connection, item_seqs)}
 
     def seen(self, wanted: Filter) -> Iterator[Seen]:
         """Number and last row of every item that matches, as of one moment: what a selection freezes.

@@ -93,6 +93,11 @@ def in_cube(wanted: Filter) -> bool:
     )
 
 
+def counted_in(wanted: Filter) -> tuple[str, str]:
+    """The table in which items are counted, and their sum."""
+    return ("cube", "sum(n)") if in_cube(wanted) else ("items", "count(*)")
+
+
 def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
     """The filter as a condition on ``items``, or on ``cube`` where `in_cube`; ``states`` in place of its own."""
     parts = [_one_of("state", wanted.wanted_states if states is None else states)]
@@ -209,8 +214,8 @@ def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
 def count(connection: sqlite3.Connection, wanted: Filter) -> int:
     """Items that match."""
     condition = where(wanted)
-    source, counted = ("cube", "coalesce(sum(n), 0)") if in_cube(wanted) else ("items", "count(*)")
-    found = connection.execute(f"SELECT {counted} FROM {source} WHERE {condition.sql}", condition.values)
+    source, counted = counted_in(wanted)
+    found = connection.execute(f"SELECT coalesce({counted}, 0) FROM {source} WHERE {condition.sql}", condition.values)
     return int(found.fetchone()[0])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from heapq import merge
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
 from dlq.index.item import Item
@@ -86,26 +86,17 @@ class ShardedIndex:
     def stats(self, wanted: Filter | None = None) -> Stats:
         """What the items come to now. ``seq`` is the sum of the shards'; of ``by_*`` each shard names its largest."""
         every = [one.stats(wanted) for one in self._indexes.values()]
-        open_items = sum(one.open for one in every)
-        inflow, outflow = sum(one.inflow_per_h for one in every), sum(one.outflow_per_h for one in every)
-        clear = time_to_clear(open_items, inflow, outflow)
+        sums: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMMED}
+        listed: dict[str, Any] = {name: _summed(getattr(one, name) for one in every) for name in _LISTED}
+        clear = time_to_clear(sums["open"], sums["inflow_per_h"], sums["outflow_per_h"])
         return Stats(
             at=every[0].at,
-            seq=sum(one.seq for one in every),
-            open=open_items,
-            waiting=sum(one.waiting for one in every),
             oldest=_earliest(one.oldest for one in every),
-            over_24h=sum(one.over_24h for one in every),
-            over_48h=sum(one.over_48h for one in every),
             next_over_24h=_earliest(one.next_over_24h for one in every),
-            by_kind=_summed(one.by_kind for one in every),
-            by_class=_summed(one.by_class for one in every),
-            by_provider=_summed(one.by_provider for one in every),
-            by_type=_summed(one.by_type for one in every),
             hours=_hours(every),
-            inflow_per_h=inflow,
-            outflow_per_h=outflow,
             time_to_clear_s=None if clear is None else clear.total_seconds(),
+            **sums,
+            **listed,
         )
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[ShardGroup]:
@@ -125,6 +116,9 @@ class ShardedIndex:
             raise FilterInvalid("cursor", "it isn't one of this list; begin with its first page")
         return {name: part or None for name, part in zip(self._indexes, parts, strict=True)}
 
+
+_SUMMED = ("seq", "open", "waiting", "over_24h", "over_48h", "inflow_per_h", "outflow_per_h")
+_LISTED = ("by_kind", "by_class", "by_provider", "by_type")
 
 CURSORS_MARK = ","
 """Between the shards' cursors; one that is empty stands for a shard's first page."""

@@ -13,7 +13,7 @@ from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
 from dlq.index.follow import HOUR_US
 from dlq.index.item import ItemState
-from dlq.index.listing import Filter, Where, in_cube, seq_of, where
+from dlq.index.listing import Filter, Where, counted_in, in_cube, seq_of, where
 
 SLA = timedelta(hours=24)
 ESCALATION = timedelta(hours=48)
@@ -122,7 +122,7 @@ class _Counted:
         self, column: str, states: Sequence[ItemState], only: str = "", values: Sequence[Any] = ()
     ) -> list[tuple[Any, int]]:
         condition = where(self._wanted, states)
-        source, counted = ("cube", "sum(n)") if self._in_cube else ("items", "count(*)")
+        source, counted = counted_in(self._wanted)
         expression = column if self._in_cube else _ON_ITEMS.get(column, column)
         more = f" AND {only if self._in_cube else _on_items(only)}" if only else ""
         found = self._connection.execute(
@@ -221,7 +221,7 @@ def _counted(
     connection: sqlite3.Connection, wanted: Filter
 ) -> tuple[dict[str, int], dict[str, set[str]], dict[str, set[str]]]:
     condition = where(wanted)
-    source, counted = ("cube", "sum(n)") if in_cube(wanted) else ("items", "count(*)")
+    source, counted = counted_in(wanted)
     counts: dict[str, int] = defaultdict(int)
     kinds: dict[str, set[str]] = defaultdict(set)
     providers: dict[str, set[str]] = defaultdict(set)

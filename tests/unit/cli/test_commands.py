@@ -211,7 +211,7 @@ class TestTestTraffic:
             asked.extend(one.path for one in postings)
             return []
 
-        monkeypatch.setattr("ledger.queries.balances", balances)
+        monkeypatch.setattr("cli.ledger_commands.read_balances", balances)
         for flags in ([], ["--test"]):
             payhook("ledger", "balances", *flags, "--data", str(tmp_path))
         assert asked == [str(tmp_path / "lake" / name) for name in ("postings", "postings-test")]

@@ -22,7 +22,7 @@ def fields(query: str) -> Fields:
 def test_what_is_empty_or_missing_is_none() -> None:
     read = fields("a=&b=%20&e=")
     assert [read.text(name) for name in "abc"] == [None, None, None]
-    assert (read.number("d", 0, 9), read.moment("e", moments.since), read.choice("a", ["x"])) == (None, None, None)
+    assert (read.number("d", 0, 9), read.read("e", moments.since), read.choice("a", ["x"])) == (None, None, None)
     assert read.problems == {}
 
 
@@ -35,7 +35,7 @@ def test_a_number_that_is_none_is_a_problem(value: str) -> None:
 
 def test_each_kind_of_field_says_what_is_wanted() -> None:
     read = fields(f"t={'x' * 501}&m=yesterday&c=maybe&k=a&k=b")
-    assert read.text("t") is None and read.moment("m", moments.since) is None
+    assert read.text("t") is None and read.read("m", moments.since) is None
     assert read.choice("c", ["yes", "no"]) is None and read.choices("k", ["a"]) == ()
     assert read.problems == {
         "t": "at most 500 characters are taken",

@@ -186,7 +186,9 @@ def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) ->
     assert [item.item_seq for item in listed(board, ALL)] == by_age
     assert [item.item_seq for item in listed(board, ALL, Sort.NEWEST)] == by_age[::-1]
     for state in ("open", "waiting", "replayed", "purged", "resolved"):
-        assert board.count(Filter(states=(ItemState(state),))) == sum(one.state == state for one in wanted.values())
+        assert board.page(Filter(states=(ItemState(state),))).total == sum(
+            one.state == state for one in wanted.values()
+        )
     _statistics_agree(board, wanted, now)
 
 
