@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BaseModel, Field
 
 from console.access import Role, require, signed_in
 from console.api_routes import StrictRoute, acting, problems
@@ -37,6 +38,21 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
 ONE = "/selections/{number}"
 Reported = TypeVar("Reported")
+
+
+class DryRunAsked(BaseModel):
+    """The replay that is meant, and which page of what it would do."""
+
+    stream: StreamWanted = "ledger"
+    mode: ReplayMode = ReplayMode.ALONE
+    in_place: bool = False
+    force: bool = False
+    verdicts: list[Verdict] | None = Field(None, max_length=20)
+    after: int = Field(-1, ge=-1, le=SEQ_MAX)
+    limit: int = Field(100, ge=1, le=PAGE_MAX)
+
+    def run(self) -> Run:
+        return Run("replay", "dry run", self.mode, None, self.in_place, self.force)
 
 
 def reading(streams: Streams) -> APIRouter:
@@ -86,7 +102,7 @@ def reading(streams: Streams) -> APIRouter:
     @router.get(f"{ONE}/dry-run", responses=refusals)
     async def dry_run(
         number: Number,
-        asked: Annotated[DryRunAsked, Depends()],
+        asked: Annotated[DryRunAsked, Query()],
     ) -> DryRunView:
         """What a replay would do with each item, nothing being sent. Its first page looks again; the others don't."""
         dead = streams.of(asked.stream)
@@ -102,26 +118,6 @@ def reading(streams: Streams) -> APIRouter:
         return await asyncio.to_thread(read)
 
     return router
-
-
-class DryRunAsked:
-    """The replay that is meant, and which page of what it would do."""
-
-    def __init__(
-        self,
-        stream: StreamWanted = "ledger",
-        mode: Annotated[ReplayMode, Query()] = ReplayMode.ALONE,
-        in_place: bool = False,
-        force: bool = False,
-        verdicts: Annotated[list[Verdict] | None, Query(max_length=20)] = None,
-        after: After = -1,
-        limit: Limit = 100,
-    ) -> None:
-        self.stream, self.mode, self.in_place, self.force = stream, mode, in_place, force
-        self.verdicts, self.after, self.limit = verdicts, after, limit
-
-    def run(self) -> Run:
-        return Run("replay", "dry run", self.mode, None, self.in_place, self.force)
 
 
 def running(streams: Streams) -> APIRouter:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from console.access import passwords
 from console.access.roles import Role
@@ -28,7 +28,6 @@ from core.clock import Clock, to_rfc3339
 from dlq.audit_log import AuditLog
 from dlq.recorder import Recorder
 
-Changed = TypeVar("Changed")
 Recording = Callable[[str, str | None, str | None], None]
 """Gets a user's name, and what they were and will be as JSON without secrets; raises where it can't be recorded."""
 
@@ -220,44 +219,35 @@ class UserService:
         return found
 
     def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
-        def change(record: Recording) -> None:
+        with self._recording(actor, "user_add", name) as record:
             self._check_given(roles, f"payhook users add {name} --role admin")
             add_user(self._users, name, roles, password, record, by=self._hand(actor))
 
-        self._recorded(actor, "user_add", name, change)
-
     def set_roles(self, actor: str, name: str, roles: frozenset[Role]) -> None:
-        def change(record: Recording) -> None:
+        with self._recording(actor, "user_roles", name) as record:
             self._check_changed(name, f"payhook users roles {name}")
             self._check_given(roles, f"payhook users roles {name} --role admin")
             set_roles(self._users, name, roles, record)
 
-        self._recorded(actor, "user_roles", name, change)
-
     def set_password(self, actor: str, name: str, password: str) -> None:
-        def change(record: Recording) -> None:
+        with self._recording(actor, "user_password", name) as record:
             self._check_changed(name, f"payhook users password {name}")
             set_password(self._users, name, password, record, by=self._hand(actor))
 
-        self._recorded(actor, "user_password", name, change)
-
     def remove(self, actor: str, name: str) -> None:
-        def change(record: Recording) -> None:
+        with self._recording(actor, "user_remove", name) as record:
             self._check_changed(name, f"payhook users remove {name}")
             remove_user(self._users, name, record)
 
-        self._recorded(actor, "user_remove", name, change)
-
     def make_token(self, actor: str, name: str, label: str, days: int) -> str:
         """A new bearer token, to be shown once."""
-        now = self._clock.now()
-        return self._recorded(
-            actor, "token_make", name, lambda record: make_token(self._users, name, label, now, record, days)
-        )
+        with self._recording(actor, "token_make", name) as record:
+            return make_token(self._users, name, label, self._clock.now(), record, days)
 
     def revoke_token(self, actor: str, name: str, label: str) -> None:
         """Also an administrator's, and from a page too: it only takes away."""
-        self._recorded(actor, "token_revoke", name, lambda record: revoke_token(self._users, name, label, record))
+        with self._recording(actor, "token_revoke", name) as record:
+            revoke_token(self._users, name, label, record)
 
     def _hand(self, actor: str) -> str | None:
         """Who gives a password, where that makes them no second person beside its user."""
@@ -272,9 +262,10 @@ class UserService:
         if self._channel == "page" and Role.ADMIN in roles:
             raise MachineOnly("an administrator is made", command)
 
-    def _recorded(self, actor: str, action: str, name: str, change: Callable[[Recording], Changed]) -> Changed:
+    @contextmanager
+    def _recording(self, actor: str, action: str, name: str) -> Iterator[Recording]:
         def record(_name: str, before: str | None, after: str | None) -> None:
             self._recorder.record(actor, action, name, before=before, after=after)
 
         with self._recorder.refusals(actor, action, name):
-            return change(record)
+            yield record
