@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from deltalake import DeltaTable
 from rich.console import Console
 
 from cli.acting import on_record, put_on_record, this_account
@@ -20,6 +19,7 @@ from core.errors import PayhookError
 from core.location import LakeUrl, Location, is_url, location_of
 from core.routing import row_name
 from core.store import URL, WANTED
+from journal.lake import has_table
 from stack.jars import spark_jars
 from stack.settings import reach
 
@@ -142,7 +142,7 @@ def rebuild_postings(place: Place) -> None:
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
     """
-    there = [one for one in place.ledger.places if DeltaTable.is_deltatable(str(one.journal))]
+    there = [one for one in place.ledger.places if has_table(str(one.journal))]
     if not there:
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
     # Spark's modules take a second to load; no other command of the group needs them.

@@ -27,10 +27,11 @@ from deltalake.exceptions import DeltaError
 
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
-from core.location import Location, make_folder
+from core.location import Location
 from journal.anchors import Anchoring
 from journal.anchors import Head as Anchored
 from journal.append import Appender
+from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
 from journal.reader import dataset_of
 from journal.schema import GENESIS, TIMESTAMP, extend
@@ -241,9 +242,9 @@ class AuditLog:
 
     def read(self, limit: int, before: int | None = None) -> list[RecordedEntry]:
         """At most ``limit`` entries, the newest first; of those before a number, if one is given."""
-        if not DeltaTable.is_deltatable(str(self._path)):
+        if not has_table(str(self._path)):
             return []
-        table = DeltaTable(str(self._path))
+        table = open_table(str(self._path))
         end = min(_last(table) + 1, before if before is not None else _last(table) + 1)
         number = pc.field("number")
         rows = dataset_of(table).to_table(filter=(number < end) & (number >= end - limit))
@@ -254,9 +255,9 @@ class AuditLog:
 
         :raises AuditLogBroken: see there
         """
-        if not DeltaTable.is_deltatable(str(self._path)):
+        if not has_table(str(self._path)):
             return Head(0, GENESIS)
-        return self._head(DeltaTable(str(self._path)))
+        return self._head(open_table(str(self._path)))
 
     def stamp(self) -> int:
         """Another number after each commit: whether there is anything new costs less than what it is."""
@@ -287,8 +288,8 @@ class AuditLog:
         raise AuditLogUnwritable(str(self._path), f"others wrote {TRIES_MAX} times before this could")
 
     def _opened(self) -> tuple[Appender, Head]:
-        _make(self._path)
-        table = DeltaTable(str(self._path))
+        ensure_table(str(self._path), AUDIT_SCHEMA, "acts", CONFIGURATION)
+        table = open_table(str(self._path))
         return Appender.open(str(self._path), version=table.version()), self._head(table)
 
     def _head(self, table: DeltaTable) -> Head:
@@ -301,24 +302,13 @@ class AuditLog:
         return Head(number, rows["chain"][0].as_py())
 
     def _holds(self, row: RecordedEntry) -> bool:
-        dataset = dataset_of(DeltaTable(str(self._path)))
+        dataset = dataset_of(open_table(str(self._path)))
         found = dataset.to_table(["act_id"], filter=pc.field("number") == row.number)
         return row.act_id in found["act_id"].to_pylist()
 
 
 def _last(table: DeltaTable) -> int:
     return table.transaction_version(APP_ID) or 0
-
-
-def _make(path: Location) -> None:
-    if DeltaTable.is_deltatable(str(path)):
-        return
-    make_folder(str(path))
-    try:
-        DeltaTable.create(str(path), AUDIT_SCHEMA, name="acts", configuration=CONFIGURATION)
-    except DeltaError:
-        if not DeltaTable.is_deltatable(str(path)):
-            raise
 
 
 class AuditAnchors:

@@ -10,12 +10,11 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.location import Location
 from dlq.limits import Kind, Volume, same_person
-from journal.reader import dataset_of
-from journal.schema import JournalRow, from_arrow
+from journal.reader import rows_where
+from journal.schema import JournalRow
 
 DAY = timedelta(days=1)
 
@@ -73,9 +72,5 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
 def given_since(journal: Location, control_topic: str, since: datetime) -> list[JournalRow]:
     """The rows of commands that a journal decided at a moment or later, those of runs' portions among them; none of a
     journal that hasn't begun."""
-    path = str(journal)
-    if not DeltaTable.is_deltatable(path):
-        return []
     # By the topic first: statistics pass over every file and row group that holds no command.
-    wanted = (pc.field("topic") == control_topic) & (pc.field("decided_at") >= since)
-    return from_arrow(dataset_of(DeltaTable(path)).to_table(filter=wanted))
+    return rows_where(journal, (pc.field("topic") == control_topic) & (pc.field("decided_at") >= since))

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.clock import Clock
 from core.decision import Decision
@@ -24,8 +23,8 @@ from dlq.command import ACTIONS, APPROVES, Command, Target
 from dlq.commands import Producer, Sent, send
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
-from journal.reader import dataset_of, lineage_of
-from journal.schema import JournalRow, from_arrow
+from journal.reader import lineage_of, rows_where
+from journal.schema import JournalRow
 from journal.shards import decides, shard_at
 
 SENT_CHARS_MAX = 500
@@ -97,8 +96,7 @@ class DeltaView:
         return lineage_of(self._path)
 
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
-        rows = self._rows(pc.field("item_seq").isin(sorted(item_seqs)))
-        last = {row.item_seq: row for row in sorted(rows, key=lambda row: row.seq)}
+        last = {row.item_seq: row for row in rows_where(self._path, pc.field("item_seq").isin(sorted(item_seqs)))}
         shard = shard_at(self._path) if last else WHOLE
         return {item_seq: row for item_seq, row in last.items() if decides(shard, row)}
 
@@ -106,13 +104,7 @@ class DeltaView:
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
         names = pa.array([join_key("payhook", command_id, action) for action in sorted(ACTIONS)], pa.string())
-        rows = self._rows(is_command & pc.field("event_key").isin(names))
-        return min(rows, key=lambda row: row.seq, default=None)
-
-    def _rows(self, wanted: pc.Expression) -> list[JournalRow]:
-        if not DeltaTable.is_deltatable(self._path):
-            return []
-        return from_arrow(dataset_of(DeltaTable(self._path)).to_table(filter=wanted))
+        return next(iter(rows_where(self._path, is_command & pc.field("event_key").isin(names))), None)
 
 
 class Orders:

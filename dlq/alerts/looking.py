@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.addresses import each_address
@@ -29,6 +28,7 @@ from core.status_file import STANDBY, fresh, moment_of, read_said
 from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
+from journal.lake import has_table
 from journal.life import Life, life_after
 from journal.reader import JournalReader
 from journal.shards import is_of, shard_in
@@ -199,7 +199,7 @@ class DeadItems:
 
         :raises JournalBroken, DeltaError, OSError: it can't be read
         """
-        if not DeltaTable.is_deltatable(str(self._journal)):
+        if not has_table(str(self._journal)):
             return Dead(0, None)
         reader = JournalReader(str(self._journal))
         shard = shard_in(reader.state().notes)

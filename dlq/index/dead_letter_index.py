@@ -7,8 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from deltalake import DeltaTable
-
 from core.clock import Clock
 from core.location import Location
 from core.money import Money
@@ -16,10 +14,9 @@ from dlq.index.file import IndexFile
 from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
 from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
-from dlq.index.payload import Fates, Origin, Payloads
+from dlq.index.payload import Fates, Origin, Payloads, kept_bodies
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
 from dlq.index.story import Context, ItemStory
-from journal.bodies import BodyStore
 
 PAGE_SIZE = 50
 CLOSED_KEPT = timedelta(days=35)
@@ -66,14 +63,9 @@ class Prices:
                 unpriced = [_Unpriced(*one) for one in found]
             if not unpriced:
                 return
-            bodies = self._fetch(unpriced)
+            hashes = {item.body_sha256 for item in unpriced if item.body_sha256 is not None}
+            bodies = kept_bodies(self._bodies, hashes)
             self._write([self._priced(item, bodies) for item in unpriced])
-
-    def _fetch(self, unpriced: Sequence[_Unpriced]) -> Mapping[str, bytes]:
-        if not DeltaTable.is_deltatable(self._bodies):
-            return {}
-        hashes = {item.body_sha256 for item in unpriced if item.body_sha256 is not None}
-        return BodyStore(self._bodies, may_create=False).fetch(hashes)
 
     def _priced(self, item: _Unpriced, bodies: Mapping[str, bytes]) -> tuple[int | None, str | None, int]:
         body = bodies.get(item.body_sha256 or "")

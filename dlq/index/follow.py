@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.clock import Clock, to_micros
 from core.decision import Decision
@@ -26,6 +25,7 @@ from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empt
 from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.index.item import COLUMNS, Entry, ItemState, values
 from journal.histories import Position, follows
+from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.shards import decides, shard_in
 
@@ -85,7 +85,7 @@ class Follower:
         raise AssertionError("at least one try is made")
 
     def _follow(self) -> Followed:
-        if not DeltaTable.is_deltatable(self._journal):
+        if not has_table(self._journal):
             self._forget()
             return Followed(0, 0)
         rows = 0

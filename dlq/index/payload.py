@@ -6,18 +6,18 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from deltalake import DeltaTable
 
 from core.errors import PayhookError
 from core.kafka import open_consumer
 from core.settings import KafkaSettings
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
+from journal.lake import has_table
 from journal.schema import JournalRow, record_sha256
 
 READ_S_MAX = 10.0
@@ -130,18 +130,13 @@ class Payloads:
         sha256 = first.body_sha256
         if sha256 is None:
             return self._from_kafka(first, "it couldn't be read, so no body of it is kept")
-        kept = self._kept(sha256)
+        kept = kept_bodies(self._bodies, [sha256]).get(sha256)
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
         fate = next(iter(self._fates([first])), None) if self._fates is not None else None
         if fate is not None and fate.status == "redacted":
             return Payload(None, None, None, str(fate))
         return self._from_kafka(first, str(fate) if fate is not None else f"body {sha256}: no longer kept")
-
-    def _kept(self, sha256: str) -> bytes | None:
-        if not DeltaTable.is_deltatable(self._bodies):
-            return None
-        return BodyStore(self._bodies, may_create=False).fetch([sha256]).get(sha256)
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
         where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"
@@ -153,6 +148,14 @@ class Payloads:
         if hashlib.sha256(raw).hexdigest() != record_sha256(first):
             return Payload(None, None, None, f"{why}; what Kafka holds as {where} is another record")
         return Payload(raw, pretty(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
+
+
+def kept_bodies(bodies: str, hashes: Iterable[str]) -> Mapping[str, bytes]:
+    """Those that the table of bodies holds, by their hashes.
+
+    :raises JournalBroken: it can't be read
+    """
+    return BodyStore(bodies, may_create=False).fetch(hashes) if has_table(bodies) else {}
 
 
 def pretty(raw: bytes) -> str | None:

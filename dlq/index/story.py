@@ -12,7 +12,6 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
@@ -23,6 +22,7 @@ from dlq.index.follow import records
 from dlq.index.item import COLUMNS, Entry, Item, ItemState, item_of
 from dlq.index.payload import Payload, Payloads
 from journal.errors import JournalBroken
+from journal.lake import has_table, open_table
 from journal.reader import dataset_of
 from journal.schema import JournalRow, from_arrow, to_arrow
 from journal.shards import decides, shard_at
@@ -214,7 +214,7 @@ class Context:
         )
 
     def _rows(self, item_seq: int) -> list[JournalRow]:
-        if not DeltaTable.is_deltatable(self._journal):
+        if not has_table(self._journal):
             raise ItemUnknown(item_seq)
         rows = from_arrow(self._read(pc.field("item_seq") == item_seq, None).sort_by("seq"))
         if not (rows and decides(shard_at(self._journal), rows[-1])):
@@ -252,7 +252,7 @@ class Context:
 
     def _read(self, wanted: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         try:
-            dataset = dataset_of(DeltaTable(self._journal))
+            dataset = dataset_of(open_table(self._journal))
             return dataset.to_table(columns=None if columns is None else list(columns), filter=wanted)
         except (OSError, DeltaError, pa.ArrowException) as unreadable:
             raise JournalBroken(self._journal, f"it can't be read: {unreadable}") from unreadable

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.decision import Decision
 from dlq.index.fingerprint import Cause, cause_of
@@ -31,6 +30,7 @@ from dlq.report.model import (
     WeeklyReport,
     advice,
 )
+from journal.lake import has_table, open_table
 from journal.life import Life, life_after
 from journal.reader import dataset_of, rows_where
 from journal.schema import TIMESTAMP, JournalRow, from_arrow
@@ -265,9 +265,9 @@ def deaths(journals: Mapping[str, str], since: datetime, until: datetime) -> lis
 
 def _rows_of_dead(journal: str, until: datetime) -> Iterator[JournalRow]:
     """Rows of items that ever died, in seq order, with few columns."""
-    if not DeltaTable.is_deltatable(journal):
+    if not has_table(journal):
         return
-    dataset = dataset_of(DeltaTable(journal))
+    dataset = dataset_of(open_table(journal))
     died = pc.field("decision") == Decision.DEAD.value
     before = pc.field("decided_at") < _moment(until)
     rows = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))

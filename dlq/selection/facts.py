@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.decision import Decision, ErrorKind
 from core.location import Location
@@ -27,9 +26,10 @@ from journal.bodies import BodyStore
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, Line
 from journal.index_layout import CONTENT_BYTES
+from journal.lake import has_table, open_table
 from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, takes_key
-from journal.reader import dataset_of, lineage_of
-from journal.schema import JournalRow, from_arrow
+from journal.reader import dataset_of, lineage_of, rows_where
+from journal.schema import JournalRow
 
 ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -210,14 +210,14 @@ class FactFinder:
 
     def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
         """By entity: its latest applied event behind ``after``."""
-        if not keys or not DeltaTable.is_deltatable(self._journal):
+        if not keys or not has_table(self._journal):
             return {}
         wanted = (
             (pc.field("item_seq") > after)
             & (pc.field("decision") == Decision.APPLIED.value)
             & pc.field("entity_key").isin(pa.array(keys, pa.string()))
         )
-        dataset = dataset_of(DeltaTable(self._journal))
+        dataset = dataset_of(open_table(self._journal))
         found = dataset.to_table(columns=["entity_key", "item_seq"], filter=wanted)
         latest = found.group_by("entity_key").aggregate([("item_seq", "max")])
         return dict(zip(latest["entity_key"].to_pylist(), latest["item_seq_max"].to_pylist(), strict=True))
@@ -225,18 +225,13 @@ class FactFinder:
     def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
         """Who holds the keys of other content: that may be long closed, so the journal is asked."""
         keys = sorted({one.event_key for one in standing if one.event_key is not None and wants_holder(one)})
-        if not keys or not DeltaTable.is_deltatable(self._journal):
-            return {}
-        dataset = dataset_of(DeltaTable(self._journal))
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
-        return holders(from_arrow(dataset.to_table(columns=HOLDER_COLUMNS, filter=wanted).sort_by("seq")))
+        return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 
     def _held(self, entries: Iterable[Entry]) -> set[str]:
         hashes = {entry.body_sha256 for entry in entries if entry.body_sha256 is not None}
-        held = {EMPTY_SHA256}
-        if hashes and DeltaTable.is_deltatable(self._bodies):
-            held |= BodyStore(self._bodies, may_create=False).held(hashes)
-        return held
+        held = BodyStore(self._bodies, may_create=False).held(hashes) if hashes and has_table(self._bodies) else set()
+        return held | {EMPTY_SHA256}
 
 
 def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
