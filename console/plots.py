@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
 from xml.etree import ElementTree
 
 from markupsafe import Markup
@@ -20,9 +19,6 @@ SERIES_MAX = 8
 
 VALUE_MAX = 1e100
 """What is beyond it is no count and no amount: it is left out, like what is no number."""
-
-AsText: TypeAlias = Callable[[float], str]
-"""A value as an axis shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ _DAY_STEPS = (1, 2, 7, 14, 30, 91, 182, 365, 730, 1_825, 3_650)
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def value_ticks(low: float, high: float, ticks_max: int = TICKS_MAX, *, whole: bool = True) -> list[float]:
+def value_ticks(low: float, high: float, *, whole: bool = True) -> list[float]:
     """Ascending multiples of 1, 2 or 5 times a power of ten that hold ``low`` and ``high`` between them, 0 included.
 
     ``whole``: no finer than 1, for what is counted.
@@ -55,7 +51,7 @@ def value_ticks(low: float, high: float, ticks_max: int = TICKS_MAX, *, whole: b
     low, high = min(low, 0.0), max(high, 0.0)
     if low == high:
         high = 1.0
-    step = _round_step(max((high - low) / (ticks_max - 1), 1.0 if whole else STEP_MIN))
+    step = _round_step(max((high - low) / (TICKS_MAX - 1), 1.0 if whole else STEP_MIN))
     first, last = math.floor(low / step), math.ceil(high / step)
     return [number * step for number in range(first, last + 1)]
 
@@ -79,17 +75,17 @@ def _three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def time_ticks(begin: datetime, end: datetime, ticks_max: int = TIMES_MAX) -> list[datetime]:
-    """Round moments (UTC) within the span, ``ticks_max`` at most."""
+def time_ticks(begin: datetime, end: datetime) -> list[datetime]:
+    """Round moments (UTC) within the span, `TIMES_MAX` at most."""
     begin, end = begin.astimezone(UTC), end.astimezone(UTC)
     span_s = (end - begin).total_seconds()
     for step_s in (*_TIME_STEPS_S, *(days * _DAY for days in _DAY_STEPS)):
-        if span_s / step_s <= ticks_max - 1:
+        if span_s / step_s <= TIMES_MAX - 1:
             break
     first = math.ceil(begin.timestamp() / step_s)
     last = math.floor(end.timestamp() / step_s)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return [epoch + timedelta(seconds=number * step_s) for number in range(first, last + 1)][:ticks_max]
+    return [epoch + timedelta(seconds=number * step_s) for number in range(first, last + 1)][:TIMES_MAX]
 
 
 def time_labels(ticks: Sequence[datetime]) -> list[str]:
@@ -153,12 +149,12 @@ def draw(parent: Element, tag: str, **attributes: str | float) -> Element:
     return write(parent, tag, "", **texts)
 
 
-def value_axis(plot: Element, ticks: Sequence[float], scale: Scale, as_text: AsText) -> None:
+def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
     """Lines across the plot, each with its value at the left."""
     for tick in ticks:
         y = scale.at(tick)
         draw(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
-        write(plot, "text", as_text(tick), class_="tick end", x=number(LEFT - 6), y=number(y + 4))
+        write(plot, "text", short(tick), class_="tick end", x=number(LEFT - 6), y=number(y + 4))
 
 
 def legend(plot: Element, names: Sequence[str], top: float) -> None:
@@ -200,7 +196,7 @@ NAMES, VALUES = 176, 48
 EMPTY_HEIGHT = 80.0
 
 
-def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]], as_text: AsText = short) -> Markup:
+def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]]) -> Markup:
     """One bar a name, in the order given. What is no number is shown as such, without a bar; negative ones go left."""
     height = ROW * len(values) + 8.0 if values else EMPTY_HEIGHT
     plot = canvas(title, described, height)
@@ -217,7 +213,7 @@ def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]], a
             x, other = sorted((scale.at(0), scale.at(value)))
             draw(plot, "rect", class_="s1", x=x, y=middle - BAR / 2, width=max(other - x, 1.0), height=float(BAR))
         after = scale.at(max(value, 0.0)) if is_plotted(value) else scale.at(0)
-        write(plot, "text", as_text(value), class_="tick", x=number(after + 6), y=number(middle + 4))
+        write(plot, "text", short(value), class_="tick", x=number(after + 6), y=number(middle + 4))
     return finished(plot)
 
 
@@ -226,7 +222,6 @@ def steps_plot(
     described: str,
     series: Sequence[Steps],
     until: datetime | None = None,
-    as_text: AsText = short,
     *,
     whole: bool = True,
 ) -> Markup:
@@ -249,7 +244,7 @@ def steps_plot(
     ticks = value_ticks(min(values), max(values), whole=whole)
     across = Scale(begin.timestamp(), end.timestamp(), LEFT, WIDTH - RIGHT)
     up = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
-    value_axis(plot, ticks, up, as_text)
+    value_axis(plot, ticks, up)
     for place, one in enumerate(shown):
         draw(plot, "path", class_=f"line s{place + 1}", d=_path(one, across, up, end))
     _time_axis(plot, begin, end, across)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,19 +69,6 @@ class Given:
     decided: JournalRow | None
 
 
-class JournalView(Protocol):
-    """What giving an order asks of a stream's journal."""
-
-    def lineage(self) -> str:
-        """The journal's; empty where none was begun."""
-
-    def last_rows(self, item_seqs: Collection[int]) -> Mapping[int, JournalRow]:
-        """The last row of each item that is there."""
-
-    def command_row(self, command_id: str) -> JournalRow | None:
-        """The decision of a command; of its copies the first one's."""
-
-
 class DeltaView:
     """The journal as it is now, on Delta. One that isn't begun yet holds nothing. Items that another shard goes on with
     aren't in it.
@@ -93,14 +79,17 @@ class DeltaView:
         self._control_topic = control_topic
 
     def lineage(self) -> str:
+        """The journal's; empty where none was begun."""
         return lineage_of(self._path)
 
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
+        """The last row of each item that is there."""
         last = {row.item_seq: row for row in rows_where(self._path, pc.field("item_seq").isin(sorted(item_seqs)))}
         shard = shard_at(self._path) if last else WHOLE
         return {item_seq: row for item_seq, row in last.items() if decides(shard, row)}
 
     def command_row(self, command_id: str) -> JournalRow | None:
+        """The decision of a command; of its copies the first one's."""
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
         names = pa.array([join_key("payhook", command_id, action) for action in sorted(ACTIONS)], pa.string())
@@ -160,7 +149,7 @@ class Giving:
 class OrderService:
     """Orders on one stream's dead items. Its methods block: call them off the event loop; threads may share it."""
 
-    def __init__(self, stream: str, journal: JournalView, orders: Orders, clock: Clock) -> None:
+    def __init__(self, stream: str, journal: DeltaView, orders: Orders, clock: Clock) -> None:
         self._stream = stream
         self._journal = journal
         self._orders = orders

@@ -19,6 +19,7 @@ from core.decision import Decision
 from core.log import about
 from dlq.record import DlqRecord, build_record
 from dlq.settings import DlqSettings
+from journal import anchors
 from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
@@ -28,15 +29,9 @@ IN_MEMORY_MAX = 2_000
 """Unpublished dead letters that are held in memory; more are read again from the journal."""
 
 
-class Producer(Protocol):
+class Producer(anchors.Producer, Protocol):
     """What publishing asks of a Kafka producer (confluent_kafka's)."""
 
-    @property
-    def produce(self) -> Callable[..., None]: ...
-    @property
-    def poll(self) -> Callable[[float], int]: ...
-    @property
-    def flush(self) -> Callable[[float], int]: ...
     @property
     def purge(self) -> Callable[[], None]: ...
 

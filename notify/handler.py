@@ -65,14 +65,10 @@ class DisabledSubscribers:
             document = {"subscriber": name, "at": at, "reason": reason}
             write_whole(self.path(name), json.dumps(document) + "\n", mode=0o644)
 
-    def enable(self, name: str) -> bool:
-        """Forgets it; False when the subscriber wasn't disabled."""
-        try:
-            self.path(name).unlink()
-        except FileNotFoundError:
-            return False
+    def enable(self, name: str) -> None:
+        """Forgets it."""
+        self.path(name).unlink(missing_ok=True)
         sync_folder(self._folder)
-        return True
 
     def path(self, name: str) -> Path:
         return self._folder / f"{name}.json"

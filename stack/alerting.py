@@ -24,9 +24,8 @@ from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
 from dlq.alerts.looking import Looking, Places, ReplicaWatch
-from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.receivers import receivers
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertMetrics, Watch
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own
 from stack.server import stopped_by_signal

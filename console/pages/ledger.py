@@ -13,7 +13,7 @@ from markupsafe import Markup
 from console.details import journal_says, run_details, timeline
 from console.forms import Fields
 from console.pages.place import Place
-from console.plots import Steps, short, steps_plot
+from console.plots import Steps, steps_plot
 from core import moments
 from core.decision import Decision
 from core.money import decimals_of
@@ -123,9 +123,7 @@ def plot(over_time: BalancesOverTime) -> Markup:
     shown = [
         Steps(one.account, [(at, balance / 10**decimals) for at, balance in one.points]) for one in over_time.accounts
     ]
-    return steps_plot(
-        f"Balances in {over_time.currency} over time", _described(over_time), shown, as_text=short, whole=not decimals
-    )
+    return steps_plot(f"Balances in {over_time.currency} over time", _described(over_time), shown, whole=not decimals)
 
 
 def _described(over_time: BalancesOverTime) -> str:

@@ -86,12 +86,8 @@ def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series,
 class Readings:
     """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
-    def __init__(
-        self, window_s: float = WINDOW_S, counted_min: int = COUNTED_MIN, claims_min: int = CLAIMS_MIN
-    ) -> None:
+    def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
-        self._counted_min = counted_min
-        self._claims_min = claims_min
         self._window = Window(max(HOUR_S, window_s))
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
@@ -156,7 +152,7 @@ class Readings:
         name = "payhook_redis_claim_seconds"
         claims = _series(seen, f"{name}_count")
         quick = [one for one in _series(seen, f"{name}_bucket") if float(_label(one, "le") or "nan") == SLOW_S]
-        share = self._share(quick, claims, counted_min=self._claims_min, others=True) if quick else None
+        share = self._share(quick, claims, counted_min=CLAIMS_MIN, others=True) if quick else None
         return Reading("redis_slow", "", share)
 
     def _signatures(self, seen: Seen) -> Iterator[Reading]:
@@ -178,16 +174,15 @@ class Readings:
         every: list[Series],
         seconds: float | None = None,
         *,
-        counted_min: int | None = None,
+        counted_min: int = COUNTED_MIN,
         others: bool = False,
     ) -> float | None:
         """Of what was counted, ``some`` or all ``others``; 0 where too little was, None where that isn't known."""
-        least = self._counted_min if counted_min is None else counted_min
         over_s = self._window_s if seconds is None else seconds
         if not every:
             return None
         counted = self._window.gained(every, every, over_s)
-        if counted < least:
+        if counted < counted_min:
             return 0.0 if self._window.spans(self._window_s) else None
         found = self._window.gained(some, every, over_s)
         # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.

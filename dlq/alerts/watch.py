@@ -1,4 +1,5 @@
-"""The loop: looks, decides which notices go out, remembers and delivers them. It runs whatever else is down.
+"""The loop: looks, decides which notices go out, remembers and delivers them, and shows all of it in metrics. It runs
+whatever else is down.
 
 What it remembers over a restart is one JSON file, replaced whole, which only the alerts' own process writes. Notices on
 their way wait in a queue for each receiver, bounded however long it is down.
@@ -13,11 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
 
 from core.backoff import doubled_s
-from core.clock import Clock, from_rfc3339, to_rfc3339
+from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
 from core.files import write_whole
+from core.metrics import CATALOGUE, Kind, Service, add_process, entries, gauge
 from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
 from dlq.alerts.readings import Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
@@ -229,3 +233,61 @@ def _alert(tree: dict[str, Any]) -> Alert:
     known = {one.name: tree[one.name] for one in fields(Alert)}
     times = {name: from_rfc3339(known[name]) for name in ("since", "told_at", "clear_since") if known[name] is not None}
     return Alert(**{**known, **times, "state": State(known["state"]), "value": float(known["value"])})
+
+
+OF_RULE: Final[Mapping[str, str]] = {
+    "dlq_age": "payhook_dlq_oldest_seconds",
+    "backup": "payhook_backup_age_ratio",
+    "card_data": "payhook_card_data_bodies",
+    "disk": "payhook_disk_used_ratio",
+    "verify": "payhook_verify_broken",
+    "maintenance": "payhook_maintenance_age_ratio",
+    "isr": "payhook_kafka_partitions_out_of_sync",
+    "min_isr": "payhook_kafka_partitions_under_min_isr",
+}
+"""The gauge that shows a rule's readings; one with a label has the subject there."""
+
+
+class AlertMetrics:
+    """One set a process, in a registry of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.registry = CollectorRegistry()
+        self._gauges = {entry.name: gauge(entry.name, self.registry) for entry in entries(Service.ALERTS, Kind.GAUGE)}
+        self._fired: set[tuple[str, str]] = set()
+        add_process(self.registry)
+
+    def update(self, watch: Watch) -> None:
+        """After each look."""
+        self._gauges["payhook_alerts_looked_timestamp_seconds"].set((self._clock.now() - EPOCH).total_seconds())
+        for reading in watch.last:
+            self._read(reading)
+        for stream, dead in watch.seen.dead.items():
+            if dead is None:
+                self._gauges["payhook_dlq_open"].remove(stream)
+            else:
+                self._gauges["payhook_dlq_open"].labels(stream).set(dead.depth)
+        self._fire({(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is State.FIRING})
+        for name, queue in watch.outbox.queues.items():
+            self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
+
+    def _fire(self, firing: set[tuple[str, str]]) -> None:
+        """What goes on firing is never gone from the page, whenever that is read."""
+        shown = self._gauges["payhook_alert_firing"]
+        for alert in firing:
+            shown.labels(*alert).set(1)
+        for alert in self._fired - firing:
+            shown.remove(*alert)
+        self._fired = firing
+
+    def _read(self, reading: Reading) -> None:
+        name = OF_RULE.get(reading.rule)
+        if name is None:
+            return
+        if not CATALOGUE[name].labels:
+            self._gauges[name].set(reading.value or 0.0)
+        elif reading.value is None:
+            self._gauges[name].remove(reading.subject)
+        else:
+            self._gauges[name].labels(reading.subject).set(reading.value)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from core.clock import from_micros
 from core.decision import Decision, ErrorKind
-from core.money import Money, decimals_of
+from core.money import decimals_of
 from dlq.command import Target
 
 
@@ -149,12 +149,6 @@ class Item:
     @property
     def is_open(self) -> bool:
         return self.state in OPEN_STATES
-
-    @property
-    def amount(self) -> Money | None:
-        if self.amount_minor is None or self.currency is None:
-            return None
-        return Money(self.amount_minor, self.currency)
 
 
 _RENAMED = {"since": "since_at", "last_decided_at": "last_at"}

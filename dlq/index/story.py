@@ -116,10 +116,6 @@ class ItemStory:
         return self.rows[0]
 
     @property
-    def last(self) -> JournalRow:
-        return self.rows[-1]
-
-    @property
     def died_of(self) -> Attempt | None:
         """The latest try that failed: its class, message, stack and log lines are what the item died of."""
         return next((one for one in reversed(self.attempts) if one.error_class is not None), None)

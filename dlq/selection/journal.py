@@ -54,7 +54,6 @@ class RunProgress:
     proposed: Command | None = None
     begun: Command | None = None
     state: RunState = RunState.PROPOSED
-    upto: int = 0
     first_seq: int = 0
     portions: set[int] = field(default_factory=set)
     refused: dict[int, tuple[int, Refusal]] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class RunProgress:
         return last is not None and command_id is not None and last.event_key == join_key("payhook", command_id, action)
 
     def _advance(self, row: JournalRow, reported: PortionResult) -> None:
-        self.upto, self.state, self.ended = reported.upto, reported.state, reported.ended
+        self.state, self.ended = reported.state, reported.ended
         self.portions.add(row.seq)
         self.refused |= {one.item_seq: (row.seq, one) for one in reported.refused}
         if reported.over:
@@ -112,7 +111,6 @@ class RunProgress:
             None if self.ended is None else _WHY_ENDED[self.ended],
             self.changed_by,
             self.finished_at,
-            self.upto,
         )
 
 

@@ -83,7 +83,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class RunKept:
-    """A selection's run as the journal has it. ``upto``: of its items, how many were taken up or refused.
+    """A selection's run as the journal has it.
 
     ``problem``: why it doesn't go on just now, or why it ended. ``changed_by``: who paused, resumed or cancelled it
     last. ``finished_at``: when nothing more came of any item.
@@ -98,7 +98,6 @@ class RunKept:
     problem: str | None = None
     changed_by: str | None = None
     finished_at: datetime | None = None
-    upto: int = 0
 
 
 @dataclass(frozen=True, slots=True)

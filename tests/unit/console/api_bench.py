@@ -19,7 +19,7 @@ from core.keys import join_key
 from dlq.audit_log import AuditLog
 from dlq.command import ACTIONS, Command
 from dlq.commands import decode
-from dlq.orders import Orders, OrderService
+from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from journal.schema import JournalRow
 from tests.unit.console.listening import BOB, Listener
@@ -61,7 +61,7 @@ class MemoryKafka:
         return 0
 
 
-class EngineView:
+class EngineView(DeltaView):
     """The journal as the engine holds it."""
 
     def __init__(self, engine: Engine) -> None:

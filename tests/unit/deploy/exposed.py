@@ -17,10 +17,9 @@ from console.health import Scrape, merge, own_scrape
 from core.clock import ManualClock
 from core.decision import Decision
 from core.metrics import CATALOGUE, Service
-from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertMetrics, Watch
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN

@@ -11,7 +11,7 @@ import pytest
 from core.metrics import REQUEST_BUCKETS_S
 from dlq.alerts.engine import Engine, Kind
 from dlq.alerts.readings import RECEIVER, Dead, Readings, Seen, Series, Window
-from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, rules
+from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
 from dlq.alerts.settings import AlertsSettings
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -41,8 +41,8 @@ def claims(quick: float, every: float) -> dict[Series, float]:
 class Looks:
     """Looks every 15 s."""
 
-    def __init__(self, **sizes: Any) -> None:
-        self.readings = Readings(**sizes)
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self.readings = Readings(window_s)
         self.at_s = 0.0
 
     def of(self, seen: Seen, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
@@ -143,21 +143,21 @@ def test_a_backlog_that_shrinks_is_no_lag() -> None:
 
 
 def test_the_share_of_retries_is_of_tries_alone() -> None:
-    looks = Looks(window_s=60, counted_min=100)
+    looks = Looks(window_s=60)
     looks.samples(decisions(applied=1_000, duplicate=50, retry=0))
     found = looks.samples(decisions(applied=1_085, duplicate=90_000, retry=10, dead=5))
     assert found["retry_rate", "ledger"] == pytest.approx(0.1)
 
 
 def test_too_few_tries_are_no_share_and_unknown_before_the_window_is_full() -> None:
-    looks = Looks(window_s=60, counted_min=100)
+    looks = Looks(window_s=60)
     assert looks.samples(decisions(applied=0, retry=0))["retry_rate", "ledger"] is None
     values = [looks.samples(decisions(applied=0, retry=number))["retry_rate", "ledger"] for number in range(1, 6)]
     assert values == [None, None, None, 0.0, 0.0]
 
 
 def test_a_process_that_began_anew_is_counted_from_zero() -> None:
-    looks = Looks(window_s=60, counted_min=100)
+    looks = Looks(window_s=60)
     looks.samples(decisions(applied=9_000, retry=900))
     looks.samples({})
     found = looks.samples(decisions(applied=190, retry=10))
@@ -165,7 +165,7 @@ def test_a_process_that_began_anew_is_counted_from_zero() -> None:
 
 
 def test_a_label_that_comes_up_late_is_counted_from_zero() -> None:
-    looks = Looks(window_s=60, counted_min=100)
+    looks = Looks(window_s=60)
     looks.samples(decisions(applied=1_000))
     assert looks.samples(decisions(applied=1_150, retry=50))["retry_rate", "ledger"] == pytest.approx(0.25)
 
@@ -184,7 +184,7 @@ def test_ten_slow_claims_of_a_thousand_are_one_in_a_hundred_and_no_more() -> Non
 
 
 def test_claims_are_no_share_where_they_are_few() -> None:
-    looks = Looks(window_s=60, claims_min=1_000)
+    looks = Looks(window_s=60)
     for every in range(0, 1_000, 199):
         found = looks.samples(claims(0, every))
     assert found["redis_slow", ""] == 0.0
@@ -234,7 +234,7 @@ def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
 
 
 def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:
-    looks = Looks(window_s=300, counted_min=100)
+    looks = Looks(window_s=300)
     looks.samples(answers(in_time=0, late=0, failed=0, waited=0))
     found = looks.samples(answers(in_time=900, late=60, failed=40, waited=5_000, set_aside=7_000))
     assert found["slo_burn", "ledger"] == pytest.approx(0.1)

@@ -16,11 +16,10 @@ from prometheus_client import Gauge, generate_latest
 from core.clock import ManualClock, to_rfc3339
 from dlq.alerts.engine import REPEAT_S
 from dlq.alerts.looking import Looking, Places
-from dlq.alerts.metrics import AlertMetrics
 from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertMetrics, Watch
 from tests.unit.notify.receiver import Receiver, receiving, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -111,7 +111,8 @@ def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
     items.dead()
     items.commit()
     board = items.followed()
-    assert [item.amount for item in board.page(ALL, sort=Sort.LARGEST).items] == [money, None]
+    amounts = [(item.amount_minor, item.currency) for item in board.page(ALL, sort=Sort.LARGEST).items]
+    assert amounts == [(money.amount_minor, money.currency), (None, None)]
 
 
 @pytest.mark.parametrize(
