@@ -88,36 +88,33 @@ def replay(
             _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
 
 
-@click.command()
-@click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with each decision.")
-@PROPOSE
-@WAIT
-@JSON
-@with_place_of_stream
-def purge(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
-    """Close dead events for good: none of them takes effect any more.
+def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
+    limits = "Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it"
 
-    Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first.
-    """
-    _close(place, what, Run("purge", reason, propose=propose), wait=wait, as_json=as_json)
+    @click.command(action, help=f"{help_text}\n\n{limits} first.")
+    @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
+    @click.option("--reason", type=KEPT_TEXT, required=True, help=reason_help)
+    @PROPOSE
+    @WAIT
+    @JSON
+    @with_place_of_stream
+    def close(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
+        for shard, dead, chosen in _chosen(_meant(place, what), reason):
+            _run(shard, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
+
+    return close
 
 
-@click.command()
-@click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
-@click.option(
-    "--reason", type=KEPT_TEXT, required=True, help="How their effect was brought about; kept with each decision."
+purge = _closing(
+    "purge",
+    "Close dead events for good: none of them takes effect any more.",
+    "Why; it is kept with each decision.",
 )
-@PROPOSE
-@WAIT
-@JSON
-@with_place_of_stream
-def resolve(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
-    """Close dead events whose effect was brought about elsewhere.
-
-    Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first.
-    """
-    _close(place, what, Run("resolve", reason, propose=propose), wait=wait, as_json=as_json)
+resolve = _closing(
+    "resolve",
+    "Close dead events whose effect was brought about elsewhere.",
+    "How their effect was brought about; kept with each decision.",
+)
 
 
 def _change(verb: str, help_text: str) -> click.Command:
@@ -200,11 +197,6 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
     selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
     click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
     return selection.number
-
-
-def _close(place: Place, what: Sequence[str], run: Run, *, wait: bool, as_json: bool) -> None:
-    for shard, dead, chosen in _chosen(_meant(place, what), run.reason):
-        _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
 
 
 def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:

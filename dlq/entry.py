@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,15 +52,7 @@ def entry_to_tree(entry: Entry) -> dict[str, Any]:
         "entity_key": entry.entity_key,
         "occurred_at": to_rfc3339(entry.occurred_at),
         "evidence_sha256": entry.evidence_sha256,
-        "postings": [
-            {
-                "account": line.account,
-                "side": line.side,
-                "amount_minor": line.money.amount_minor,
-                "currency": line.money.currency,
-            }
-            for line in entry.postings
-        ],
+        "postings": json.loads(entry.postings_json or "[]"),
     }
 
 

@@ -104,7 +104,6 @@ def notice_json(row: JournalRow) -> bytes:
 
 
 def _booking(row: JournalRow) -> dict[str, Any]:
-    postings = postings_from_json(row.postings)
     booking = {
         "seq": row.seq,
         "provider": row.provider,
@@ -112,8 +111,8 @@ def _booking(row: JournalRow) -> dict[str, Any]:
         "entity": row.entity_key,
         "event_key": row.event_key,
         "fact_key": row.fact_key,
-        **_amount(postings),
-        "postings": [_line(posting) for posting in postings] or None,
+        **_amount(postings_from_json(row.postings)),
+        "postings": json.loads(row.postings or "[]") or None,
         "mode": row.mode,
         "tenant": row.tenant,
         "occurred_at": None if row.occurred_at is None else to_rfc3339(row.occurred_at),
@@ -166,15 +165,6 @@ def _amount(postings: Sequence[Posting]) -> dict[str, Any]:
         return {}
     debits = (posting.money.amount_minor for posting in postings if posting.side == "debit")
     return {"amount_minor": sum(debits), "currency": currencies.pop()}
-
-
-def _line(posting: Posting) -> dict[str, Any]:
-    return {
-        "account": posting.account,
-        "side": posting.side,
-        "amount_minor": posting.money.amount_minor,
-        "currency": posting.money.currency,
-    }
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
