@@ -161,16 +161,8 @@ class DeadLetters(Engine):
         self.send(EVENTS, body, [])
 
 
-class ToTheEngine:
-    """Kafka's control topic, read by the engine."""
-
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
-
-    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
-        assert topic == CONTROL
-        self._letters.send(CONTROL, value, [])
-        on_delivery(None, self)
+class Taking:
+    """A producer, and the record that it was given last: Kafka has it at once."""
 
     def flush(self, timeout: float) -> int:
         return 0
@@ -180,3 +172,15 @@ class ToTheEngine:
 
     def offset(self) -> int:
         return 0
+
+
+class ToTheEngine(Taking):
+    """Kafka's control topic, read by the engine."""
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
+        assert topic == CONTROL
+        self._letters.send(CONTROL, value, [])
+        on_delivery(None, self)

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.errors import PayhookError
@@ -169,6 +169,11 @@ class IndexFile:
 
 class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
     """The file was damaged. It is gone: the next use makes a new one."""
+
+
+def entries(connection: sqlite3.Connection, rest: str = "", values: Sequence[object] = ()) -> Iterator[Entry]:
+    """The items that the rest of a query picks, in its order."""
+    return (Entry(*one) for one in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
 
 
 def empty(connection: sqlite3.Connection) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from core.clock import Clock, to_micros
 from core.decision import Decision
 from core.routing import WHOLE, Shard
-from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty
+from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty, entries
 from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.index.item import COLUMNS, Entry, ItemState, values
 from journal.histories import Position, follows
@@ -161,10 +161,7 @@ class Follower:
             due = connection.execute("SELECT 1 FROM items WHERE closed_at < ? LIMIT 1", (before,)).fetchone()
         while due is not None:
             with self._file.writing() as connection:
-                found = connection.execute(
-                    f"SELECT {', '.join(COLUMNS)} FROM items WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)
-                )
-                gone = [Entry(*values) for values in found]
+                gone = list(entries(connection, "WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)))
                 _change(connection, gone, [])
             due = gone or None if len(gone) == CLOSED_PER_ROUND else None
 
@@ -213,20 +210,16 @@ def _begins(row: Row) -> bool:
 
 def _keep(connection: sqlite3.Connection, shard: Shard) -> None:
     """Takes the items out that aren't the shard's, within the transaction."""
-    found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items")
-    others = [entry for entry in (Entry(*one) for one in found) if not decides(shard, entry)]
-    _change(connection, others, [])
+    _change(connection, [entry for entry in entries(connection) if not decides(shard, entry)], [])
 
 
 def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
     """The items that are there, in no order."""
     seqs = list(item_seqs)
-    columns = ", ".join(COLUMNS)
     for begin in range(0, len(seqs), SEQS_PER_QUERY):
         some = seqs[begin : begin + SEQS_PER_QUERY]
         marks = ", ".join("?" * len(some))
-        for found in connection.execute(f"SELECT {columns} FROM items WHERE item_seq IN ({marks})", some):
-            yield Entry(*found)
+        yield from entries(connection, f"WHERE item_seq IN ({marks})", some)
 
 
 SEQS_PER_QUERY = 500

@@ -15,8 +15,8 @@ from typing import Any
 from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from dlq.index.file import IndexFile
-from dlq.index.item import COLUMNS, Entry, Item, ItemState, Mark, Seen, item_of
+from dlq.index.file import IndexFile, entries
+from dlq.index.item import Entry, Item, ItemState, Mark, Seen, item_of
 
 ITEMS_MAX = 5_000
 TEXT_CHARS_MAX = 200
@@ -251,12 +251,8 @@ def _of_state(
     direction = "DESC" if order.descending else "ASC"
     sql = " AND ".join(part.sql for part in parts)
     values: tuple[Any, ...] = tuple(value for part in parts for value in part.values)
-    found = connection.execute(
-        f"SELECT {', '.join(COLUMNS)} FROM items WHERE {sql}"
-        f" ORDER BY {order.key} {direction}, item_seq {direction} LIMIT ?",
-        (*values, limit),
-    )
-    return [Entry(*one) for one in found]
+    rest = f"WHERE {sql} ORDER BY {order.key} {direction}, item_seq {direction} LIMIT ?"
+    return list(entries(connection, rest, (*values, limit)))
 
 
 def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:

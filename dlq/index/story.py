@@ -16,10 +16,10 @@ from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from dlq.index.file import IndexFile
+from dlq.index.file import IndexFile, entries
 from dlq.index.fold import ROW_COLUMNS, fold
 from dlq.index.follow import records
-from dlq.index.item import COLUMNS, Entry, Item, ItemState, item_of
+from dlq.index.item import Entry, Item, ItemState, item_of
 from dlq.index.payload import Payload, Payloads
 from journal.errors import JournalBroken
 from journal.lake import has_table, open_table
@@ -290,7 +290,5 @@ def _some(
 ) -> tuple[tuple[Item, ...], int]:
     """The first of the items that match, and how many do."""
     total = connection.execute(f"SELECT count(*) FROM items WHERE {condition}", values).fetchone()[0]
-    found = connection.execute(
-        f"SELECT {', '.join(COLUMNS)} FROM items WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX)
-    )
-    return tuple(item_of(Entry(*one)) for one in found), int(total)
+    found = entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
+    return tuple(map(item_of, found)), int(total)

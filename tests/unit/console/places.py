@@ -28,6 +28,7 @@ from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Places, Selections
 from ledger.queries import Shards
+from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
 
 TWO_PEOPLE_ITEMS = 10
@@ -84,7 +85,7 @@ def pages(
     return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings)
 
 
-class SentTo:
+class SentTo(Taking):
     """A producer that keeps what it is given."""
 
     def __init__(self) -> None:
@@ -93,15 +94,6 @@ class SentTo:
     def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Callable[[Any, Any], None]) -> None:
         self.values.append(value)
         on_delivery(None, self)
-
-    def flush(self, timeout: float) -> int:
-        return 0
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 0
 
 
 def bookings_at(

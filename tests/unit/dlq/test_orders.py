@@ -21,6 +21,7 @@ from dlq.recorder import Recorder
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
+from tests.dead_letters import Taking
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL = "payments.events", "payments.control"
@@ -62,7 +63,7 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-class Kafka:
+class Kafka(Taking):
     def __init__(self) -> None:
         self.sent: list[Command] = []
         self.down_after = 100
@@ -73,12 +74,6 @@ class Kafka:
             return
         self.sent.append(decode(value))
         on_delivery(None, self)
-
-    def flush(self, timeout: float) -> int:
-        return 0
-
-    def partition(self) -> int:
-        return 0
 
     def offset(self) -> int:
         return 7
