@@ -198,21 +198,6 @@ def _place(data: Path | None, config: Path | None) -> Place:
     return Place(settings, config)
 
 
-def read_since(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
-    """The first moment that counts; a day begins with its first."""
-    return _read(moments.since, ctx, param, text)
-
-
-def read_until(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
-    """The first moment that doesn't count any more; a day counts as a whole."""
-    return _read(moments.until, ctx, param, text)
-
-
-def read_as_of(ctx: click.Context | None, param: click.Parameter | None, text: str | None) -> datetime | None:
-    """The first moment after the one that is named; a day counts as a whole."""
-    return _read(moments.as_of, ctx, param, text)
-
-
 def _read(
     read: Callable[[str], datetime], ctx: click.Context | None, param: click.Parameter | None, text: str | None
 ) -> datetime | None:
@@ -222,6 +207,14 @@ def _read(
         return read(text)
     except MomentInvalid as wrong:
         raise click.BadParameter(str(wrong), ctx, param) from wrong
+
+
+read_since = functools.partial(_read, moments.since)
+"""The first moment that counts; a day begins with its first."""
+read_until = functools.partial(_read, moments.until)
+"""The first moment that doesn't count any more; a day counts as a whole."""
+read_as_of = functools.partial(_read, moments.as_of)
+"""The first moment after the one that is named; a day counts as a whole."""
 
 
 class KeptText(click.ParamType[str]):

@@ -18,7 +18,6 @@ from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
 from core.routing import Shard
-from core.status_file import STATUS_AGE_MAX
 from core.visible import visible
 from stack.endpoints import Endpoints, read_endpoints
 
@@ -112,7 +111,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     import httpx2
 
-    from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
+    from console.health import KafkaLag, is_fresh, ledgers, marks_of, read_status, scrape, sides
     from stack.watching import watched
 
     lag = KafkaLag(settings.kafka)
@@ -129,7 +128,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         named = bool(settings.console.ingest_url or places.metrics)
         # At the receiver's own port on loopback another stack's may answer.
         answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
-        said["up"] = any([*answering, *map(_is_alive, said["streams"].values())])
+        said["up"] = any([*answering, *map(is_fresh, said["streams"].values())])
         if said["up"]:
             for mode, side in sides(said).items():
                 side["lag"] = lag.read(marks_of(ledgers(said, mode)))
@@ -138,11 +137,6 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
     if not said["up"]:
         said["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
     return said
-
-
-def _is_alive(stream: dict[str, Any]) -> bool:
-    """Whether its processor says something now, be it that it waits for a person."""
-    return float(stream.get("age_s", "inf")) <= STATUS_AGE_MAX.total_seconds()
 
 
 def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:

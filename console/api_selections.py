@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, Field
@@ -37,7 +37,7 @@ Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's numb
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
 ONE = "/selections/{number}"
-Reported = TypeVar("Reported")
+Changed = TypeVar("Changed")
 
 
 class DryRunAsked(BaseModel):
@@ -124,11 +124,8 @@ def running(streams: Streams) -> APIRouter:
     """For users who may act; each route says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
-    async def change(
-        request: Request, stream: str, act: Callable[[Selections, str], Reported], reported: Callable[[Reported], Any]
-    ) -> Any:
-        actor = signed_in(request).name
-        return reported(await asyncio.to_thread(act, streams.of(stream).selections, actor))
+    async def change(request: Request, stream: str, act: Callable[[Selections, str], Changed]) -> Changed:
+        return await asyncio.to_thread(act, streams.of(stream).selections, signed_in(request).name)
 
     async def begin(request: Request, dead: DeadLetters, number: int, run: Run) -> RunStarted:
         started = await asyncio.to_thread(dead.selections.start, number, run, signed_in(request).name)
@@ -141,8 +138,7 @@ def running(streams: Streams) -> APIRouter:
         def act(selections: Selections, actor: str) -> Kept:
             return Kept(selections.freeze(asked.wanted(), actor, asked.note, asked.seen()), None)
 
-        reported: SelectionView = await change(request, stream, act, SelectionView.of)
-        return reported
+        return SelectionView.of(await change(request, stream, act))
 
     @acting(router, f"{ONE}/replay", Role.REPLAYER)
     async def replay(
@@ -172,11 +168,10 @@ def running(streams: Streams) -> APIRouter:
     ) -> RunView:
         """Lets begin what somebody else proposed."""
 
-        def act(selections: Selections, actor: str) -> Any:
+        def act(selections: Selections, actor: str) -> RunKept:
             return selections.approve(number, actor, asked.reason)
 
-        reported: RunView = await change(request, stream, act, RunView.of)
-        return reported
+        return RunView.of(await change(request, stream, act))
 
     def simple(verb: str, change_run: Callable[[Selections, int, str, str], RunKept], why: str) -> None:
         @acting(router, f"{ONE}/{verb}", Role.REPLAYER, 200)
@@ -186,8 +181,7 @@ def running(streams: Streams) -> APIRouter:
             def act(selections: Selections, actor: str) -> RunKept:
                 return change_run(selections, number, actor, request.state.idempotency.request_id)
 
-            reported: RunView = await change(request, stream, act, RunView.of)
-            return reported
+            return RunView.of(await change(request, stream, act))
 
         changed.__doc__ = why
         router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]

@@ -33,8 +33,6 @@ ALWAYS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-UNLESS_SAID = {"Cache-Control": "no-store"}
-"""For whatever doesn't say of itself that it may be kept."""
 
 
 class SecurityHeaders:
@@ -48,8 +46,8 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(ALWAYS)
-                for name, value in UNLESS_SAID.items():
-                    headers.setdefault(name, value)
+                # For whatever doesn't say of itself that it may be kept.
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -102,7 +102,7 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     if watched.test_processor_status is not None:
         files[stream_of(LEDGER, "test")] = watched.test_processor_status
     streams = {name: read_status_file(path, now) for name, path in files.items()}
-    if any(not _is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
+    if any(not is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
             told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
@@ -154,10 +154,10 @@ async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, 
 
 def _says_more(one: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
-    return _is_fresh(one) and (one.get("state") != STANDBY or not _is_fresh(known))
+    return is_fresh(one) and (one.get("state") != STANDBY or not is_fresh(known))
 
 
-def _is_fresh(status: Mapping[str, Any]) -> bool:
+def is_fresh(status: Mapping[str, Any]) -> bool:
     return float(status.get("age_s", math.inf)) <= STATUS_AGE_MAX.total_seconds()
 
 
