@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
@@ -12,9 +11,9 @@ from cli.place import Place
 from core.clock import SystemClock
 from core.kafka import open_producer
 from core.routing import topics_of
-from dlq.audit_log import AuditLog, Outcome
+from dlq.audit_log import AuditLog
 from dlq.orders import Orders
-from dlq.recorder import Changes, Recorder
+from dlq.recorder import Recorder
 
 CHANNEL = "cli"
 APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals at the management listener"
@@ -29,34 +28,9 @@ def this_account() -> str:
         return f"uid {uid}"
 
 
-def on_record(place: Place, action: str, what: str, reason: str = "") -> AbstractContextManager[Changes]:
-    """For the length of a ``with`` that does something in the name of the account that the command runs as.
-
-    :raises AuditLogUnwritable: it can't be recorded
-    """
-    return _recorder(place).act(this_account(), action, what, reason)
-
-
-def put_on_record(
-    place: Place,
-    action: str,
-    what: str,
-    outcome: Outcome = Outcome.DONE,
-    reason: str = "",
-    before: str | None = None,
-    after: str | None = None,
-) -> None:
-    """An act of this account that is to be recorded before it takes effect, or that was refused.
-
-    :raises AuditLogUnwritable: it can't be recorded
-    """
-    _recorder(place).record(this_account(), action, what, outcome, reason, before, after)
-
-
 def orders(place: Place) -> Orders:
     """Sends commands to the mode that is looked at."""
-
-    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, _recorder(place))
+    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, recorder(place))
 
 
 def producer(place: Place) -> Any:
@@ -64,5 +38,6 @@ def producer(place: Place) -> Any:
     return open_producer(place.kafka(), {"acks": "all", "log_level": 0}, place.record_keys())
 
 
-def _recorder(place: Place) -> Recorder:
+def recorder(place: Place) -> Recorder:
+    """Records what is done here, of `this_account`, in the audit log."""
     return Recorder(AuditLog(place.layout.acts), SystemClock(), CHANNEL)

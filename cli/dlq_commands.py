@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from cli import dlq_tables
-from cli.acting import put_on_record
+from cli.acting import recorder, this_account
 from cli.dlq_watch import ITEM, Named, shard_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import Rows
@@ -134,7 +134,7 @@ def show(place: Place, item: Named, as_json: bool) -> None:
     shard = shard_of_item(place, item)
     story = followed(shard).item(item.number)
     if story.payload.raw is not None:
-        put_on_record(place, READ_PAYLOAD, f"{story.stream} item {item.number}")
+        recorder(place).record(this_account(), READ_PAYLOAD, f"{story.stream} item {item.number}")
     if as_json:
         click.echo(dumped(story))
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.acting import on_record, put_on_record, this_account
+from cli.acting import recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place, with_place_of_mode
 from cli.tables import Rows
 from core.clock import SystemClock, to_rfc3339
@@ -71,7 +71,7 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     from ledger.maintain.redact import Order
     from stack.maintenance import redact_event
 
-    with on_record(place, "redact", f"{place.mode} {event_key}", reason):
+    with recorder(place).act(this_account(), "redact", f"{place.mode} {event_key}", reason):
         redacted = redact_event(place.settings, place.ledger.first.stream, Order(event_key, this_account(), reason))
     for act in redacted.done:
         click.echo(f"{_body(act)} is removed; written down as ordered by {act.actor}")
@@ -150,7 +150,7 @@ def rebuild_postings(place: Place) -> None:
 
     jars, settings = spark_jars(place.layout.lake), place.settings
     for one in there:
-        with on_record(place, "rebuild_postings", one.stream) as changes:
+        with recorder(place).act(this_account(), "rebuild_postings", one.stream) as changes:
             done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger)
             changes.before = f"{done.before} lines"
             changes.after = (
@@ -259,7 +259,9 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
         click.echo("an interrupted restore was completed; no other one was begun")
         return
     try:
-        put_on_record(place, "restore", f"backup {restored.name}", reason=reason, after=_as_json(restored))
+        recorder(place).record(
+            this_account(), "restore", f"backup {restored.name}", reason=reason, after=_as_json(restored)
+        )
     except PayhookError as problem:
         click.echo(f"payhook: it is restored, and not on record: {problem}", err=True)
     if as_json:

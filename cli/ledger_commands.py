@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cli import ledger_tables
-from cli.acting import put_on_record
+from cli.acting import recorder, this_account
 from cli.place import Place, read_as_of, read_since, read_until, with_place_of_mode
 from console.as_json import dumped, event_stories, hit
 from core.decision import Decision
@@ -211,7 +211,7 @@ def export(
     ledger = place.ledger
     bounds = {"since": since, "until": until}
     what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
-    record = functools.partial(put_on_record, place, EXPORT, what)
+    record = functools.partial(recorder(place).record, this_account(), EXPORT, what)
     with ledger_tables.writing(out) as progress:
         done = write(
             ledger.tables(source), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record

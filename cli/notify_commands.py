@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cli.acting import put_on_record
+from cli.acting import recorder, this_account
 from cli.place import Place, with_place
 from cli.tables import Rows, print_text
 from core.card_numbers import shown
@@ -61,7 +61,9 @@ def enable(place: Place, name: str) -> None:
     kept = DisabledSubscribers(disabled_folder(place.settings.notify))
     disabled = kept.find(name)
     if disabled is not None:
-        put_on_record(place, "notify_enable", name, before=f"disabled: {disabled.reason}", after="enabled")
+        recorder(place).record(
+            this_account(), "notify_enable", name, before=f"disabled: {disabled.reason}", after="enabled"
+        )
         kept.enable(name)
     click.echo(f"{name} gets events again" if disabled is not None else f"{name} wasn't disabled")
     if not subscriber.enabled:
@@ -98,7 +100,9 @@ def new_secret_command(place: Place, name: str) -> None:
     if len(known) >= SECRETS_MAX:
         problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
         raise FileUnusable(name, path, problem)
-    put_on_record(place, "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets")
+    recorder(place).record(
+        this_account(), "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets"
+    )
     secret = new_secret()
     write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
     click.echo(secret)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.acting import on_record, this_account
+from cli.acting import recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place_of_mode
 from cli.tables import Rows, print_details
 from console.as_json import dumped, plain
@@ -153,7 +153,9 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
     from ledger.reconcile import NotAcknowledged, send
 
     left_out = Kept()
-    with on_record(place, "repair", f"{place.mode} run {repair.run.run_id}", repair.reason) as changes:
+    with recorder(place).act(
+        this_account(), "repair", f"{place.mode} run {repair.run.run_id}", repair.reason
+    ) as changes:
         # Any: the client's stubs and the port agree only on arguments given by name.
         producer: Any = open_producer(
             place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()

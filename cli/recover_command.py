@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.acting import on_record, this_account
+from cli.acting import recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place
 from cli.tables import Rows
 from core.clock import SystemClock
@@ -67,7 +67,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
 
         assert reason is not None
         what = ", ".join(one.layout.stream for one in disagree)
-        with on_record(place, "accept_loss", what, reason):
+        with recorder(place).act(this_account(), "accept_loss", what, reason):
             decide(looks, Acceptance(this_account(), reason, clock.now()))
     click.echo(
         f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
@@ -161,7 +161,7 @@ def split(place: Place, shards: int, reason: str) -> None:
     """
     from stack.split import split as divide
 
-    with on_record(place, "split", f"among {shards} shards", reason):
+    with recorder(place).act(this_account(), "split", f"among {shards} shards", reason):
         divided = divide(place.settings, shards, SystemClock())
     for one in divided:
         click.echo(f"{one.stream}: {one.before} → {shards} shards")
