@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -226,21 +226,16 @@ class Command:
         """Of a run: what is done with some of its items."""
         spread = self.per_s is not None and len(targets) > 1
         return Portion(
-            self.command_id,
-            self.stream,
-            self.lineage,
-            self.act,
-            tuple(targets),
-            self.actor,
-            self.reason,
-            self.at,
-            self.proposal,
-            mode=self.mode,
+            **{one.name: getattr(self, one.name) for one in fields(Command) if one.name not in _OF_A_RUN},
+            action=self.act,
+            targets=tuple(targets),
             interval_us=round(1_000_000 / self.per_s) if spread and self.per_s else 0,
-            expects=self.expects,
-            force=self.force,
             run=self,
         )
+
+
+_OF_A_RUN = frozenset({"action", "targets", "interval_us", "selection", "act", "per_s"})
+"""Fields of a run's command that a portion of it has otherwise, or doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
