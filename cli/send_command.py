@@ -45,7 +45,8 @@ def send(
     if is_test:
         endpoint = _test_endpoint(place, provider, endpoint)
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    secret = _newest_secret(place, provider, endpoint)
+    known = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock())
+    secret = known.of(provider, endpoint or None)[0]
     signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True
@@ -63,14 +64,6 @@ def _post(client: httpx2.Client, url: str, body: bytes, headers: dict[str, str])
     replayed = " (a redelivery: nothing new happens)" if "idempotent-replayed" in answer.headers else ""
     click.echo(f"{answer.status_code} {answer.text.strip()}{replayed}")
     return answer.is_success
-
-
-def _newest_secret(place: Place, provider: str, endpoint: str) -> str:
-    """The endpoint's own.
-
-    :raises SecretsMissing: `payhook up` makes them
-    """
-    return SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock()).of(provider, endpoint or None)[0]
 
 
 def _test_endpoint(place: Place, provider: str, named: str) -> str:

@@ -165,10 +165,6 @@ def legend(plot: Element, names: Sequence[str], top: float) -> None:
         write(plot, "text", cut(name, LEGEND_CHARS_MAX), class_="tick", x=number(LEFT + 16), y=number(y + 9))
 
 
-def legend_height(names: Sequence[str]) -> float:
-    return LEGEND_ROW * len(names) + 6 if names else 0.0
-
-
 def nothing(plot: Element, height: float = HEIGHT) -> Markup:
     """A plot that has nothing to show says so."""
     write(plot, "text", "nothing to show", class_="tick middle", x=number(WIDTH / 2), y=number(height / 2))
@@ -233,7 +229,7 @@ def steps_plot(
     shown = [Steps(one.name, [point for point in one.points if is_plotted(point[1])]) for one in series]
     shown = [one for one in shown if one.points]
     names = [one.name for one in shown]
-    height = HEIGHT + legend_height(names)
+    height = HEIGHT + (LEGEND_ROW * len(names) + 6.0 if names else 0.0)
     plot = canvas(title, described, height)
     if not shown:
         return nothing(plot, height)

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from console.access.roles import Everybody, Role, User, user_of
+from console.access.roles import Everybody, Role, user_of
 from console.formats import FILTERS, plain
 from console.forms import FIELD, csrf_token
 from core.routing import row_name
@@ -73,11 +73,6 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Users", "/users", Role.ADMIN),
 )
 """In the order in which they stand. Every signed-in user has the overview before them."""
-
-
-def links_for(user: User | None) -> list[Link]:
-    """What a user may follow."""
-    return [] if user is None else [link for link in NAVIGATION if user.may(link.role)]
 
 
 FOLDER = Path(__file__).parent / "static"
@@ -140,7 +135,8 @@ def render(request: Request, template: str, status: int = 200, /, **context: Any
     ``static(name)``; it extends ``base.html``.
     """
     user = user_of(request)
-    shown = {"request": request, "user": user, "links": links_for(user), **context}
+    links = [link for link in NAVIGATION if user is not None and user.may(link.role)]
+    shown = {"request": request, "user": user, "links": links, **context}
     return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status)
 
 

@@ -29,21 +29,8 @@ _RESERVED = ("__dlq.errors.", "payhook.")
 out, so that it can neither stand beside ours nor in the place of one that this letter doesn't need."""
 
 _COLUMNS_AS_HEADERS = (
-    "event_key",
-    "fact_key",
-    "fact_sha256",
-    "entity_key",
-    "provider",
-    "account",
-    "mode",
-    "tenant",
-    "zone",
-    "body_sha256",
-    "original_sha256",
-    "original_content_sha256",
-    "content_sha256",
-    "content_version",
-    "dedupe",
+    *("event_key", "fact_key", "fact_sha256", "entity_key", "provider", "account", "mode", "tenant", "zone"),
+    *("body_sha256", "original_sha256", "original_content_sha256", "content_sha256", "content_version", "dedupe"),
 )
 
 

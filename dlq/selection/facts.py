@@ -157,11 +157,6 @@ def _holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
     return KnownEvent(content8, row.content_version or 0, purged)
 
 
-def wants_holder(one: Standing) -> bool:
-    """Whether it matters to an item who holds its key."""
-    return one.event_key is not None and one.mark == Mark.CONFLICT and is_other_content(one.item.row)
-
-
 HOLDER_COLUMNS = [
     *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "decision", "decided_at"),
     *("error_class", "handler_version", "content_sha256", "content_version"),
@@ -224,7 +219,8 @@ class FactFinder:
 
     def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
         """Who holds the keys of other content: that may be long closed, so the journal is asked."""
-        keys = sorted({one.event_key for one in standing if one.event_key is not None and wants_holder(one)})
+        others = (one for one in standing if one.mark == Mark.CONFLICT and is_other_content(one.item.row))
+        keys = sorted({one.event_key for one in others if one.event_key is not None})
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
         return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 
