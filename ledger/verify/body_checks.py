@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 from core.location import Location
@@ -37,7 +38,13 @@ class BodiesWhole(Invariant):
         if not DeltaTable.is_deltatable(str(self.bodies)):
             nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
             return self.finding(evidence, nowhere, {"bodies": 0})
-        self._register(evidence)
+        missing = self._register(evidence)
+        try:
+            return self.finding(evidence, self._offenders(evidence), self._figures(evidence))
+        finally:
+            missing.unpersist()
+
+    def _offenders(self, evidence: Evidence) -> list[dict[str, Any]]:
         offenders = evidence.sample(
             """
             SELECT 'a body isn''t what its hash says' AS problem, body_sha256, sha2(body, 256) AS computed
@@ -58,10 +65,13 @@ class BodiesWhole(Invariant):
                       AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
             """
         )
-        return self.finding(evidence, offenders, self._figures(evidence))
+        return offenders
 
-    def _register(self, evidence: Evidence) -> None:
-        """The journal is pinned already, so every body that it refers to is there, or went by order or by time."""
+    def _register(self, evidence: Evidence) -> DataFrame:
+        """The journal is pinned already, so every body that it refers to is there, or went by order or by time.
+
+        Returns what is missing, ``bodiless``, which is kept for the queries that read it.
+        """
         session = evidence.session
         table = DeltaTable(str(self.bodies))
         held = read_table(session, self.bodies, table.version())
@@ -70,7 +80,7 @@ class BodiesWhole(Invariant):
         ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
         columns = "body_sha256 string, event_key string, at timestamp, done boolean"
         session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
-        session.sql(
+        missing = session.sql(
             f"""
             WITH missing AS (
                 SELECT min(seq) AS seq, body_sha256, max(decided_at) AS decided_at, max(seq) AS brought
@@ -93,7 +103,9 @@ class BodiesWhole(Invariant):
             FROM missing LEFT JOIN redacted ON redacted.body_sha256 = missing.body_sha256
                  LEFT JOIN had_its_time ON had_its_time.body_sha256 = missing.body_sha256
             """  # noqa: S608 - a moment and words of our own making
-        ).createOrReplaceTempView("bodiless")
+        ).persist(StorageLevel.MEMORY_AND_DISK)
+        missing.createOrReplaceTempView("bodiless")
+        return missing
 
     def _figures(self, evidence: Evidence) -> dict[str, Any]:
         [held] = evidence.rows("SELECT count(*) AS bodies, coalesce(sum(length(body)), 0) AS bytes FROM bodies")
