@@ -128,8 +128,8 @@ def chained(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedE
     """The entry as the row that follows a head; texts are cut to what a row holds."""
     texts = {name: getattr(entry, name) for name in _CHARS_MAX}
     cut = {name: None if text is None else _cut(text, _CHARS_MAX[name]) for name, text in texts.items()}
-    known: dict[str, Any] = {**asdict(entry), **cut, "at": from_micros(to_micros(entry.at))}
-    row = RecordedEntry(**known, number=number, act_id=act_id, chain="")
+    place = {"at": from_micros(to_micros(entry.at)), "number": number, "act_id": act_id, "chain": ""}
+    row = RecordedEntry(**{**asdict(entry), **cut, **place})
     return replace(row, chain=_head_after(row, head))
 
 
