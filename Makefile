@@ -26,12 +26,13 @@ up: setup  ## start the embedded stack
 down: setup  ## stop it
 	@.venv/bin/payhook down
 
-# The same examples and orders in each run.
+# The same examples and orders in each run. In the second part each process has a JVM of its own, which takes a while to
+# warm up and keeps a core busy: with more of them than cores it takes half as long again.
 test: export PYTHONHASHSEED = 0
 test: setup  ## run the tests
 	@$(PY) -m tests.parts \
 		"tests/unit tests/contract -m 'not slow' -q -n 4 --dist worksteal" \
-		"tests/integration/ledger -m 'not slow' -q -n 4 --dist loadfile" \
+		"tests/integration/ledger -m 'not slow' -q -n logical --maxprocesses 4 --dist loadfile" \
 		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security tests/browser -m 'not slow' -q -n 3 --dist loadfile --no-loadscope-reorder"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.
