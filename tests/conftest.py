@@ -35,7 +35,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A developer's PAYHOOK_… variables change no test."""
+    """A developer's PAYHOOK_… variables change no test, nor does the terminal, by which tables and bars are drawn."""
+    monkeypatch.setenv("TERM", "xterm")
     for variable in [name for name in os.environ if name.startswith("PAYHOOK_")]:
         monkeypatch.delenv(variable)
     yield
