@@ -145,9 +145,6 @@ def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: 
 class RefundUnlisted(MoneyInvalid):
     """Money went back, and the event doesn't say by which refund."""
 
-    def __reduce__(self) -> tuple[type[RefundUnlisted], tuple[str]]:
-        return RefundUnlisted, (self.problem,)
-
 
 class _Moved(NamedTuple):
     movement: Movement
