@@ -1,7 +1,10 @@
-"""Every page's relative links lead somewhere: to a file of the checkout, and to a heading of it where they name one."""
+"""Every page's relative links lead somewhere: to a file of the checkout, and to a heading of it where they name one.
+So do commands that start one of payhook's modules, in pages and in code.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +19,17 @@ HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
+def files(*suffixes: str) -> list[Path]:
+    """The checkout's own files with these suffixes."""
+    found = []
+    for folder, folders, names in os.walk(CHECKOUT):
+        folders[:] = [name for name in folders if name not in NOT_OURS]
+        found += [Path(folder, name) for name in names if name.endswith(suffixes)]
+    return sorted(found)
+
+
 def pages() -> list[Path]:
-    return sorted(path for path in CHECKOUT.rglob("*.md") if not NOT_OURS & set(path.relative_to(CHECKOUT).parts))
+    return files(".md")
 
 
 def links(text: str) -> Iterator[str]:
@@ -65,3 +77,26 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path, monkeypatch: pytest.M
 
 def test_there_are_pages_with_links() -> None:
     assert sum(len(list(links(page.read_text("utf-8")))) for page in pages()) > 50
+
+
+COMMAND = re.compile(r"""python3? -m ([a-z_.]+)|"-m", "([a-z_.]+)\"""")
+STARTS = re.compile(r"^if __name__ == .__main__.:", re.MULTILINE)
+
+
+def started() -> dict[str, Path]:
+    """Modules of the checkout that some command starts, each with a file that names it; records of decisions tell of
+    what was."""
+    found: dict[str, Path] = {}
+    for path in files(".md", ".py", ".yml", ".yaml", ".sh"):
+        if path.name != "CHANGELOG.md" and "decisions" not in path.parts:
+            names = [one[1] or one[2] for one in COMMAND.finditer(path.read_text("utf-8"))]
+            found |= {name: path for name in names if (CHECKOUT / name.partition(".")[0]).is_dir()}
+    return found
+
+
+def test_modules_that_commands_start_can_be_started() -> None:
+    assert {"stack.rounds", "stack.services.processor"} <= started().keys()
+    for name, path in started().items():
+        file = CHECKOUT.joinpath(*name.split("."))
+        main = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
+        assert main.is_file() and (main.name == "__main__.py" or STARTS.search(main.read_text("utf-8"))), (name, path)
