@@ -289,7 +289,7 @@ def test_a_kill_leaves_every_table_whole_and_the_next_run_does_the_rest(
         lake.commit(count=50)
     versions = DeltaTable(str(lake.tables.journal)).version()
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "stack.maintenance"]
+    command = [sys.executable, "-m", "stack.rounds", "maintenance"]
     with subprocess.Popen(command, cwd=CHECKOUT, env={**env, "PYTHONPATH": str(CHECKOUT)}) as running:
         while not reached(moment, lake, versions):
             assert running.poll() is None, "it ended before it could be killed"
