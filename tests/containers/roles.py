@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +58,18 @@ def redis(work: Path, built: Image) -> Role:
     os.chown(data, REDIS_UID, REDIS_GID)
     for name in ("redis-server", "redis-cli"):
         shutil.copy(find_redis().with_name(name), programs / name)
+    _add_libraries(find_redis(), built.layers[0], layer)
     return Role(replace(_alone(built, 1, layer), folder="/data"))
+
+
+def _add_libraries(program: Path, base: Path, layer: Path) -> None:
+    """The shared libraries of a program of this machine that the base lacks, each under its own name."""
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    for name, file in re.findall(r"(\S+) => (/\S+)", listed):
+        place = (Path(file).resolve().parent / name).relative_to("/")
+        if not (base / place).exists():
+            (layer / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, layer / place)
 
 
 def _alone(built: Image, layers: int, layer: Path) -> Image:
