@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import timedelta
 from typing import Any
 
@@ -126,10 +127,6 @@ class _OfPayments(Invariant):
     def __init__(self, bodies: BodyFacts | None = None) -> None:
         self.bodies = bodies
 
-    def problem_of(self, one: dict[str, Any]) -> str:
-        """What is wrong with an offender."""
-        raise NotImplementedError
-
     def _is_cleared(self, evidence: Evidence) -> bool:
         fast = evidence.fast_path()
         if not fast.clears(Doubt.READ, Doubt.BALANCE):
@@ -157,6 +154,14 @@ class _OfPayments(Invariant):
         nameless = f"payments by themselves: {fast.nameless} bookings name a merchant account as a whole; {by_body}"
         return "; ".join([one for one in (since, nameless if fast.nameless else "") if one]) or None
 
+
+class _Awaited(_OfPayments):
+    """What is wrong now may still be put right by an event that is under way: after a while it is an offence."""
+
+    @abstractmethod
+    def problem_of(self, one: dict[str, Any]) -> str:
+        """What is wrong with an offender."""
+
     def check(self, evidence: Evidence) -> Finding:
         unknown = self._unknown(evidence)
         if self._is_cleared(evidence):
@@ -181,7 +186,7 @@ class _OfPayments(Invariant):
         return offenders, {**counts, **({"payments": [one["entity_key"] for one in waiting]} if waiting else {})}
 
 
-class RefundsHaveCaptures(_OfPayments):
+class RefundsHaveCaptures(_Awaited):
     name = "refunds_have_captures"
     sentence = (
         "No more is given back or withheld than was captured, and a refund that came first doesn't wait long for its "
@@ -198,7 +203,7 @@ class RefundsHaveCaptures(_OfPayments):
         return f"a {'refund' if one['refunded'] > 0 else 'dispute'} waits too long for its capture"
 
 
-class UndosHaveMovements(_OfPayments):
+class UndosHaveMovements(_Awaited):
     name = "undos_have_movements"
     sentence = (
         "No more is undone than was done: of a payment's captures, refunds and disputes, and of a payout; an undo that "
