@@ -40,4 +40,4 @@ def producer(place: Place) -> Any:
 
 def recorder(place: Place) -> Recorder:
     """Records what is done here, of `this_account`, in the audit log."""
-    return Recorder(AuditLog(place.layout.acts), SystemClock(), CHANNEL)
+    return Recorder(AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)

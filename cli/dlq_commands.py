@@ -38,7 +38,7 @@ from dlq.recorder import READ_PAYLOAD
 from dlq.report import Week, weekly
 from dlq.report.markdown import markdown
 from ledger.provider_bugs import bugs_of
-from stack.services.dead_letters import open_board
+from stack.services.dead_letters import open_dead_letter_index
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -188,9 +188,9 @@ def followed(place: Place) -> DeadLetterIndex:
         kafka: KafkaSettings | None = place.kafka()
     except PayhookError:
         kafka = None
-    board = open_board(place.looked_at, place.settings, SystemClock(), kafka)
-    board.follow()
-    return board
+    index = open_dead_letter_index(place.looked_at, place.settings, SystemClock(), kafka)
+    index.follow()
+    return index
 
 
 LIMIT_MAX = 100_000
@@ -198,7 +198,7 @@ LIMIT_MAX = 100_000
 
 @click.command("audit")
 @click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="How many at most.")
-@click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only acts before this one.")
+@click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only entries before this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
 def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
@@ -207,16 +207,16 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
     Live and test traffic have one record. Nothing in it can be changed: its rows are chained, and `payhook verify`
     checks the chain.
     """
-    found = AuditLog(place.layout.acts).read(limit, before)
+    found = AuditLog(place.layout.audit_log).read(limit, before)
     if as_json:
         click.echo(dumped([one.as_row() | {"at": one.at} for one in found]))
     elif not found:
         click.echo("nothing is on record")
     else:
-        _print_acts(found)
+        _print_entries(found)
 
 
-def _print_acts(found: list[RecordedEntry]) -> None:
+def _print_entries(found: list[RecordedEntry]) -> None:
     """What an act changed stands below it."""
     rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
     for one in found:

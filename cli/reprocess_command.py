@@ -371,7 +371,7 @@ def _forecasts(place: Place, found: Mapping[StreamLayout, Ignored], limit: int) 
 
 
 def _what(wanted: Wanted, count: int) -> str:
-    """What was ordered, for the record of acts."""
+    """What was ordered, for the audit log."""
     parts = [f"{count} ignored events"]
     parts += [f"of {wanted.provider}"] if wanted.provider else []
     parts += [f"of type {', '.join(wanted.event_types)}"] if wanted.event_types else []

@@ -27,7 +27,7 @@ def users() -> None:
     """Who may sign in at the management listener, as what, and with which tokens for its JSON API.
 
     \b
-    viewer    reads dead events and the record of acts
+    viewer    reads dead events and the audit log
     replayer  also selects, replays and resolves
     admin     may do everything, also purge and approve
     finance   reads the ledger's pages
@@ -127,7 +127,7 @@ def revoke(place: Place, name: str, label: str) -> None:
 
 
 def _service(place: Place) -> UserService:
-    return UserService(Users(place.layout.users), None, AuditLog(place.layout.acts), SystemClock(), CHANNEL)
+    return UserService(Users(place.layout.users), None, AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)
 
 
 def _as_dict(one: Person) -> dict[str, Any]:

@@ -39,17 +39,19 @@ REQUEST_BYTES_MAX = 1 << 20
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
 
-Desks = Mapping[str, OrderService]
+OrderServices = Mapping[str, OrderService]
 """By stream: of each ledger that is here all shards."""
 
 
-def mount_api(app: FastAPI, desks: Desks, bookings: Bookings, answers: AnswerStore, streams: Streams) -> None:
+def mount_api(
+    app: FastAPI, services: OrderServices, bookings: Bookings, answers: AnswerStore, streams: Streams
+) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``desks``: one for each shard of a ledger that is here; ``bookings``: one for each mode that has a ledger;
+    ``services``: one for each shard of a ledger that is here; ``bookings``: one for each mode that has a ledger;
     ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
-    api = create_api(desks, bookings, streams)
+    api = create_api(services, bookings, streams)
     api.add_middleware(
         IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
     )
@@ -74,21 +76,21 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
+def create_api(services: OrderServices, bookings: Bookings, streams: Streams) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
-        _add_order(api, action, desks)
+        _add_order(api, action, services)
     for router in (dead_routes(streams), reading(streams), running(streams), booking_routes(bookings)):
         api.router.routes.extend(router.routes)
 
     @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """What the processor decided of a command; 404 until it has."""
-        _desk(desks, mode)
-        of_mode = [desk for stream, desk in desks.items() if mode_of(stream) == mode]
-        rows = await asyncio.to_thread(lambda: [desk.decision(command_id) for desk in of_mode])
+        _service(services, mode)
+        of_mode = [service for stream, service in services.items() if mode_of(stream) == mode]
+        rows = await asyncio.to_thread(lambda: [service.decision(command_id) for service in of_mode])
         row = next((row for row in rows if row is not None), None)
         if row is None:
             detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
@@ -99,7 +101,7 @@ def create_api(desks: Desks, bookings: Bookings, streams: Streams) -> FastAPI:
     return api
 
 
-def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
+def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
     @acting(api, f"/dlq/{action}", ROLES[action], name=action, summary=f"Order a {action} of dead items")
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
         """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
@@ -109,7 +111,7 @@ def _add_order(api: FastAPI, action: str, desks: Desks) -> None:
         run: Run = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            given = await asyncio.to_thread(_desk(desks, asked.mode, asked.stream).give, order)
+            given = await asyncio.to_thread(_service(services, asked.mode, asked.stream).give, order)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:
@@ -127,13 +129,13 @@ def _caller(scope: Scope) -> str:
     return user.name
 
 
-def _desk(desks: Desks, mode: Mode, stream: str | None = None) -> OrderService:
+def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
     """The one of a shard's stream; where none is named, of the first shard of the mode's ledger."""
-    found = desks.get(stream or stream_of(LEDGER, mode))
+    found = services.get(stream or stream_of(LEDGER, mode))
     if found is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
     if found is None or (stream is not None and mode_of(stream) != mode):
-        known = ", ".join(name for name in desks if mode_of(name) == mode)
+        known = ", ".join(name for name in services if mode_of(name) == mode)
         raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {known}")
     return found
 

@@ -69,7 +69,7 @@ class ListAsked(WithStream):
 _STORY = {
     **{name: (kind, ...) for name, kind in get_type_hints(ItemStory).items() if name != "payload"},
     **dict.fromkeys(("body_base64", "body_pretty", "body_source"), (str | None, ...)),
-    "body_told": (str, ...),
+    "body_note": (str, ...),
 }
 StoryDescribed = create_model("ItemStory", __doc__=item_story.__doc__, **_STORY)  # type: ignore[call-overload]
 """For the description alone: `console.as_json` makes the answer."""
@@ -92,7 +92,7 @@ def routes(streams: Streams) -> APIRouter:
         dead = streams.of(stream)
 
         def follow_and_ask() -> Response:
-            dead.board.follow()
+            dead.index.follow()
             return JSONResponse(plain(question(dead)))
 
         return await asyncio.to_thread(follow_and_ask)
@@ -101,7 +101,7 @@ def routes(streams: Streams) -> APIRouter:
     async def items(asked: Annotated[ListAsked, Query()]) -> Response:
         """Dead items, a page of them; ``cursor`` is ``next`` of the page before."""
         page = (asked.filter(), asked.cursor, asked.limit, asked.sort)
-        return await read(asked.stream, lambda dead: dead.board.page(*page))
+        return await read(asked.stream, lambda dead: dead.index.page(*page))
 
     @router.get("/items/{item_seq}", responses=refusals, response_model=StoryDescribed)
     async def item(item_seq: Number, request: Request, stream: StreamWanted = "ledger") -> Response:
@@ -115,11 +115,11 @@ def routes(streams: Streams) -> APIRouter:
     @router.get("/stats", responses=refusals, response_model=Stats)
     async def stats(asked: Annotated[WithStream, Query()]) -> Response:
         """What the items come to: how many, how old, of which kind, how fast they come and go."""
-        return await read(asked.stream, lambda dead: dead.board.stats(asked.filter()))
+        return await read(asked.stream, lambda dead: dead.index.stats(asked.filter()))
 
     @router.get("/groups", responses=refusals, response_model=Groups)
     async def groups(asked: Annotated[WithStream, Query()]) -> Response:
         """Items by their error's fingerprint: 3,000 of one cause are one line."""
-        return await read(asked.stream, lambda dead: Groups(dead.board.groups(asked.filter())))
+        return await read(asked.stream, lambda dead: Groups(dead.index.groups(asked.filter())))
 
     return router

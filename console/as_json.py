@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 def item_story(story: ItemStory) -> dict[str, Any]:
-    """Its fields, and for the payload: ``body_base64``, the exact bytes with card numbers masked (null: ``body_told``
+    """Its fields, and for the payload: ``body_base64``, the exact bytes with card numbers masked (null: ``body_note``
     says why), ``body_pretty``, the same as indented JSON, and ``body_source``, who held them.
     """
     names = [field.name for field in dataclasses.fields(story) if field.name != "payload"]
@@ -59,7 +59,7 @@ def item_story(story: ItemStory) -> dict[str, Any]:
         "body_base64": None if payload.raw is None else base64.b64encode(payload.raw).decode("ascii"),
         "body_pretty": payload.pretty,
         "body_source": payload.source,
-        "body_told": payload.note,
+        "body_note": payload.note,
     }
 
 

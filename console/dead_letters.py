@@ -19,7 +19,7 @@ class DeadLetters:
     """What may be asked and done about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
 
     stream: str
-    board: DeadLetterIndex
+    index: DeadLetterIndex
     selections: Selections
     dry_runs: DryRuns
     dead_head: str
@@ -31,7 +31,7 @@ class DeadLetters:
 
         :raises AuditLogUnwritable: it can't be put on record
         """
-        story = self.board.item(item_seq)
+        story = self.index.item(item_seq)
         if story.payload.raw is not None:
             self.reading.record(actor, READ_PAYLOAD, f"{self.stream} item {item_seq}")
         return story

@@ -105,8 +105,8 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     if any(not is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
-            told = {name: one for name, one in (await _told(url, client)).items() if name in streams}
-            aged = {name: _aged(one, now) for name, one in told.items()}
+            reported = {name: one for name, one in (await _reported(url, client)).items() if name in streams}
+            aged = {name: _aged(one, now) for name, one in reported.items()}
             streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name])}
     said = {**_side(ingest_ready, streams, LEDGER), "ingest": {"ready": ingest_ready}}
     if watched.test_processor_status is not None:
@@ -143,7 +143,7 @@ def marks_of(shards: Iterable[Mapping[str, Any]]) -> Marks:
     return found
 
 
-async def _told(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
+async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
     """What a processor says of its streams (`processor.reporting.exposition`); nothing where it doesn't answer."""
     try:
         streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]

@@ -62,8 +62,8 @@ class Pulse:
     async def look(self) -> None:
         """Reads every page once; one that doesn't answer has no figures."""
         pages = await asyncio.gather(*(scrape(name, url, self._client) for name, url in self._metrics.items()))
-        told = [(page.process, page.text) for page in pages if page.text is not None]
-        found = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in told])
+        texts = [(page.process, page.text) for page in pages if page.text is not None]
+        found = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in texts])
         self._now = {series: value for one in found for series, value in one.items()}
         self._window.read(self._clock.monotonic(), self._now)
 

@@ -124,7 +124,7 @@ ANSWERS: Mapping[type[Exception], Answered] = {
     RunRefused: Answered(409, "run-refused", "The run isn't taken"),
     CommandNotSent: Answered(503, "kafka-unavailable", "Kafka doesn't answer"),
     OriginUnreadable: Answered(503, "origin-unreadable", "Kafka doesn't answer"),
-    DeadLetterIndexUnreadable: Answered(503, "board-unreadable", "The list of dead items can't be read"),
+    DeadLetterIndexUnreadable: Answered(503, "index-unreadable", "The list of dead items can't be read"),
     JournalBroken: Answered(503, "journal-unreadable", "The journal can't be read"),
     TooMuchAsked: Answered(503, "too-much-asked", "This can't be answered now"),
     PayhookError: Answered(503, "unavailable", "This can't be answered now"),

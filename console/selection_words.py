@@ -168,7 +168,7 @@ class SelectionView(View):
 
 
 class ProgressView(SelectionView):
-    """``states``: items by what became of them. ``eta_s``: seconds until its end, where that can be told."""
+    """``states``: items by what became of them. ``eta_s``: seconds until its end, where that is known."""
 
     states: dict[RunItemState, int] = Field(validation_alias="counts")
     ended: int

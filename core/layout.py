@@ -41,7 +41,7 @@ class StreamLayout:
         return self.root / "index" / self.stream
 
     @property
-    def board(self) -> Path:
+    def dead_letter_index(self) -> Path:
         """The list of dead items (`dlq.index`), made again from the journal."""
         return self.root / "console" / self.stream
 
@@ -126,7 +126,7 @@ class Layout:
 
     def console(self, stream: str) -> Path:
         """The folder of a work stream's list of dead items."""
-        return self.stream(stream).board
+        return self.stream(stream).dead_letter_index
 
     @property
     def kafka(self) -> Path:
@@ -172,7 +172,7 @@ class Layout:
         return self.root / "console" / "sessions.sqlite"
 
     @property
-    def acts(self) -> Location:
+    def audit_log(self) -> Location:
         """The record of what people did: of live and test traffic alike."""
         return self.lake / "acts"
 

@@ -1,8 +1,8 @@
 """What an order would do to each of its items: the one place that says so.
 
-The processor decides by it with its index, a dry run tells it before by the board and the journal
-(`dlq.selection.facts`). What is told is what happens, or the item is refused: nothing lies between the two but the rows
-that were decided meanwhile, and of an item that got one the order is refused.
+The processor decides by it with its own index; a dry run predicts by it from the dead-letter index and the journal
+(`dlq.selection.facts`). The prediction comes true or the item is refused: between the two lie only the rows that were
+decided meanwhile, and for an item that got one the order is refused.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from journal.storage import open_storage
 log = logging.getLogger(__name__)
 
 STREAM = "@acts"
-"""What an anchor of acts calls its stream, and its key on the anchors' topic: no work stream can be called so."""
+"""The stream's name in anchors of the audit log, and their key on the topic: no work stream can be called so."""
 
 LOOK_EVERY_S = 2.0
 CLOSE_S_MAX = 5.0
@@ -158,10 +158,10 @@ class ChainWalk:
         for row in rows:
             number = row["number"]
             if number == self.number:
-                yield {"problem": "two acts have this number", "number": number}
+                yield {"problem": "two entries have this number", "number": number}
                 continue
             if number != self.number + 1:
-                yield {"problem": "acts are missing", "after": self.number, "before": number}
+                yield {"problem": "entries are missing", "after": self.number, "before": number}
             elif (problem := _problem(row, head)) is not None:
                 yield {"problem": problem, "number": number, "actor": row["actor"], "action": row["action"]}
             self.number, head = number, row["chain"]

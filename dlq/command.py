@@ -1,4 +1,4 @@
-"""What operators may order: the acts, how large one may be, and a command's parts."""
+"""What operators may order: the actions, how large an order may be, and a command's parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ APPROVES = {
 """By an act: the proposal of it that a second person approves by giving it."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
-"""Acts that always take two people."""
+"""Actions that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
 REPROCESS_ACTIONS = frozenset({REPROCESS, PROPOSE_REPROCESS})

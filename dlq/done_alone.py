@@ -33,7 +33,7 @@ class _Done:
 
 
 class DoneAlone:
-    """The acts of the last day, read from a journal when first asked for. Not thread-safe.
+    """What each person did alone within the last day, read from a journal when first asked for. Not thread-safe.
 
     The journal's writer adds its own (`add`), so that no order reads the journal again while the stream waits.
     """

@@ -15,7 +15,7 @@ EVERY_CURRENCY = "*"
 
 
 class Kind(StrEnum):
-    """Acts that count together. The value names them in the ``headers`` of a command's row."""
+    """Actions that count together. The value names them in the ``headers`` of a command's row."""
 
     CLOSED = "closed_alone"
     """Purges and resolves."""

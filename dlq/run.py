@@ -1,4 +1,4 @@
-"""How a run is told by journal rows: the states that it goes through, and what each portion of it came to."""
+"""A run as journal rows report it: the states that it goes through, and what each portion of it came to."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Protocol:
         return self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
 
     async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """One round trip for all; a key's second content within the request follows what its first was told."""
+        """One round trip for all; a key's second content within the request follows the answer to its first."""
         asked = [taking for taking in takings if taking.beside is None]
         for taking in asked:
             taking.key = self._key(taking.event)

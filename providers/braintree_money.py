@@ -15,7 +15,7 @@ from providers.money import decimal_money_of, moved
 NAME = "braintree"
 
 _TAKEN = frozenset({"submitted_for_settlement", "settlement_pending", "settlement_confirmed", "settling", "settled"})
-"""States of a transaction that has been told to move money."""
+"""States of a transaction that was submitted to move money."""
 _NOT_TAKEN = names(
     "authorization_expired authorized authorizing failed gateway_rejected processor_declined settlement_declined voided"
 )

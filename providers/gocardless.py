@@ -97,7 +97,7 @@ def _items(document: object) -> list[Any]:
 
 
 def _account(links: Mapping[str, Any]) -> str:
-    """The merchant. Not every event about a payment names the creditor, so none is told apart by it."""
+    """The merchant. Not every event about a payment names the creditor, so it distinguishes none."""
     of_payment = optional_text(links, "payment") or optional_text(links, "refund")
     return optional_text(links, "organisation") or (None if of_payment else optional_text(links, "creditor")) or ""
 

@@ -8,7 +8,7 @@ an order's are refused: dropping them in silence would hide a webhook that is se
 
 One event tells one stage of one resource and is named by both: ``re_1`` and ``refund.sent``. The same stage again
 is a duplicate, however much else has changed in the document; with another amount it is a conflict. A stage that
-must have been passed is told as well, so that nothing is missed between two deliveries: a failed refund was sent
+must have been passed is reported as well, so that nothing is missed between two deliveries: a failed refund was sent
 before, a reversed chargeback was received before.
 
 **What books, and why**:

@@ -1,4 +1,4 @@
-"""Events that payhook makes by itself, of movements that only a settlement report told: one form for all providers.
+"""Events that payhook makes by itself, of movements that only a settlement report names: one form for all providers.
 
 The fact is named as the provider's adapter names it, so whichever of the two comes second (the webhook that was lost,
 after all) ends as ``duplicate_fact``. The event is named after the fact, so making it again is a ``duplicate``: its
@@ -96,7 +96,7 @@ def reconciled_event(
     mode: Mode,
     tenant: str | None = None,
 ) -> Event:
-    """The event of a movement that no webhook told of. ``fact`` and ``entity_key`` are the adapter's, without tenant.
+    """The event of a movement that no webhook reported. ``fact`` and ``entity_key`` are the adapter's, without tenant.
 
     The same fact gives an event of the same key and content, whenever it is made.
     """

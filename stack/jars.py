@@ -69,7 +69,7 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
     """What Spark is given beside its own jars, to read a lake that is there.
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
-    :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't told
+    :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't asked for its jars
     :raises StoreUnreadBySpark: it is on one that isn't S3's kind
     """
     jars = installed(paths.SPARK_LOCK, paths.JARS / "spark")

@@ -78,7 +78,7 @@ def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
     """What was answered, removed, compared and ordered, of live traffic and of test traffic."""
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
-    found = [other_tables([("acts", layout.acts)])]
+    found = [other_tables([("acts", layout.audit_log)])]
     found += [other_tables((kind, places.shared(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
     return [table for tables in found for table in tables]
 

@@ -73,7 +73,7 @@ class SmallLake:
         act = AuditEntry(
             at=self.clock.now(), actor="ada", action="purge", outcome=Outcome.DONE, channel="cli", what=what
         )
-        AuditLog(self.settings.layout.acts).record(act)
+        AuditLog(self.settings.layout.audit_log).record(act)
 
     def redacted(self, seq: int) -> Redaction:
         """The acts by which the body of a row was removed."""

@@ -1,4 +1,4 @@
-"""A journal with dead items and the board that follows it, for tests of whatever reads them."""
+"""A journal with dead items and the index that follows it, for tests of whatever reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.money import Movement
 from core.routing import Shard
 from dlq.index import DeadLetterIndex, Filter
 from dlq.index.dead_letter_index import Amounts
-from dlq.index.payload import Fates, Origin
+from dlq.index.payload import BodyStatuses, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from tests.small_ledger import START, SmallLedger
@@ -58,9 +58,9 @@ class DeadItems:
             items.ledger.divide(Shard(items.shard, 2), self.now, is_copy=is_copy)
         return other
 
-    def board_is_lost(self) -> None:
+    def index_is_lost(self) -> None:
         """Its folder is gone: it is made again from the journal."""
-        shutil.rmtree(self.layout.board, ignore_errors=True)
+        shutil.rmtree(self.layout.dead_letter_index, ignore_errors=True)
 
     @property
     def now(self) -> datetime:
@@ -108,22 +108,22 @@ class DeadItems:
     def commit(self, *, with_bodies: bool = False) -> None:
         self.ledger.commit(with_bodies=with_bodies, with_postings=False)
 
-    def board(
+    def index(
         self,
         closed_days: float = 30.0,
-        fates: Fates | None = None,
+        statuses: BodyStatuses | None = None,
         origin: Origin | None = None,
         amounts: Amounts | None = None,
     ) -> DeadLetterIndex:
-        """The board, not followed yet."""
-        places = self.layout
-        chosen = timedelta(days=closed_days)
-        return DeadLetterIndex(places.board, places.journal, places.bodies, self.clock, chosen, fates, origin, amounts)
+        """The index, not followed yet."""
+        layout, closed = self.layout, timedelta(days=closed_days)
+        places = layout.dead_letter_index, layout.journal, layout.bodies
+        return DeadLetterIndex(*places, self.clock, closed, statuses, origin, amounts)
 
     def followed(self, **chosen: Any) -> DeadLetterIndex:
-        board = self.board(**chosen)
-        board.follow()
-        return board
+        index = self.index(**chosen)
+        index.follow()
+        return index
 
 
 def seqs(items: Sequence[Any]) -> list[int]:
@@ -132,14 +132,14 @@ def seqs(items: Sequence[Any]) -> list[int]:
 
 
 def follow_until(data: Path, seq: int, counted: Queue[int]) -> None:
-    """What one of several processes does: tells 0 when it begins, follows in small steps until the board goes so far,
+    """What one of several processes does: tells 0 when it begins, follows in small steps until the index goes so far,
     and tells how many rows it took in itself.
     """
     dlq.index.follow.ROWS_PER_PICK = 3
-    board, rows, reached = DeadItems(data).board(), 0, 0
+    index, rows, reached = DeadItems(data).index(), 0, 0
     counted.put(0)
     while reached < seq:
-        followed = board.follow()
+        followed = index.follow()
         rows, reached = rows + followed.rows, followed.seq
-        board.page(Filter())
+        index.page(Filter())
     counted.put(rows)

@@ -20,7 +20,7 @@ class Role(StrEnum):
     """What a person may do. A route asks for exactly one of them."""
 
     VIEWER = "viewer"
-    """Reads dead events, their statistics and the record of acts."""
+    """Reads dead events, their statistics and the audit log."""
 
     REPLAYER = "replayer"
     """Also selects, replays and resolves."""

@@ -114,7 +114,7 @@ WAITING_MAX = 16
 NOT_ALLOWED_MAX = 100
 OWN_PASSWORD = "own_password"  # noqa: S105 - an act's name
 NOBODY = "(unknown)"
-"""Who an act is of where the name isn't a user's: people type passwords into the wrong field, and acts are for ever."""
+"""The actor of an entry whose name isn't a user's: people type passwords into the wrong field, and entries stay."""
 
 
 class SignInRefused(PayhookError):

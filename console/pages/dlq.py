@@ -123,10 +123,10 @@ def add_list(router: APIRouter, place: DlqPlace) -> None:
         if fields.problems:
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)
         if grouped:
-            groups = await place.ask(stream, stream.board.groups, looked.wanted, GROUPS_MAX)
+            groups = await place.ask(stream, stream.index.groups, looked.wanted, GROUPS_MAX)
             return place.show(request, "dlq/list.html", page=None, groups=groups, **context)
         try:
-            page = await place.ask(stream, stream.board.page, looked.wanted, looked.cursor, PER_PAGE, looked.sort)
+            page = await place.ask(stream, stream.index.page, looked.wanted, looked.cursor, PER_PAGE, looked.sort)
         except FilterInvalid as wrong:
             fields.wrong("after", str(wrong))
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)

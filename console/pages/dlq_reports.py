@@ -79,16 +79,16 @@ def live_of(place: DlqPlace, stream: WorkStream) -> Live:
     return Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
 
 
-def overview(boards: Mapping[str, DeadLetterIndex]) -> Overview:
-    """As of now. ``boards``: by stream, one a shard.
+def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
+    """As of now. ``indexes``: by stream, one a shard.
 
     :raises DeadLetterIndexUnreadable: see there
     """
-    for one in boards.values():
+    for one in indexes.values():
         one.follow()
-    board = ShardedIndex(boards)
-    stats = board.stats()
-    return Overview(figures_of(stats), board.groups(limit=GROUPS_SHOWN), plots(stats), list(boards))
+    index = ShardedIndex(indexes)
+    stats = index.stats()
+    return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), list(indexes))
 
 
 def plots(stats: Stats) -> list[Plotted]:
@@ -152,8 +152,8 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         if not user.may(Role.VIEWER):
             return render(request, "home.html")
         stream = place.stream(request)
-        boards = {name: one.board for name, one in place.shards(stream).items()}
-        shown = await place.asking.ask(overview, boards)
+        indexes = {name: one.index for name, one in place.shards(stream).items()}
+        shown = await place.asking.ask(overview, indexes)
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
         live = live_of(place, stream)
@@ -175,7 +175,7 @@ def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
         before = Fields(request.query_params).number("before", 1, NUMBER_MAX)
         found = await place.asking.ask(audit_log.read, PER_PAGE, before)
         older = found[-1].number if len(found) == PER_PAGE and found[-1].number > 1 else None
-        return place.show(request, "dlq/audit.html", acts=found, before=before, older=older)
+        return place.show(request, "dlq/audit.html", entries=found, before=before, older=older)
 
 
 CAUSES_PLOTTED = 8

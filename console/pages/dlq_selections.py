@@ -24,14 +24,14 @@ KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
 NUMBER_MAX = NEWEST
 
-MODES_TOLD = {
+MODE_WORDS = {
     ReplayMode.ALONE.value: "each alone",
     ReplayMode.WITH_FOLLOWERS.value: "with its followers, in order",
     ReplayMode.SUPERSEDED.value: "as superseded",
 }
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-RUNS_TOLD = {
+RUN_WORDS = {
     "in_place": "runs before every later event of its entity",
     "behind": "runs behind what was applied since",
     "poison": "its bytes are read again",
@@ -82,7 +82,7 @@ class SelectionPages:
     async def dry_run(self, request: Request, number: int, _user: Viewer) -> Response:
         """Made again for the first page; later pages and single verdicts are of the same one."""
         fields, stream = Fields(request.query_params), self._place.stream(request)
-        mode = fields.choice("run_mode", tuple(MODES_TOLD)) or ReplayMode.ALONE.value
+        mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
         in_place, force = (fields.text(name) is not None for name in ("in_place", "force"))
         only, after = fields.choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
         run = Run(REPLAY, "dry run", ReplayMode(mode), None, in_place, force)
@@ -93,7 +93,7 @@ class SelectionPages:
         found = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
         kept = await self._ask(stream.selections.get, number)
         context = {"made": made, "shown": found[:ITEMS_PER_PAGE], "more": len(found) > ITEMS_PER_PAGE, "only": only}
-        context |= {"fields": fields, "modes_told": MODES_TOLD, "runs_told": RUNS_TOLD}
+        context |= {"fields": fields, "mode_words": MODE_WORDS, "run_words": RUN_WORDS}
         return self._place.show(request, "dlq/dry_run.html", kept=kept, **context)
 
     async def replay(self, request: Request, number: int, user: Replayer, fields: FormFields) -> Response:
@@ -143,7 +143,7 @@ class SelectionPages:
         self, request: Request, number: int, fields: Fields, after: int = -1, problem: str = "", status: int = 200
     ) -> Response:
         shown = await self._ask(_one, self._place.stream(request), number, after)
-        context = {**shown, "fields": fields, "after": after, "problem": problem, "modes_told": MODES_TOLD}
+        context = {**shown, "fields": fields, "after": after, "problem": problem, "mode_words": MODE_WORDS}
         return self._place.show(request, "dlq/selection.html", status, **context)
 
     def _at(self, request: Request, number: int) -> str:
@@ -163,11 +163,11 @@ def add_selections(router: APIRouter, place: DlqPlace) -> None:
 
 
 def run_of(fields: Fields, action: str) -> Run | None:
-    """The run that a form asks for; None: its problems are told."""
+    """The run that a form asks for; None: its problems are shown."""
     reason = reason_of(fields)
     if action != REPLAY:
         return None if reason is None else Run(action, reason)
-    mode = fields.choice("run_mode", tuple(MODES_TOLD)) or ReplayMode.ALONE.value
+    mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
     per_s = fields.read("per_s", _rate)
     flags = {name: fields.text(name) is not None for name in ("in_place", "force")}
     if reason is None or fields.problems:

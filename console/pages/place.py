@@ -158,8 +158,8 @@ class WorkStream:
         return mode_of(self.name)
 
     @property
-    def board(self) -> DeadLetterIndex:
-        return self.dead.board
+    def index(self) -> DeadLetterIndex:
+        return self.dead.index
 
     @property
     def selections(self) -> Selections:
@@ -209,7 +209,7 @@ class DlqPlace:
         """What the index says, after it has taken in what the journal has gained."""
 
         def followed() -> Answer:
-            stream.board.follow()
+            stream.index.follow()
             return question(*args, **kwargs)
 
         return await self.asking.ask(followed)

@@ -19,7 +19,7 @@ from console.rendering import render, segment
 from core.clock import Clock
 
 ROLES_SHOWN = {
-    Role.VIEWER: "reads dead events and the record of acts",
+    Role.VIEWER: "reads dead events and the audit log",
     Role.REPLAYER: "also selects, replays and resolves",
     Role.FINANCE: "reads the ledger's pages",
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RUNBOOK = "docs/runbook.md"
 REPEAT_S = 4 * 3_600.0
-"""After so long a firing alert is told again."""
+"""After so long a firing alert is sent again."""
 CLEAR_S = 120.0
 """An alert is over once its condition has been away for so long: no flapping."""
 
@@ -105,7 +105,7 @@ class Alert:
     name: str
     text: str = ""
     number: int = 0
-    told_at: datetime | None = None
+    sent_at: datetime | None = None
     clear_since: datetime | None = None
     unknown: bool = False
 
@@ -173,7 +173,7 @@ class Engine:
         return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
 
     def _repeat(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
-        if alert.told_at is not None and _seconds(alert.told_at, now) < REPEAT_S:
+        if alert.sent_at is not None and _seconds(alert.sent_at, now) < REPEAT_S:
             return []
         return [self._notice(alert, rule, Kind.REPEAT, now)]
 
@@ -189,7 +189,7 @@ class Engine:
 
     def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime) -> Notice:
         alert.number += 1
-        alert.told_at = now
+        alert.sent_at = now
         if kind is Kind.RECOVERED:
             text = f"over after {_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
         else:
@@ -221,5 +221,5 @@ def _name(rule: str, subject: str, since: datetime) -> str:
 def _not_ahead(alert: Alert, now: datetime) -> None:
     """After a clock that ran ahead was set back, nothing waits for it to get there again."""
     alert.since = min(alert.since, now)
-    alert.told_at = min(alert.told_at, now) if alert.told_at is not None else None
+    alert.sent_at = min(alert.sent_at, now) if alert.sent_at is not None else None
     alert.clear_since = min(alert.clear_since, now) if alert.clear_since is not None else None

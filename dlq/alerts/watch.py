@@ -231,7 +231,7 @@ def _alert(tree: dict[str, Any]) -> Alert:
     :raises KeyError, ValueError, TypeError: it isn't one
     """
     known = {one.name: tree[one.name] for one in fields(Alert)}
-    times = {name: from_rfc3339(known[name]) for name in ("since", "told_at", "clear_since") if known[name] is not None}
+    times = {name: from_rfc3339(known[name]) for name in ("since", "sent_at", "clear_since") if known[name] is not None}
     return Alert(**{**known, **times, "state": State(known["state"]), "value": float(known["value"])})
 
 

@@ -14,7 +14,7 @@ from dlq.index.file import IndexFile
 from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
 from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
-from dlq.index.payload import Fates, Origin, Payloads, kept_bodies
+from dlq.index.payload import BodyStatuses, Origin, Payloads, kept_bodies
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
 from dlq.index.story import Context, ItemStory
 
@@ -95,16 +95,16 @@ class DeadLetterIndex:
         bodies: Location,
         clock: Clock,
         closed: timedelta = CLOSED_KEPT,
-        fates: Fates | None = None,
+        statuses: BodyStatuses | None = None,
         origin: Origin | None = None,
         amounts: Amounts | None = None,
     ) -> None:
         """
-        :param folder: the index's own (`core.layout.StreamLayout.board`)
+        :param folder: the index's own (`core.layout.StreamLayout.dead_letter_index`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param bodies: the table of the stream's bodies
         :param closed: for how long closed items are kept
-        :param fates: says which bodies were removed by order (`ledger.redactions.body_statuses`)
+        :param statuses: says which bodies were removed by order (`ledger.redactions.body_statuses`)
         :param origin: reads records from Kafka where a body isn't kept (`dlq.index.payload.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
@@ -113,7 +113,7 @@ class DeadLetterIndex:
         self._clock = clock
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
-        self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), fates, origin))
+        self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), statuses, origin))
 
     def follow(self) -> Followed:
         """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.

@@ -72,7 +72,7 @@ class IndexFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.path = folder / "board.sqlite3"
+        self.path = folder / "index.sqlite3"
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

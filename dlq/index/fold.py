@@ -118,7 +118,7 @@ _CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
 
 
 def _life_of(entry: Entry) -> Life[int]:
-    """Of what closed an item only purges and resolves are told apart."""
+    """Of what closed an item only purges and resolves are distinguished."""
     return Life(
         decision=Decision(entry.decision),
         is_open=entry.state in OPEN_STATES,

@@ -85,7 +85,7 @@ INDENT = 2
 Source: TypeAlias = Literal["bodies", "kafka"]
 
 
-class Fate(Protocol):
+class BodyStatus(Protocol):
     """What became of a body (`ledger.redactions.BodyStatus`): kept, redacted or dropped; its text says why."""
 
     @property
@@ -93,7 +93,7 @@ class Fate(Protocol):
     def __str__(self) -> str: ...
 
 
-Fates: TypeAlias = Callable[[Sequence[JournalRow]], Sequence[Fate]]
+BodyStatuses: TypeAlias = Callable[[Sequence[JournalRow]], Sequence[BodyStatus]]
 Origin: TypeAlias = Callable[[str, int, int], bytes | None]
 """Reads a record's value by topic, partition and offset; None: Kafka no longer has it."""
 
@@ -114,12 +114,12 @@ class Payload:
 class Payloads:
     """Finds bodies: in their store, or by reference in Kafka.
 
-    ``fates`` says which were removed by order. Those are never read from Kafka, whatever it still has.
+    ``statuses`` says which were removed by order. Those are never read from Kafka, whatever it still has.
     """
 
-    def __init__(self, bodies: str, fates: Fates | None = None, origin: Origin | None = None) -> None:
+    def __init__(self, bodies: str, statuses: BodyStatuses | None = None, origin: Origin | None = None) -> None:
         self._bodies = bodies
-        self._fates = fates
+        self._statuses = statuses
         self._origin = origin
 
     def of(self, first: JournalRow) -> Payload:
@@ -133,10 +133,10 @@ class Payloads:
         kept = kept_bodies(self._bodies, [sha256]).get(sha256)
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
-        fate = next(iter(self._fates([first])), None) if self._fates is not None else None
-        if fate is not None and fate.status == "redacted":
-            return Payload(None, None, None, str(fate))
-        return self._from_kafka(first, str(fate) if fate is not None else f"body {sha256}: no longer kept")
+        status = next(iter(self._statuses([first])), None) if self._statuses is not None else None
+        if status is not None and status.status == "redacted":
+            return Payload(None, None, None, str(status))
+        return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: no longer kept")
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
         where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"

@@ -199,9 +199,9 @@ class _Reported:
 class DryRuns:
     """Makes dry runs of one stream's selections, and remembers the latest. Threads may share it."""
 
-    def __init__(self, files: SelectionFiles, board: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
+    def __init__(self, files: SelectionFiles, index: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
         self._files = files
-        self._board = board
+        self._index = index
         self._finder = finder
         self._clock = clock
         self._kept: OrderedDict[int, _Reported] = OrderedDict()
@@ -214,7 +214,7 @@ class DryRuns:
         """
         selection = self._files.get(number)
         check_lineage(selection, self._finder.lineage())
-        frozen, upto, meanwhile = self._files.read(selection.digest), self._board.follow().seq, Meanwhile()
+        frozen, upto, meanwhile = self._files.read(selection.digest), self._index.follow().seq, Meanwhile()
         count = selection.count
         reported = _Reported(frozen, np.zeros(count, "u1"), array("l", bytes(8 * count)), [""] * count)
         turns, begin = Turns(frozen, asked.mode), 0

@@ -1,5 +1,5 @@
-"""Gathers what a dry run rests on: the board for what is open, the journal for what was applied, the bodies. It answers
-what the processor's judge asks of the index.
+"""Gathers what a dry run rests on: the dead-letter index for what is open, the journal for what was applied,
+the bodies. It answers what the processor's judge asks of the index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Standing(NamedTuple):
-    """What of an open item an order is judged by; columns of the board's items."""
+    """What of an open item an order is judged by; columns of the index's items."""
 
     item_seq: int
     seen_seq: int
@@ -165,7 +165,7 @@ HOLDER_COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of some items. ``entries``: as the board has them, by number; what it doesn't hold is left out.
+    """What is known of some items. ``entries``: as the index has them, by number; what it doesn't hold is left out.
 
     ``bodies``: hashes of the bodies that are kept.
     """
@@ -179,13 +179,13 @@ class Facts:
 
 
 class FactFinder:
-    """Reads one stream's board, journal and bodies.
+    """Reads one stream's index, journal and bodies.
 
-    :param board: the folder of its board
+    :param index: the folder of its index
     """
 
-    def __init__(self, board: Path, journal: Location, bodies: Location) -> None:
-        self._board = IndexFile(board)
+    def __init__(self, index: Path, journal: Location, bodies: Location) -> None:
+        self._index = IndexFile(index)
         self._journal = str(journal)
         self._bodies = str(bodies)
 
@@ -195,7 +195,7 @@ class FactFinder:
 
     def facts(self, targets: Sequence[Target]) -> Facts:
         """Of these items, and of what is open of their entities."""
-        with self._board.reading() as connection:
+        with self._index.reading() as connection:
             entries = {entry.item_seq: entry for entry in read_entries(connection, [t.item_seq for t in targets])}
             keys = sorted({entry.entity_key for entry in entries.values() if entry.entity_key is not None})
             standing = sorted([*_standing(connection, keys), *_alone(entries.values())])

@@ -90,7 +90,7 @@ class Selections:
         self,
         stream: str,
         places: Places,
-        board: DeadLetterIndex,
+        index: DeadLetterIndex,
         alone: AloneLimits,
         clock: Clock,
         orders: Orders,
@@ -100,7 +100,7 @@ class Selections:
     ) -> None:
         self._stream = stream
         self._places = places
-        self._board = board
+        self._index = index
         self._alone = alone
         self._clock = clock
         self._orders = orders
@@ -125,9 +125,9 @@ class Selections:
         wanted = replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self._stream} {text}", note):
-            lineage, upto = self._log.lineage(), self._board.follow().seq
+            lineage, upto = self._log.lineage(), self._index.follow().seq
             as_seen = {target.item_seq: target for target in seen}
-            gathered = gather(self._board.seen(wanted), ITEMS_MAX, as_seen)
+            gathered = gather(self._index.seen(wanted), ITEMS_MAX, as_seen)
             count, now = gathered.table.num_rows, self._clock.now()
             leaving = self._leaving(count)
             amounts, unknown = gathered.amounts, gathered.unknown

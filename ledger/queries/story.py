@@ -57,7 +57,7 @@ def receipts_of(lake: Lake, event_keys: Collection[str]) -> list[Receipt]:
 
 
 ROWS_MAX = 1_000
-"""Of one key. An event that a provider sends more often than that is told of by its first rows."""
+"""Of one key. An event that a provider sends more often than that is shown by its first rows."""
 
 _SEQ = re.compile(r"seq:(\d{1,18})", re.ASCII)
 
@@ -127,7 +127,7 @@ def event_story(
 ) -> EventStory:
     """The story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is about.
 
-    Whether bodies are kept, and what was answered, is told if the paths of these tables are given. A key that nothing
+    Whether bodies are kept, and what was answered, is shown if the paths of these tables are given. A key that nothing
     is known of has no rows.
 
     :raises LedgerUnreadable: a table is damaged

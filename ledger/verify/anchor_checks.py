@@ -88,18 +88,18 @@ def _problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence) -> s
     return None
 
 
-class ActsChainWhole(Invariant):
-    name = "acts_chain_whole"
+class AuditLogWhole(Invariant):
+    name = "audit_log_whole"
     sentence = "Every act of a person is on record as it was recorded: the record's chain is whole, up to its anchors."
 
     def check(self, evidence: Evidence) -> Finding:
         # The anchors first: the record may only be ahead of them.
         anchors = list(_anchors(evidence))
         walk = ChainWalk(one.seq for _, one in anchors if isinstance(one, Anchor))
-        offenders = chain(walk.offenders(_rows(evidence.lake.acts)), _held_against(anchors, walk))
+        offenders = chain(walk.offenders(_rows(evidence.lake.audit_log)), _held_against(anchors, walk))
         found = tuple(islice(offenders, evidence.sample_max))
         anchored = max((one.seq for _, one in anchors if isinstance(one, Anchor)), default=0)
-        return self.finding(evidence, found, {"acts": walk.number, "anchored": anchored})
+        return self.finding(evidence, found, {"entries": walk.number, "anchored": anchored})
 
 
 def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
@@ -123,10 +123,10 @@ def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]
 def _held_against(anchors: list[tuple[int, Anchor | AnchorInvalid]], walk: ChainWalk) -> Iterator[dict[str, Any]]:
     for offset, one in anchors:
         if isinstance(one, AnchorInvalid):
-            yield {"problem": f"a record among the anchors of acts isn't one: {one.problem}", "offset": offset}
+            yield {"problem": f"a record among the anchors of the audit log isn't one: {one.problem}", "offset": offset}
         elif one.seq > walk.number:
             problem = f"the record ends with {walk.number}, before its anchor: its end was cut off"
             yield {"problem": problem, "number": one.seq, "anchored_at": one.at}
         elif walk.heads.get(one.seq) != one.chain:
-            problem = "what is on record up to here isn't what was anchored: acts were changed or removed"
+            problem = "what is on record up to here isn't what was anchored: entries were changed or removed"
             yield {"problem": problem, "number": one.seq, "anchored_at": one.at}

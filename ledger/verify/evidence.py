@@ -103,7 +103,7 @@ class Lake:
         return self.places.shared("redactions")
 
     @property
-    def acts(self) -> Location:
+    def audit_log(self) -> Location:
         """The audit log; of all streams."""
         return self.places.lake / "acts"
 

@@ -20,7 +20,7 @@ from journal.errors import IndexUnreadable
 from journal.index import Index
 from ledger.settings import LedgerSettings
 from ledger.spark import open_read_session
-from ledger.verify.anchor_checks import ActsChainWhole, AnchorsHold
+from ledger.verify.anchor_checks import AnchorsHold, AuditLogWhole
 from ledger.verify.body_checks import BodiesWhole, BodyFacts, BookingsAreInBodies
 from ledger.verify.booking_checks import (
     Balanced,
@@ -72,7 +72,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     DlqEqualsOpenDead(),
     ChainWhole(),
     AnchorsHold(),
-    ActsChainWhole(),
+    AuditLogWhole(),
     SeqWithoutGaps(),
 )
 
@@ -88,12 +88,12 @@ OF_THE_LEDGER = frozenset(
         UndosHaveMovements.name,
         OneMerchantAPayment.name,
         PostingsEqualJournal.name,
-        ActsChainWhole.name,
+        AuditLogWhole.name,
     }
 )
 """Other streams have no bookings and no receipts; the record of what people did is one for all streams."""
 
-OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, ActsChainWhole.name, OneEffectInAllShards.name})
+OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, AuditLogWhole.name, OneEffectInAllShards.name})
 """What is one for all shards of a stream is checked once."""
 
 ERROR_CHARS_MAX = 500

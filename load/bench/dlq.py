@@ -61,12 +61,12 @@ LISTS = (
 
 def measure_dlq(run: Run) -> dict[str, float]:
     """The list's figures, then the replay's."""
-    return measure_board(run) | measure_replay(run.within("replay"))
+    return measure_index(run) | measure_replay(run.within("replay"))
 
 
-def measure_board(run: Run) -> dict[str, float]:
+def measure_index(run: Run) -> dict[str, float]:
     """Milliseconds of a first page with its count, the slowest of `LISTS`; seconds of all statistics, and of freezing
-    100,000 items into a file of their own; rows a second of a board that is made again. Medians, the file's opening
+    100,000 items into a file of their own; rows a second of an index that is made again. Medians, the file's opening
     included.
     """
     count = run.count(ITEMS, ITEMS_SHORT)
@@ -75,17 +75,18 @@ def measure_board(run: Run) -> dict[str, float]:
     with run.progress(f"{count:,} dead items", count) as done:
         _make_dead_items(Path(places.journal), count, done)
     now = FIRST_AT + timedelta(hours=count / PER_HOUR + 1)
-    board = DeadLetterIndex(places.board, places.journal, places.bodies, ManualClock(now))
+    index = DeadLetterIndex(places.dead_letter_index, places.journal, places.bodies, ManualClock(now))
     began = time.perf_counter()
-    assert board.follow().rows == count
+    assert index.follow().rows == count
     follow_per_s = count / (time.perf_counter() - began)
-    run.console.print(f"followed at {follow_per_s:,.0f} rows/s, {_bytes(places.board) / count:,.0f} bytes an item")
+    each_bytes = _bytes(places.dead_letter_index) / count
+    run.console.print(f"followed at {follow_per_s:,.0f} rows/s, {each_bytes:,.0f} bytes an item")
     list_ms = max(
-        1_000 * median_s(_page(board, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
+        1_000 * median_s(_page(index, wanted, sort)) for wanted in LISTS for sort in (Sort.OLDEST, Sort.NEWEST)
     )
-    stats_s = max(median_s(_figures(board, wanted)) for wanted in LISTS)
-    freeze_s = median_s(lambda: _freeze(board, SelectionFiles(run.folder / "frozen"), count))
-    again_ms = 1_000 * median_s(board.follow)
+    stats_s = max(median_s(_figures(index, wanted)) for wanted in LISTS)
+    freeze_s = median_s(lambda: _freeze(index, SelectionFiles(run.folder / "frozen"), count))
+    again_ms = 1_000 * median_s(index.follow)
     run.console.print(
         f"a first page of {count:,}: {list_ms:.0f} ms; statistics and groups: {stats_s:.2f} s; "
         f"freezing {min(FROZEN, count):,}: {freeze_s:.2f} s; following where nothing is new: {again_ms:.0f} ms"
@@ -98,30 +99,30 @@ def measure_board(run: Run) -> dict[str, float]:
     }
 
 
-def _page(board: DeadLetterIndex, wanted: Filter, sort: Sort) -> Callable[[], object]:
+def _page(index: DeadLetterIndex, wanted: Filter, sort: Sort) -> Callable[[], object]:
     def ask() -> object:
-        page = board.page(wanted, sort=sort)
+        page = index.page(wanted, sort=sort)
         assert page.items and page.total
         return page
 
     return ask
 
 
-def _figures(board: DeadLetterIndex, wanted: Filter) -> Callable[[], object]:
+def _figures(index: DeadLetterIndex, wanted: Filter) -> Callable[[], object]:
     def ask() -> object:
-        figures, groups = board.stats(wanted), board.groups(wanted)
+        figures, groups = index.stats(wanted), index.groups(wanted)
         assert figures.open == sum(group.count for group in groups)
         return figures
 
     return ask
 
 
-def _freeze(board: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
+def _freeze(index: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
     """About `FROZEN` items into a file of the lake."""
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    table = gather(board.seen(wanted), count, {}).table
+    table = gather(index.seen(wanted), count, {}).table
     selection = Selection(STREAM, since, "bench", "", "{}", table.num_rows, count, "")
     assert files.put(Frozen(selection, table)).count >= min(FROZEN, count) - 1
 

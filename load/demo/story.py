@@ -1,4 +1,4 @@
-"""The acts, in their order."""
+"""The steps of the demo, in their order."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 
 
 class CatchUp:
-    """Told of every batch; says what the next one may take and what is published of lag and capacity.
+    """Learns of every batch; decides what the next one may take and what is published of lag and capacity.
 
     ``executors`` run now, each with ``cores``.
     """

@@ -21,8 +21,8 @@ class Breaker:
     """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
     calls are good.
 
-    It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only told
-    and kept, so one that ran ahead and was set back changes nothing.
+    It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only
+    reported and kept, so one that ran ahead and was set back changes nothing.
     """
 
     def __init__(

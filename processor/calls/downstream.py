@@ -71,7 +71,7 @@ class Downstream:
 
     Held events get their due times one after another, `HELD_PER_S` of them a second: an outage doesn't end in a
     herd, and while it lasts the same events aren't taken up again and again. Times are the monotonic clock's: wall time
-    is only told and kept.
+    is only reported and kept.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class Downstream:
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
             case "quiet":
-                return f"asked to be left alone until {self._told(self._quiet_until)}{because}"
+                return f"asked to be left alone until {self._said(self._quiet_until)}{because}"
             case "open":
-                return f"isn't called until {self._told(self._back_at())}: its breaker is open{because}"
+                return f"isn't called until {self._said(self._back_at())}: its breaker is open{because}"
             case "half-open":
                 return f"gets {PROBES} calls to show that it is back{because}"
         return "is called as usual"
@@ -225,8 +225,8 @@ class Downstream:
     def _wall(self, at: float) -> datetime:
         return self._clock.now() + timedelta(seconds=at - self._clock.monotonic())
 
-    def _told(self, at: float) -> str:
-        """To the second, so that all events of a batch are told the same."""
+    def _said(self, at: float) -> str:
+        """To the second, so that all events of a batch get the same answer."""
         return to_rfc3339((self._wall(at) + timedelta(seconds=0.5)).replace(microsecond=0))
 
 

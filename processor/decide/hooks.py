@@ -1,4 +1,4 @@
-"""A stream's own code around dead-lettering: told before a dead event goes to its topic, and after.
+"""A stream's own code around dead-lettering: called before a dead event goes to its topic, and after.
 
 A stream names ``module:function``; in the driver that builds an object with the two methods of `RecoveryHooks`.
 """
@@ -36,7 +36,7 @@ class Published:
 
 
 class RecoveryHooks(Protocol):
-    """What a stream may be told of its dead letters.
+    """What a stream may learn of its dead letters.
 
     Both are called on one thread of the driver, in order, after the death is in the journal: nothing that they do,
     raise or take time for changes what was decided. Both may come again for the same ``row.seq`` after a crash.
@@ -60,7 +60,7 @@ class _Call:
 class HookRunner:
     """Calls a stream's hooks and bears what they do (`dlq.publisher.Watcher`).
 
-    ``count`` is told each call that went wrong: ``before`` or ``after``, and ``error``, ``timeout`` or ``skipped``.
+    ``count`` gets each call that went wrong: ``before`` or ``after``, and ``error``, ``timeout`` or ``skipped``.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ the category says which of its movements.
 - A dispute's money may go and come back more than once. The adapter names the first by the dispute, each further one by
   its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
-- Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is told by
-  its source and its sign.
+- Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is recognised
+  by its source and its sign.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def tables(settings: Settings) -> list[SourceTable]:
         *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in own),
         *(SourceTable(BODIES, layout.stream(stream).bodies.name, stream) for stream in own),
         *(SourceTable(REDACTIONS, stream_of(REDACTIONS, mode)) for mode in MODES),
-        SourceTable(ACTS, layout.acts.name),
+        SourceTable(ACTS, layout.audit_log.name),
     ]
 
 

@@ -313,7 +313,7 @@ class _Restore:
         streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints"),
-            *(layout.stream(stream).board for stream in sorted(streams)),
+            *(layout.stream(stream).dead_letter_index for stream in sorted(streams)),
             *(layout.stream(stream).trying for stream in sorted(streams)),
         ]
         for one in [*derived, layout.root / LAKE] if isinstance(lake, Path) else derived:

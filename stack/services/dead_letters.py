@@ -1,4 +1,4 @@
-"""One work stream's dead letters from the settings: its board and its selections."""
+"""One work stream's dead letters from the settings: its index and its selections."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
 
 
-def open_board(
+def open_dead_letter_index(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
-    """The board of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
+    """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
     known = partial(body_statuses, layout.bodies, layout.shared("redactions"))
     return DeadLetterIndex(
-        layout.board,
+        layout.dead_letter_index,
         layout.journal,
         layout.bodies,
         clock,
-        fates=known,
+        statuses=known,
         origin=None if kafka is None else kafka_origin(kafka),
         amounts=BodyAmounts(settings.providers),
     )
@@ -46,21 +46,21 @@ def open_dead_letters(
     places, users = layout.stream(stream), Users(layout.users)
     config = streams_of(settings)[base_of(stream)]
     limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
-    board = open_board(places, settings, clock, settings.kafka)
-    recorder = Recorder(AuditLog(layout.acts), clock, channel)
+    index = open_dead_letter_index(places, settings, clock, settings.kafka)
+    recorder = Recorder(AuditLog(layout.audit_log), clock, channel)
 
     def hands(name: str) -> frozenset[str]:
         return hands_of(users.all(), name)
 
     own = Places(places.journal, control, places.selections, places.status)
     orders = Orders(producer, control, recorder)
-    selections = Selections(stream, own, board, limits, clock, orders, recorder, hands)
-    finder = FactFinder(places.board, places.journal, places.bodies)
+    selections = Selections(stream, own, index, limits, clock, orders, recorder, hands)
+    finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
     return DeadLetters(
         stream,
-        board,
+        index,
         selections,
-        DryRuns(selections.files, board, finder, clock),
+        DryRuns(selections.files, index, finder, clock),
         config.dead_head.value,
         recorder,
         config.dlq.replays_max,

@@ -86,7 +86,7 @@ async def _serve(settings: Settings) -> None:
     lag = KafkaLag(settings.kafka)
     producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
     gate = RedisGate(REDIS_TIMEOUT_S, REDIS_FAILURES_MAX, REDIS_RESET_S)
-    audit_log = AuditLog(layout.acts)
+    audit_log = AuditLog(layout.audit_log)
     users, sessions = Users(layout.users), Sessions(layout.sessions, clock, SESSION_IDLE, SESSION_WHOLE)
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
     service = UserService(users, sessions, audit_log, clock, "page")

@@ -108,7 +108,7 @@ def test_a_restore_puts_the_older_lake_in_place_and_sets_the_newer_one_aside(lak
     state = lake.state()
     assert state.next_seq == 4 and state.lineage not in ("", before.lineage)
     assert lake.held(1, 2, 3) == [1, 3], removed
-    assert [one.what for one in AuditLog(lake.settings.layout.acts).read(10)] == ["after", "before"]
+    assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)] == ["after", "before"]
     aside = restored.replaced if isinstance(restored.replaced, LakeUrl) else restored.replaced / "lake"
     assert data_of(aside) == newer
     lake.begin()
@@ -132,7 +132,7 @@ def test_a_new_site_begins_from_the_backup_alone(lake: SmallLake, tmp_path: Path
     assert restored.files == ("console/users.json",)
     assert new.settings.layout.users.read_text() == '{"ada": 1}'
     assert new.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert AuditLog(new.settings.layout.acts).head().number == 1
+    assert AuditLog(new.settings.layout.audit_log).head().number == 1
     new.begin()
     new.commit(2)
     assert JournalReader(str(new.places.journal)).last_seq == 5

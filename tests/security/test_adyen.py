@@ -45,8 +45,8 @@ def adapter() -> Adapter:
 def copies(code: str) -> Iterator[dict[str, Any]]:
     """Everything that one signature of an item covers, as far as a booking could rest on it."""
     for status, action, reason, method in itertools.product(STATUSES, ACTIONS, REASONS, METHODS):
-        told = {"disputeStatus": status, "modification.action": action}
-        extra = {name: value for name, value in told.items() if value is not None}
+        sent = {"disputeStatus": status, "modification.action": action}
+        extra = {name: value for name, value in sent.items() if value is not None}
         yield signed(item(eventCode=code, reason=reason, paymentMethod=method, additionalData=extra))
 
 
@@ -124,8 +124,8 @@ def test_an_auditor_finds_a_loss_that_another_body_told_than_its_chargeback(
         assert asyncio.run(bench.post(copy, headers, "/webhooks/adyen")).status_code == 200
     for event_key in (OPENED, f"{OPENED}:lost"):
         letters.books(event_key, 10_000, "EUR")
-    for key, value, told in bench.publisher.records:
-        letters.send(EVENTS, value, [(name, text.encode()) for name, text in told.items()], key)
+    for key, value, headers in bench.publisher.records:
+        letters.send(EVENTS, value, [(name, text.encode()) for name, text in headers.items()], key)
     letters.batch()
     assert letters.decisions(f"{OPENED}:lost") == ["applied"] * ("Lost" in statuses)
     found = losses_told_later(letters)

@@ -64,8 +64,8 @@ class Night:
         self.kafka = kafka
         app = FastAPI(openapi_url=None)
         self.listener = Listener(app, data, clock, producer=kafka)
-        acts = self.listener.acts
-        desk = OrderService(
+        acts = self.listener.audit_log
+        service = OrderService(
             "ledger",
             DeltaView(layout.journal, CONTROL),
             Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api")),
@@ -73,7 +73,7 @@ class Night:
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
         dead = dead_letters(data, clock, acts, limits, kafka, lambda _: letters.batch())
-        mount_api(app, {"ledger": desk}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
+        mount_api(app, {"ledger": service}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
         self.listener.tokens = {**self.listener.tokens, AMY: token}

@@ -49,7 +49,7 @@ class Office:
         clock, self.kafka = self.letters.clock, ToTheEngine(self.letters)
         app = FastAPI(openapi_url=None)
         self.listener = Listener(app, data, clock, producer=self.kafka)
-        acts, users = self.listener.acts, self.listener.users
+        acts, users = self.listener.audit_log, self.listener.users
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", self.kafka)}
         mount_api(app, {}, bookings, BreakableAnswers(clock), Streams({}))
         accounts.add_user(users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
@@ -219,7 +219,7 @@ def test_only_finance_proposes(office: Office, user: str) -> None:
 def test_nobody_approves_their_own(office: Office) -> None:
     status, reported = office.approves(ADA, office.proposes(ADA))
     assert (status, "ada proposed it: another person approves it" in reported, office.booked()) == (409, True, [])
-    assert office.listener.acts.read(1)[0].outcome.value == "refused"
+    assert office.listener.audit_log.read(1)[0].outcome.value == "refused"
 
 
 @pytest.mark.parametrize("then", ["stays", "is removed", "is made again"])

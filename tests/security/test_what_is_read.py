@@ -12,18 +12,18 @@ from cli.main import main
 from core.layout import Layout
 from dlq.audit_log import AuditLog
 from tests.unit.console.listening import ADA, BOB, EVE, FAY
-from tests.unit.console.pages.conftest import Desk, made
+from tests.unit.console.pages.conftest import Pages, made
 from tests.unit.console.test_api_selections import Api
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pages:
     monkeypatch.chdir(tmp_path)
     return made(tmp_path / "data")
 
 
-def newest(desk: Desk) -> tuple[str, str, str, str]:
-    act = AuditLog(Layout(desk.data).acts).read(1)[0]
+def newest(pages: Pages) -> tuple[str, str, str, str]:
+    act = AuditLog(Layout(pages.data).audit_log).read(1)[0]
     return act.actor, act.channel, act.action, act.what
 
 
@@ -31,20 +31,20 @@ def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def payhook(desk: Desk, *words: str) -> Result:
-    return CliRunner().invoke(main, [*words, "--data", str(desk.data)])
+def payhook(pages: Pages, *words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--data", str(pages.data)])
 
 
 @pytest.mark.parametrize("path", ["/dlq/items/1", "/dlq/items/1/payload"])
-def test_a_page_with_a_payload(desk: Desk, path: str) -> None:
-    assert desk.browser(EVE).get(path).status_code == 200
-    assert newest(desk) == (EVE, "page", "read_payload", "ledger item 1")
+def test_a_page_with_a_payload(pages: Pages, path: str) -> None:
+    assert pages.browser(EVE).get(path).status_code == 200
+    assert newest(pages) == (EVE, "page", "read_payload", "ledger item 1")
 
 
-def test_the_command_line_with_a_payload(desk: Desk) -> None:
-    said = payhook(desk, "dlq", "show", "1", "--json")
+def test_the_command_line_with_a_payload(pages: Pages) -> None:
+    said = payhook(pages, "dlq", "show", "1", "--json")
     assert said.exit_code == 0 and "evt_" in said.output
-    assert newest(desk) == (this_account(), "cli", "read_payload", "ledger item 1")
+    assert newest(pages) == (this_account(), "cli", "read_payload", "ledger item 1")
 
 
 def test_the_api_with_a_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,40 +59,40 @@ def test_the_api_with_a_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "body_base64" not in answer.text
 
 
-def test_an_export_of_a_page(desk: Desk) -> None:
-    answer = desk.browser(FAY).get("/ledger/export/file?table=journal&format=csv&from=2026-01-01")
+def test_an_export_of_a_page(pages: Pages) -> None:
+    answer = pages.browser(FAY).get("/ledger/export/file?table=journal&format=csv&from=2026-01-01")
     assert answer.status_code == 200
-    assert newest(desk) == (FAY, "page", "export", "payhook-live-journal.csv from 2026-01-01T00:00:00.000000Z")
+    assert newest(pages) == (FAY, "page", "export", "payhook-live-journal.csv from 2026-01-01T00:00:00.000000Z")
 
 
-def test_an_export_of_the_command_line(desk: Desk, tmp_path: Path) -> None:
+def test_an_export_of_the_command_line(pages: Pages, tmp_path: Path) -> None:
     out = tmp_path / "postings.csv"
-    assert payhook(desk, "ledger", "export", "--format", "csv", "--out", str(out)).exit_code == 0
-    assert newest(desk) == (this_account(), "cli", "export", f"live postings into {out}")
+    assert payhook(pages, "ledger", "export", "--format", "csv", "--out", str(out)).exit_code == 0
+    assert newest(pages) == (this_account(), "cli", "export", f"live postings into {out}")
 
 
-def test_an_export_of_a_part_says_which(desk: Desk, tmp_path: Path) -> None:
+def test_an_export_of_a_part_says_which(pages: Pages, tmp_path: Path) -> None:
     bounds, out = ("--from", "2026-01-01", "--to", "2026-01-31"), tmp_path / "journal.csv"
-    said = payhook(desk, "ledger", "export", "--format", "csv", "--table", "journal", "--out", str(out), *bounds)
+    said = payhook(pages, "ledger", "export", "--format", "csv", "--table", "journal", "--out", str(out), *bounds)
     assert said.exit_code == 0
-    assert newest(desk)[3] == (
+    assert newest(pages)[3] == (
         f"live journal into {out} from 2026-01-01T00:00:00.000000Z to 2026-02-01T00:00:00.000000Z"
     )
 
 
 def test_nothing_is_read_that_cant_be_put_on_record(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    browsers = desk.browser(ADA)
+    browsers = pages.browser(ADA)
 
     monkeypatch.setattr("dlq.audit_log.Appender.append", full)
     for path in ("/dlq/items/1", "/dlq/items/1/payload", "/ledger/export/file?table=postings&format=csv"):
         answer = browsers.get(path)
         assert (answer.status_code, "put on record" in answer.text) == (503, True), path
-    said = payhook(desk, "dlq", "show", "1")
+    said = payhook(pages, "dlq", "show", "1")
     assert (said.exit_code, "put on record" in said.output, "evt_" in said.output) == (1, True, False)
     out = tmp_path / "files" / "postings.csv"
     out.parent.mkdir()
-    said = payhook(desk, "ledger", "export", "--format", "csv", "--out", str(out))
+    said = payhook(pages, "ledger", "export", "--format", "csv", "--out", str(out))
     assert (said.exit_code, "put on record" in said.output) == (1, True)
     assert list(out.parent.iterdir()) == []

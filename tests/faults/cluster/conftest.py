@@ -74,9 +74,9 @@ class Site:
         return self.folder / f"{name}.log"
 
     def python(self, host: Host, module: str, *words: str, data: str, **env: str) -> subprocess.Popen[bytes]:
-        told = {**self.env, "PAYHOOK_DATA_DIR": data, "PYTHONPATH": str(CHECKOUT), **env}
+        full = {**self.env, "PAYHOOK_DATA_DIR": data, "PYTHONPATH": str(CHECKOUT), **env}
         name = f"{host.name}-{module.rpartition('.')[2]}"
-        return host.run(sys.executable, "-m", module, *words, env=told, log=self.log(name))
+        return host.run(sys.executable, "-m", module, *words, env=full, log=self.log(name))
 
     def traffic(self) -> Traffic:
         return Traffic(self.settings / "secrets", SystemClock(), random.Random(7), prefix=uuid.uuid4().hex[:8])

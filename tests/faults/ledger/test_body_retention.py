@@ -62,14 +62,14 @@ def there(lake: Lake) -> set[int]:
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
     known = partial(body_statuses, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
-    board = DeadLetterIndex(
-        Path(lake.tables.journal).parent / "board",
+    index = DeadLetterIndex(
+        Path(lake.tables.journal).parent / "index",
         lake.tables.journal,
         lake.tables.bodies,
         ManualClock(NOW),
-        fates=known,
+        statuses=known,
     )
-    return board.item(item_seq)
+    return index.item(item_seq)
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ class Others:
     lake: Lake
 
     def __post_init__(self) -> None:
-        self.acts = AuditLog(self.folder / "acts")
+        self.audit_log = AuditLog(self.folder / "acts")
         self.redactions = Redactions(self.folder / "redactions")
         self.receipts = ReceiptsTable(str(self.folder / "receipts"))
         self.found = Reconciliations(self.folder / "reconciliation", self.folder / "reconciliation-runs")
@@ -61,7 +61,7 @@ class Others:
 
     def commit(self, number: int, tmp_path: Path) -> None:
         """One of each."""
-        self.acts.record(act(number))
+        self.audit_log.record(act(number))
         ordered = Redaction(0, ORDERED, "ledger", f"stripe:evt_{number}:x", 1, sha(f"b{number}"), "ada", "asked", NOW)
         self.redactions.add([ordered])
         self.receipts.append(number % 2, receipts(number), number + 1)
@@ -72,7 +72,7 @@ class Others:
         """What each table's readers say."""
         runs = self.found.runs()
         return {
-            "acts": (self.acts.read(100), self.acts.read(3, before=7), self.acts.head()),
+            "acts": (self.audit_log.read(100), self.audit_log.read(3, before=7), self.audit_log.head()),
             "redactions": (self.redactions.all(), self.redactions.unfinished("ledger")),
             "receipts": rows_of(self.folder / "receipts", "partition", "offset"),
             "next receipts": [self.receipts.next_offset(one) for one in (0, 1, 2)],
@@ -92,7 +92,7 @@ class Others:
         report = verify(session, places, kafka, ANCHOR_KEYS, settings, SystemClock(), names=made)
         assert report.ok, report.as_json()
         named = {one.name: one.figures for one in report.findings}
-        assert named["acts_chain_whole"]["acts"] == self.acts.head().number
+        assert named["audit_log_whole"]["entries"] == self.audit_log.head().number
         assert named["receipts_have_decisions"]["receipts"] == rows_of(self.folder / "receipts", "offset").num_rows
         return [(one.name, not one.offenders) for one in report.findings]
 
@@ -196,7 +196,7 @@ def test_writers_go_on_from_where_they_were(spark: SparkSession, others: Others,
     maintain([], job(spark), others.tables())
     for number in range(COMMITS, 2 * COMMITS):
         others.commit(number, tmp_path)
-    assert [one.number for one in others.acts.read(100)] == list(range(2 * COMMITS, 0, -1))
+    assert [one.number for one in others.audit_log.read(100)] == list(range(2 * COMMITS, 0, -1))
     assert [one.number for one in others.redactions.all()] == list(range(1, 2 * COMMITS + 1))
     assert others.receipts.next_offset(1) == 2 * COMMITS
     maintain([], job(spark, file_rows=1_000), others.tables())
@@ -224,7 +224,7 @@ def test_acts_are_put_on_record_while_their_table_is_rewritten(spark: SparkSessi
         done = sum(one.result() for one in acting)
     assert all(report.ok for report in reports), reports
     assert done > 10, "next to nothing was done meanwhile"
-    assert [one.number for one in reversed(others.acts.read(10_000))] == list(range(1, COMMITS + done + 1))
+    assert [one.number for one in reversed(others.audit_log.read(10_000))] == list(range(1, COMMITS + done + 1))
     others.verified()
 
 
@@ -235,7 +235,7 @@ def test_an_act_that_is_changed_is_found_after_maintenance_as_before(spark: Spar
     whats = ["item 99" if one == "item 5" else one for one in rows["what"].to_pylist()]
     changed = rows.set_column(rows.schema.get_field_index("what"), rows.schema.field("what"), pa.array([*whats]))
     pa.parquet.write_table(changed, others.folder / "acts" / file)
-    with pytest.raises(AssertionError, match="acts_chain_whole"):
+    with pytest.raises(AssertionError, match="audit_log_whole"):
         others.verified()
 
 
@@ -245,7 +245,7 @@ def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
     """Of a stream's log its own writer alone removes them (`journal.checkpoints`)."""
     sleeper = AuditLog(others.folder / "acts")
     sleeper.record(act(0))
-    others.acts.record(act(1))
+    others.audit_log.record(act(1))
     others.lake.commits(11)
     streams = [others.lake.tables.journal, others.lake.tables.bodies]
     for folder in [*(one.path for one in others.tables()), *streams]:
@@ -260,7 +260,7 @@ def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
         sleeper.record(act(number))
     others.receipts = ReceiptsTable(str(others.folder / "receipts"))
     others.commit(COMMITS, tmp_path)
-    assert others.acts.head().number == COMMITS + 5
+    assert others.audit_log.head().number == COMMITS + 5
     others.verified()
 
 

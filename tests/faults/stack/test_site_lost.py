@@ -157,7 +157,7 @@ def test_a_new_site_goes_on_from_the_backup_alone(
     assert JournalReader(str(stack.journal)).last_seq > made["journals"]["ledger"]
     assert new.run("backup", "--to", backups)
     with capsys.disabled():
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "rpo: seconds between backup and loss": round(lost_at - backed_up_at, 1),
             "rpo: events acknowledged after the backup": len(after),
             "of them sent again by the provider": len(after) - 1,
@@ -168,4 +168,4 @@ def test_a_new_site_goes_on_from_the_backup_alone(
             "rto: events are decided, s": round(decides_s, 1),
             "cores": os.cpu_count(),
         }
-        sys.stdout.write(f"\nsite lost: {json.dumps(told, indent=1)}\n")
+        sys.stdout.write(f"\nsite lost: {json.dumps(figures, indent=1)}\n")

@@ -23,7 +23,7 @@ from tests.integration.console.conftest import DEAD_ITEMS
 READ_S_MAX = 60.0
 
 
-def desk(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderService:
+def service(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderService:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
     producer: Any = Producer({**settings, "enable.idempotence": True})
     orders = Orders(lambda: producer, topic, Recorder(AuditLog(journal.parent / "acts"), SystemClock(), "api"))
@@ -55,7 +55,7 @@ def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
     def give(item_seq: int) -> None:
         given[item_seq] = shared.give(order(item_seq)).control
 
-    shared = desk(journal, kafka_broker, topics.control)
+    shared = service(journal, kafka_broker, topics.control)
     threads = [threading.Thread(target=give, args=(seq,)) for seq in range(1, DEAD_ITEMS + 1)]
     for thread in threads:
         thread.start()
@@ -71,4 +71,4 @@ def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
 def test_without_a_broker_the_order_is_not_given(journal: Path) -> None:
     (port,) = free_ports(1)
     with pytest.raises(CommandNotSent, match="send it again"):
-        desk(journal, f"{LOOPBACK}:{port}", "payments.control", timeout_ms=1_000).give(order(1))
+        service(journal, f"{LOOPBACK}:{port}", "payments.control", timeout_ms=1_000).give(order(1))

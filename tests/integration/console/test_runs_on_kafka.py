@@ -26,11 +26,11 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     layout, clock = Layout(tmp_path), SystemClock()
     places = layout.ledger()
     producer: Any = Producer({"bootstrap.servers": kafka_broker, "enable.idempotence": True, "log_level": 0})
-    recorder = Recorder(AuditLog(layout.acts), clock, "cli")
+    recorder = Recorder(AuditLog(layout.audit_log), clock, "cli")
     selections = Selections(
         "ledger",
         Places(journal, topics.control, places.selections, places.status),
-        DeadLetterIndex(places.board, journal, places.bodies, clock),
+        DeadLetterIndex(places.dead_letter_index, journal, places.bodies, clock),
         AloneLimits(),
         clock,
         Orders(lambda: producer, topics.control, recorder),

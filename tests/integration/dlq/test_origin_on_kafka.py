@@ -58,6 +58,6 @@ def test_a_story_has_the_body_that_only_kafka_holds(
     items.dead(body_sha256=hashlib.sha256(written[0]).hexdigest())
     items.commit()
     read = kafka_origin(KafkaSettings(bootstrap_servers=kafka_broker))
-    board = items.followed(origin=lambda topic, partition, offset: read(topics.events, partition, offset))
-    payload = board.item(1).payload
+    index = items.followed(origin=lambda topic, partition, offset: read(topics.events, partition, offset))
+    payload = index.item(1).payload
     assert (payload.raw, payload.source, payload.pretty) == (written[0], "kafka", '{\n  "number": 0\n}')

@@ -69,7 +69,7 @@ class FakeKafka:
     held: Ends
     letters: list[DlqRecord] = field(default_factory=list)
     anchors: list[bytes] = field(default_factory=list)
-    acts_anchors: list[bytes] = field(default_factory=list)
+    audit_anchors: list[bytes] = field(default_factory=list)
     written_at: datetime = AT
     decided: Sequence[JournalRow] = ()
     """Rows whose records it holds; ``bodies`` by their hash."""
@@ -82,7 +82,7 @@ class FakeKafka:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
         known: Ends = {
             RECEIPTS: {0: (0, len(self.receipts))},
-            ANCHORS: {0: (0, len(self.anchors) + len(self.acts_anchors))},
+            ANCHORS: {0: (0, len(self.anchors) + len(self.audit_anchors))},
             **self.held,
         }
         known = {**known, DLQ: self.held.get(DLQ) or {number: (0, len(found)) for number, found in dlq.items()}}
@@ -116,7 +116,7 @@ class FakeKafka:
             (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
         ]
         if topic == ANCHORS:
-            said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.acts_anchors]
+            said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.audit_anchors]
             rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
         if topic == RECEIPTS:
             rows = [(0, n, None, value, None) for n, value in enumerate(self.receipts)]

@@ -47,7 +47,7 @@ def test_a_backup_is_made_checked_and_put_back(lake: SmallLake) -> None:
     assert restored.exit_code == 0, restored.output
     assert "ledger: 3 rows as of" in restored.stdout and "2 set aside" in restored.stdout
     assert JournalReader(str(lake.places.journal)).last_seq == 3
-    [act] = AuditLog(lake.settings.layout.acts).read(10)
+    [act] = AuditLog(lake.settings.layout.audit_log).read(10)
     assert (act.action, act.reason, act.what) == ("restore", "drill", f"backup {name}")
 
 

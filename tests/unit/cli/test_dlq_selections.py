@@ -48,7 +48,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert "5 applied" in payhook(bench, "selections", "s1").output
     [one] = json.loads(payhook(bench, "selections", "--json").output)["selections"]
     assert (one["number"], one["run"]["state"], one["run"]["actor"]) == (1, "sent", this_account())
-    acts = AuditLog(Layout(bench.folder).acts).read(10)
+    acts = AuditLog(Layout(bench.folder).audit_log).read(10)
     assert [(act.action, act.outcome, act.channel) for act in reversed(acts)] == [
         ("select", "done", "cli"),
         ("replay", "done", "cli"),

@@ -202,7 +202,7 @@ def test_proposals_are_listed_once_and_those_of_moved_entities_wait_no_more(
 def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, dict[str, Command]]) -> None:
     divided, commands = proposed
     kafka, clock = SentTo(), ManualClock(START + timedelta(hours=1))
-    acts = AuditLog(divided.layout.acts)
+    acts = AuditLog(divided.layout.audit_log)
     orders = Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"))
     service = BookingService(divided.ledger, CONTROL, orders, Users(divided.layout.users), clock)
     for name in ("stays", "after"):

@@ -136,7 +136,7 @@ def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeyp
     monkeypatch.setattr("ledger.rebuild.run", lambda *_: Rebuilt(before=7, lines=4, mark=2, version=5, seconds=1.5))
     answer = payhook(folder, "ledger", "rebuild-postings")
     assert (answer.exit_code, "4 lines of the journal up to row 2" in answer.output) == (0, True), answer.output
-    [act] = AuditLog(Layout(folder).acts).read(10)
+    [act] = AuditLog(Layout(folder).audit_log).read(10)
     assert (act.actor, act.action, act.outcome, act.what) == (this_account(), "rebuild_postings", "done", "ledger")
     assert (act.before, act.after) == ("7 lines", "4 lines of the journal up to row 2, version 5 of the postings")
 
@@ -148,5 +148,5 @@ def test_postings_that_could_not_be_made_again_are_on_record(folder: Path, monke
     monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
     monkeypatch.setattr("ledger.rebuild.run", unreadable)
     assert payhook(folder, "ledger", "rebuild-postings").exit_code == 1
-    [act] = AuditLog(Layout(folder).acts).read(10)
+    [act] = AuditLog(Layout(folder).audit_log).read(10)
     assert (act.action, act.outcome, act.after) == ("rebuild_postings", "refused", None)

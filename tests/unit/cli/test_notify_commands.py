@@ -167,7 +167,7 @@ def test_a_new_secret_signs_first_and_the_older_one_beside_it(shop: Shop) -> Non
 
 def acts(data: Path) -> list[tuple[str, str, str, str, str]]:
     """What is on record, oldest first: who, what they did, to whom, with what outcome, and what changed."""
-    found = AuditLog(Layout(data).acts).read(10)
+    found = AuditLog(Layout(data).audit_log).read(10)
     return [(one.actor, one.action, one.what, one.outcome, f"{one.before} to {one.after}") for one in reversed(found)]
 
 

@@ -80,12 +80,12 @@ def test_a_repair_that_kafka_took_in_part_is_on_record_as_failed_with_what_was_s
     """What Kafka took is booked, whoever is told that the rest wasn't taken."""
     code, said = reconcile(tmp_path, "--repair", "--reason", "webhook lost")
     assert (code, "acknowledged 2 events and not 1" in said) == (1, True), said
-    [act] = AuditLog(Layout(tmp_path).acts).read(10)
+    [act] = AuditLog(Layout(tmp_path).audit_log).read(10)
     assert (act.action, act.outcome, act.after) == ("repair", "failed", "2 events sent, 1 not acknowledged")
 
 
 def test_a_repair_is_on_record_with_how_many_events_it_sent(tmp_path: Path, producer: FakeProducer) -> None:
     producer.refuses = None
     reconcile(tmp_path, "--repair", "--reason", "webhook lost")
-    [act] = AuditLog(Layout(tmp_path).acts).read(10)
+    [act] = AuditLog(Layout(tmp_path).audit_log).read(10)
     assert (act.action, act.outcome, act.after) == ("repair", "done", "3 events sent")

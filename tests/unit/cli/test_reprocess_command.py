@@ -120,7 +120,7 @@ def test_it_is_proposed_where_another_person_is_to_approve_it(
     assert (said.exit_code, "an administrator who isn't you approves it" in said.output) == (0, True), said.output
     [command] = [decode(value) for value in kafka.values]
     assert (command.action, command.actor, command.reason) == ("propose_reprocess", this_account(), "known now")
-    [act] = AuditLog(Layout(ledger.data).acts).read(10)
+    [act] = AuditLog(Layout(ledger.data).audit_log).read(10)
     assert (act.action, act.outcome.value) == ("propose_reprocess", "done")
 
 

@@ -41,14 +41,14 @@ def status(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["status", "--data", str(folder / "third"), *config, *words])
 
 
-def told(folder: Path) -> dict[str, Any]:
+def reported(folder: Path) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(status(folder, "--json").stdout)
     return said
 
 
 def test_services_are_asked_where_the_settings_say_that_they_are(tmp_path: Path, processor: StatusFile) -> None:
     processor.write(RUNNING)
-    said = told(tmp_path)
+    said = reported(tmp_path)
     assert said["up"] and said["processor"]["ready"] and said["processor"]["seq"] == 12
     assert said["processes"] == {"processor": True, "ingest": True}
     assert said["streams"]["notify"] == {"ready": False}, "nobody runs it"
@@ -67,7 +67,7 @@ def test_a_stream_that_waits_for_a_person_is_no_reason_to_start_another(tmp_path
 def test_what_a_processor_said_long_ago_is_not_believed(tmp_path: Path, processor: StatusFile) -> None:
     processor._clock = ManualClock(datetime.now(UTC) - timedelta(minutes=5))
     processor.write(RUNNING)
-    said = told(tmp_path)
+    said = reported(tmp_path)
     assert said["up"] and not said["processor"]["ready"]
 
 

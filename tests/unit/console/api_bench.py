@@ -96,12 +96,12 @@ class ApiBench:
         self.kafka = MemoryKafka(self.engine)
         self.answers = BreakableAnswers(self.engine.clock)
         self.app = app or FastAPI(openapi_url=None)
-        self.acts = AuditLog(folder / "lake" / "acts")
-        orders = Orders(lambda: self.kafka, CONTROL, Recorder(self.acts, self.engine.clock, "api"))
-        desk = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
+        self.audit_log = AuditLog(folder / "lake" / "acts")
+        orders = Orders(lambda: self.kafka, CONTROL, Recorder(self.audit_log, self.engine.clock, "api"))
+        service = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
-        bookings: Bookings = {"live": bookings_at(folder, self.acts, self.engine.clock, "api", self.kafka)}
-        mount_api(self.app, {"ledger": desk}, bookings, self.answers, known)
+        bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}
+        mount_api(self.app, {"ledger": service}, bookings, self.answers, known)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:

@@ -56,19 +56,19 @@ class Listener:
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
-        self.acts = AuditLog(folder / "lake" / "acts")
+        self.audit_log = AuditLog(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
         self.sessions = Sessions(folder / "console" / "sessions.sqlite", clock, IDLE, WHOLE)
-        self.access = Access(self.users, self.sessions, SignInThrottle(clock), self.acts, clock)
+        self.access = Access(self.users, self.sessions, SignInThrottle(clock), self.audit_log, clock)
         file, self.tokens = people()
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
         dead = [
-            dead_letters(folder, clock, self.acts, producer=producer, sleep=sleep, shard=shard)
+            dead_letters(folder, clock, self.audit_log, producer=producer, sleep=sleep, shard=shard)
             for shard in range(shards)
         ]
-        routers = pages(folder, clock, self.acts, dead, self.sessions, producer)
+        routers = pages(folder, clock, self.audit_log, dead, self.sessions, producer)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:

@@ -46,12 +46,12 @@ def dead_letters(
     """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
     decided."""
     layout = Layout(data).ledger(shard=shard)
-    board = DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock)
+    index = DeadLetterIndex(layout.dead_letter_index, layout.journal, layout.bodies, clock)
     users, recorder = Users(Layout(data).users), Recorder(acts, clock, "page")
     selections = Selections(
         layout.stream,
         Places(layout.journal, CONTROL, layout.selections, layout.status),
-        board,
+        index,
         alone or AloneLimits(TWO_PEOPLE_ITEMS),
         clock,
         Orders(lambda: producer or SentTo(), CONTROL, recorder),
@@ -59,9 +59,9 @@ def dead_letters(
         lambda name: hands_of(users.all(), name),
         sleep=sleep,  # type: ignore[arg-type]
     )
-    finder = FactFinder(layout.board, layout.journal, layout.bodies)
-    dry_runs = DryRuns(selections.files, board, finder, clock)
-    return DeadLetters(layout.stream, board, selections, dry_runs, "wait", recorder)
+    finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
+    dry_runs = DryRuns(selections.files, index, finder, clock)
+    return DeadLetters(layout.stream, index, selections, dry_runs, "wait", recorder)
 
 
 def pages(

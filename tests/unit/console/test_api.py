@@ -283,7 +283,7 @@ def test_every_order_given_refused_or_lost_is_on_record(api: ApiBench) -> None:
     api.kafka.down = True
     api.replay("k3")
     api.request("POST", "/api/dlq/replay", EVE, headers={"content-type": "application/json"})
-    acts = api.listener.acts.read(10)
+    acts = api.listener.audit_log.read(10)
     reported = [(one.actor, one.action, one.outcome, one.what) for one in reversed(acts)]
     assert reported == [
         (BOB, "replay", "done", "ledger items 1"),
@@ -299,4 +299,4 @@ def test_every_order_given_refused_or_lost_is_on_record(api: ApiBench) -> None:
 def test_a_repeated_order_is_one_act(api: ApiBench) -> None:
     api.replay("k")
     api.replay("k")
-    assert len(api.listener.acts.read(10)) == 1
+    assert len(api.listener.audit_log.read(10)) == 1

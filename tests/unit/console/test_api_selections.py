@@ -26,9 +26,9 @@ class Api:
         self.bench = bench = SelectionBench(folder / "stream")
         self.streams: dict[str, DeadLetters] = {}
         self.listener = ApiBench(folder / "listener", streams=self.streams).listener
-        selections = bench.another(self.listener.acts, "api")
-        reading = Recorder(self.listener.acts, bench.engine.clock, "api")
-        self.streams["ledger"] = DeadLetters("ledger", bench.board, selections, bench.dry_runs, "wait", reading)
+        selections = bench.another(self.listener.audit_log, "api")
+        reading = Recorder(self.listener.audit_log, bench.engine.clock, "api")
+        self.streams["ledger"] = DeadLetters("ledger", bench.index, selections, bench.dry_runs, "wait", reading)
 
     def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
@@ -38,7 +38,9 @@ class Api:
         return self.listener.request("POST", f"/api/dlq{path}", user, json=body, headers=headers)
 
     def acts(self) -> list[tuple[str, str, str, str]]:
-        return [(one.actor, one.action, one.outcome.value, one.what) for one in reversed(self.listener.acts.read(100))]
+        return [
+            (one.actor, one.action, one.outcome.value, one.what) for one in reversed(self.listener.audit_log.read(100))
+        ]
 
 
 SEEN = ("item_seq", "seen_seq", "seen_hash")
@@ -189,9 +191,9 @@ def test_nothing_that_matches_is_reported_and_nothing_is_frozen(api: Api) -> Non
 
 def test_the_api_answers_with_what_commands_print(api: Api) -> None:
     api.bench.dead(2)
-    board = api.bench.board
-    board.follow()
-    assert api.get("/items").json() == plain(board.page(Filter()))
-    assert api.get("/items/1").json() == plain(board.item(1))
-    assert api.get("/stats").json() == plain(board.stats())
-    assert api.get("/groups").json() == {"groups": plain(board.groups())}
+    index = api.bench.index
+    index.follow()
+    assert api.get("/items").json() == plain(index.page(Filter()))
+    assert api.get("/items/1").json() == plain(index.item(1))
+    assert api.get("/stats").json() == plain(index.stats())
+    assert api.get("/groups").json() == {"groups": plain(index.groups())}

@@ -29,7 +29,7 @@ from tests.unit.processor.harness import CONTROL
 
 
 class Divided:
-    """Two shards' desks; what was sent."""
+    """Two shards' services; what was sent."""
 
     def __init__(self, data: Path) -> None:
         self.first = DeadItems(data)
@@ -39,14 +39,14 @@ class Divided:
         self.sent, app = SentTo(), FastAPI(openapi_url=None)
         (data / "console").mkdir()
         self.listener = Listener(app, data, self.first.clock)
-        orders = Orders(lambda: self.sent, CONTROL, Recorder(self.listener.acts, self.first.clock, "api"))
-        desks = {
+        orders = Orders(lambda: self.sent, CONTROL, Recorder(self.listener.audit_log, self.first.clock, "api"))
+        services = {
             one.layout.stream: OrderService(
                 one.layout.stream, DeltaView(one.layout.journal, CONTROL), orders, self.first.clock
             )
             for one in (self.first, self.second)
         }
-        mount_api(app, desks, {}, BreakableAnswers(self.first.clock), Streams({}))
+        mount_api(app, services, {}, BreakableAnswers(self.first.clock), Streams({}))
 
     def replay(self, key: str, item: dict[str, Any], **more: Any) -> httpx2.Response:
         body = {"items": [item], "reason": "mended", **more}

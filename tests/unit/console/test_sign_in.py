@@ -78,7 +78,7 @@ def test_signing_out_ends_the_session_for_good(browser: Browser, listener: Liste
     answer = browser.post("/logout", {}, csrf_of(browser.get("/")))
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
     assert browser.get("/").status_code == stolen.get("/").status_code == 303
-    assert [one.action for one in listener.acts.read(5)] == ["sign_out", "sign_in"]
+    assert [one.action for one in listener.audit_log.read(5)] == ["sign_out", "sign_in"]
 
 
 def test_each_sign_in_is_a_new_session(browser: Browser, listener: Listener) -> None:

@@ -87,7 +87,7 @@ class Kept:
         self.entries.append(entry)
 
 
-def desk(journal: Path, kafka: Kafka, log: Kept | None = None) -> OrderService:
+def service(journal: Path, kafka: Kafka, log: Kept | None = None) -> OrderService:
     orders = Orders(lambda: kafka, CONTROL, Recorder(log or Kept(), ManualClock(AT), "api"))
     return OrderService("ledger", DeltaView(journal, CONTROL), orders, ManualClock(AT))
 
@@ -104,7 +104,7 @@ def order(*items: Wanted, command_id: str = "c2") -> Order:
 
 def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:
     kafka = Kafka()
-    given = desk(journal, kafka).give(order(Wanted(1), Wanted(2, seen(journal, 5))))
+    given = service(journal, kafka).give(order(Wanted(1), Wanted(2, seen(journal, 5))))
     assert (given.control, given.decided) == (Sent(CONTROL, 0, 7), None)
     assert kafka.sent == [
         Command(
@@ -122,7 +122,7 @@ def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path
 
 def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
     kafka = Kafka()
-    given = desk(journal, kafka).give(order(Wanted(3), command_id="c1"))
+    given = service(journal, kafka).give(order(Wanted(3), command_id="c1"))
     assert given.control == Sent(CONTROL, 0, 0)
     assert given.decided is not None and given.decided.decision is Decision.REPLAYED
     assert kafka.sent == []
@@ -131,7 +131,9 @@ def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sen
 def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> None:
     kafka = Kafka()
     with pytest.raises(OrderRefused) as refused:
-        desk(journal, kafka).give(order(Wanted(1, seen(journal, 1)), Wanted(2, seen(journal, 2)), Wanted(3), Wanted(9)))
+        service(journal, kafka).give(
+            order(Wanted(1, seen(journal, 1)), Wanted(2, seen(journal, 2)), Wanted(3), Wanted(9))
+        )
     assert refused.value.unknown == {9: "there is no item 9"}
     assert refused.value.moved == {
         2: "item 2 has moved on since row 2 to row 5; look again",
@@ -143,7 +145,7 @@ def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> No
 def test_an_item_that_is_another_row_since_a_restore_stops_the_whole_order(journal: Path) -> None:
     kafka, other = Kafka(), Target(1, 1, "0" * 16)
     with pytest.raises(OrderRefused) as refused:
-        desk(journal, kafka).give(order(Wanted(1, other), Wanted(2, seen(journal, 5))))
+        service(journal, kafka).give(order(Wanted(1, other), Wanted(2, seen(journal, 5))))
     assert list(refused.value.moved) == [1] and "the journal was restored since" in refused.value.moved[1]
     assert kafka.sent == []
 
@@ -159,12 +161,12 @@ def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
 
 def test_an_order_is_recorded_with_what_became_of_it(journal: Path) -> None:
     log, kafka = Kept(), Kafka()
-    desk(journal, kafka, log).give(order(Wanted(1)))
+    service(journal, kafka, log).give(order(Wanted(1)))
     with pytest.raises(OrderRefused):
-        desk(journal, kafka, log).give(order(Wanted(3)))
+        service(journal, kafka, log).give(order(Wanted(3)))
     kafka.down_after = 1
     with pytest.raises(CommandNotSent):
-        desk(journal, kafka, log).give(order(Wanted(1), Wanted(2)))
+        service(journal, kafka, log).give(order(Wanted(1), Wanted(2)))
     assert [(one.action, one.what, one.outcome, one.after) for one in log.entries] == [
         ("replay", "ledger items 1", Outcome.DONE, "command c2"),
         ("replay", "ledger items 3", Outcome.REFUSED, None),

@@ -157,8 +157,8 @@ def test_the_dashboards_export_is_read_too(tmp_path: Path) -> None:
     ]
     common = {"id": "txn_1", "Currency": "eur", "Created (UTC)": "2026-01-31 12:00"}
     found = read(tmp_path, as_csv(columns, [{**common, **line} for line in lines]))
-    told = [one.fact.fact_key if isinstance(one, SettlementLine) else one.category for one in found]
-    assert told == [
+    shown = [one.fact.fact_key if isinstance(one, SettlementLine) else one.category for one in found]
+    assert shown == [
         "stripe:py_1:capture",
         "stripe:dp_1:dispute_opened",
         "stripe:du_1:dispute_won",

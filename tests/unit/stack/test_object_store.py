@@ -43,7 +43,7 @@ def test_a_lake_is_in_the_data_folder_or_where_it_is_said_to_be(tmp_path: Path) 
     there = Layout(tmp_path, URL)
     assert there.ledger().journal == LakeUrl(f"{URL}/journal/ledger")
     assert str(there.stream("notify").derived("redactions")) == f"{URL}/redactions"
-    assert str(there.acts) == f"{URL}/acts"
+    assert str(there.audit_log) == f"{URL}/acts"
     assert there.ledger().index == tmp_path / "index" / "ledger"
 
 

@@ -220,7 +220,7 @@ def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path
     assert restored.files == ("console/users.json",)
     assert lake.settings.layout.users.read_text() == '{"ada": 1}'
     assert lake.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert AuditLog(lake.settings.layout.acts).head().number == 1
+    assert AuditLog(lake.settings.layout.audit_log).head().number == 1
 
 
 def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> None:
@@ -279,7 +279,7 @@ def test_what_people_did_after_the_backup_stays_on_record(lake: SmallLake) -> No
     lake.back_up()
     lake.act("item 2")
     assert "acts" in put_back(lake).kept
-    assert [one.what for one in AuditLog(lake.settings.layout.acts).read(10)] == ["item 2", "item 1"]
+    assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)] == ["item 2", "item 1"]
     lake.act("item 3")
 
 
@@ -287,10 +287,10 @@ def test_a_record_of_acts_that_does_not_go_on_from_the_backup_is_replaced(lake: 
     lake.commit(2)
     lake.act("item 1")
     lake.back_up()
-    shutil.rmtree(str(lake.settings.layout.acts))
+    shutil.rmtree(str(lake.settings.layout.audit_log))
     lake.act("another record")
     assert "acts" not in put_back(lake).kept
-    assert [one.what for one in AuditLog(lake.settings.layout.acts).read(10)] == ["item 1"]
+    assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)] == ["item 1"]
 
 
 def test_a_body_that_was_redacted_after_the_backup_does_not_come_back(lake: SmallLake) -> None:

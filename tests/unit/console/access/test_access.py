@@ -33,7 +33,7 @@ def sign_in(listener: Listener, name: str = ADA, password: str = PASSWORD) -> st
 
 
 def on_record(listener: Listener) -> list[tuple[str, str, str, str]]:
-    return [(one.actor, one.action, one.outcome.value, one.what) for one in reversed(listener.acts.read(500))]
+    return [(one.actor, one.action, one.outcome.value, one.what) for one in reversed(listener.audit_log.read(500))]
 
 
 def test_the_right_password_is_a_session_of_its_user(listener: Listener) -> None:
@@ -157,11 +157,11 @@ def test_whoever_tries_what_they_may_not_is_on_record_and_cannot_fill_it(listene
     user = User(BOB, frozenset({Role.REPLAYER}))
     for _ in range(NOT_ALLOWED_MAX + 20):
         listener.access.not_allowed(user, "POST /api/dlq/purge", "api")
-    acts = listener.acts.read(NOT_ALLOWED_MAX + 50)
+    acts = listener.audit_log.read(NOT_ALLOWED_MAX + 50)
     assert len(acts) == NOT_ALLOWED_MAX
     assert acts[-1].reason == "has replayer"
     assert "more of bob in this hour isn't put on record" in acts[0].reason
     assert isinstance(listener.clock, ManualClock)
     listener.clock.advance(3_600)
     listener.access.not_allowed(user, "POST /api/dlq/purge", "api")
-    assert len(listener.acts.read(NOT_ALLOWED_MAX + 50)) == NOT_ALLOWED_MAX + 1
+    assert len(listener.audit_log.read(NOT_ALLOWED_MAX + 50)) == NOT_ALLOWED_MAX + 1

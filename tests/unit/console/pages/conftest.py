@@ -15,7 +15,7 @@ from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener
 
 
-class Desk:
+class Pages:
     """The pages over ``letters``: `browser` of somebody who signed in."""
 
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
@@ -35,17 +35,17 @@ class Desk:
 
 
 @pytest.fixture(scope="package")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A ledger as `fill` leaves it. Read it; who changes it takes `own_desk`."""
-    yield made(tmp_path_factory.mktemp("desk") / "data")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """A ledger as `fill` leaves it. Read it; who changes it takes `own_pages`."""
+    yield made(tmp_path_factory.mktemp("pages") / "data")
 
 
 @pytest.fixture
-def own_desk(tmp_path: Path) -> Desk:
+def own_pages(tmp_path: Path) -> Pages:
     return made(tmp_path / "data")
 
 
-def made(data: Path) -> Desk:
+def made(data: Path) -> Pages:
     letters = DeadLetters(data)
     fill(letters)
-    return Desk(data, letters, letters.clock)
+    return Pages(data, letters, letters.clock)

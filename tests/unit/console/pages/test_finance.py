@@ -15,7 +15,7 @@ from console.pages.ledger_export import ExportTooLarge, write
 from ledger.queries import Shards
 from tests.answers import answered, receipt
 from tests.filled_ledger import reconcile
-from tests.unit.console.pages.conftest import Desk
+from tests.unit.console.pages.conftest import Pages
 
 EVENT = "/ledger/events/stripe:evt_paid0:charge.captured"
 
@@ -25,31 +25,31 @@ def text(page: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
 
 
-def test_balances_have_their_currencys_decimals_and_say_that_they_agree(desk: Desk) -> None:
-    page = text(desk.browser("fay").get("/ledger").text)
+def test_balances_have_their_currencys_decimals_and_say_that_they_agree(pages: Pages) -> None:
+    page = text(pages.browser("fay").get("/ledger").text)
     for reported in ("1,230.00 EUR", "-123,450 JPY", "123.450 KWD", "EUR: debits = credits = 1,239.00 EUR"):
         assert reported in page
 
 
-def test_balances_as_of_a_row_and_a_moment(desk: Desk) -> None:
-    browser = desk.browser("fay")
+def test_balances_as_of_a_row_and_a_moment(pages: Pages) -> None:
+    browser = pages.browser("fay")
     at_first = text(browser.get("/ledger?seq=1").text)
     assert "1,234.50 EUR" in at_first and "JPY" not in at_first
-    before = desk.letters.journal.rows[0].decided_at - timedelta(days=1)
+    before = pages.letters.journal.rows[0].decided_at - timedelta(days=1)
     assert "Nothing is booked that is like that" in browser.get(f"/ledger?as_of={before:%Y-%m-%d}").text
     both = browser.get("/ledger?seq=1&as_of=2026-01-31")
     assert both.status_code == 422 and "a time or a row, not both" in both.text
 
 
-def test_balances_of_one_merchant_and_currency_are_plotted(desk: Desk) -> None:
-    page = desk.browser("fay").get("/ledger?merchant=m-1&currency=eur").text
+def test_balances_of_one_merchant_and_currency_are_plotted(pages: Pages) -> None:
+    page = pages.browser("fay").get("/ledger?merchant=m-1&currency=eur").text
     assert "JPY" not in page
     assert page.count('<svg class="plot"') == 1
     assert "merchant:m-1:payable: -1,234.50 at the end" in page
 
 
-def test_an_events_story_is_a_timeline_with_its_booking(desk: Desk) -> None:
-    page = desk.browser("fay").get(EVENT)
+def test_an_events_story_is_a_timeline_with_its_booking(pages: Pages) -> None:
+    page = pages.browser("fay").get(EVENT)
     reported = text(page.text)
     for words in ("received", "in Kafka payments.events, partition 0, offset 0", "applied", "1,234.50 EUR"):
         assert words in reported
@@ -57,32 +57,32 @@ def test_an_events_story_is_a_timeline_with_its_booking(desk: Desk) -> None:
     assert 'href="/ledger/entities/stripe:acct_1:pi_0"' in page.text
 
 
-def test_a_story_tells_what_was_answered(own_desk: Desk) -> None:
+def test_a_story_tells_what_was_answered(own_pages: Pages) -> None:
     key = "stripe:evt_paid0:charge.captured"
-    answered(own_desk.data, receipt(key, 2), receipt(key, 9, "<b>duplicate"))
-    page = own_desk.browser("fay").get(EVENT)
+    answered(own_pages.data, receipt(key, 2), receipt(key, 9, "<b>duplicate"))
+    page = own_pages.browser("fay").get(EVENT)
     reported = text(page.text)
     assert reported.index("Answered") < reported.index("in Kafka")
     assert "claimed 200 0/0, line 0" in reported
     assert "&lt;b&gt;duplicate" in page.text
 
 
-def test_an_entitys_events_are_in_order_with_the_balance_after_each(desk: Desk) -> None:
-    reported = text(desk.browser("fay").get("/ledger/entities/stripe:acct_1:pi_0").text)
+def test_an_entitys_events_are_in_order_with_the_balance_after_each(pages: Pages) -> None:
+    reported = text(pages.browser("fay").get("/ledger/entities/stripe:acct_1:pi_0").text)
     assert reported.index("evt_paid0") < reported.index("evt_back")
     assert "provider:stripe:clearing debit 1,234.50 EUR 1,234.50 EUR" in reported
     assert "provider:stripe:clearing credit 4.50 EUR 1,230.00 EUR" in reported
 
 
 @pytest.mark.parametrize("path", ["/ledger/events/stripe:none:x", "/ledger/entities/none", "/ledger/reconciliations/x"])
-def test_what_is_not_known_is_a_404_that_leads_on(desk: Desk, path: str) -> None:
-    page = desk.browser("fay").get(path)
+def test_what_is_not_known_is_a_404_that_leads_on(pages: Pages, path: str) -> None:
+    page = pages.browser("fay").get(path)
     assert page.status_code == 404
     assert "The live ledger knows no" in page.text and 'href="/ledger/search?text=' in page.text
 
 
-def test_search_finds_by_amount_and_wants_its_currency(desk: Desk) -> None:
-    browser = desk.browser("fay")
+def test_search_finds_by_amount_and_wants_its_currency(pages: Pages) -> None:
+    browser = pages.browser("fay")
     found = text(browser.get("/ledger/search?amount=123.450&currency=KWD").text)
     assert "1 found" in found and "evt_paid2" in found
     assert "an amount wants its currency" in browser.get("/ledger/search?amount=12").text
@@ -90,19 +90,19 @@ def test_search_finds_by_amount_and_wants_its_currency(desk: Desk) -> None:
     assert "found" not in text(browser.get("/ledger/search").text)
 
 
-def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(desk: Desk) -> None:
-    answer = desk.browser("fay").get("/ledger/export/file?table=journal&format=csv")
+def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(pages: Pages) -> None:
+    answer = pages.browser("fay").get("/ledger/export/file?table=journal&format=csv")
     assert answer.headers["content-disposition"] == 'attachment; filename="payhook-live-journal.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert len(rows) == len(desk.letters.journal.rows)
+    assert len(rows) == len(pages.letters.journal.rows)
     assert not [cell for row in rows for name, cell in row.items() if name == "event_type" and cell[:1] in set("=+-@")]
-    parquet = desk.browser("fay").get("/ledger/export/file?format=parquet")
+    parquet = pages.browser("fay").get("/ledger/export/file?format=parquet")
     assert parquet.content[:4] == b"PAR1"
 
 
-def test_an_export_beyond_its_limits_writes_nothing(desk: Desk) -> None:
-    out = desk.data / "out.csv"
-    ledger = Shards([desk.letters.layout])
+def test_an_export_beyond_its_limits_writes_nothing(pages: Pages) -> None:
+    out = pages.data / "out.csv"
+    ledger = Shards([pages.letters.layout])
     with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page hands out 3 at most"):
         write(ledger, "postings", out, "csv", None, None, rows_max=3)
     with pytest.raises(ExportTooLarge, match="it takes more than 0 s"):
@@ -110,25 +110,25 @@ def test_an_export_beyond_its_limits_writes_nothing(desk: Desk) -> None:
     assert not out.exists()
 
 
-def test_an_export_of_what_is_not_there_says_so(own_desk: Desk) -> None:
+def test_an_export_of_what_is_not_there_says_so(own_pages: Pages) -> None:
     import shutil
 
-    shutil.rmtree(own_desk.letters.layout.postings)
-    answer = own_desk.browser("fay").get("/ledger/export/file")
+    shutil.rmtree(own_pages.letters.layout.postings)
+    answer = own_pages.browser("fay").get("/ledger/export/file")
     assert answer.status_code == 404 and "nothing has been decided yet" in answer.text
 
 
-def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_desk: Desk) -> None:
-    for file in Path(own_desk.letters.layout.postings).glob("*.parquet"):
+def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_pages: Pages) -> None:
+    for file in Path(own_pages.letters.layout.postings).glob("*.parquet"):
         file.unlink()
-    answer = own_desk.browser("fay").get("/ledger")
+    answer = own_pages.browser("fay").get("/ledger")
     assert answer.status_code == 503 and "payhook verify" in answer.text
 
 
-def test_reconciliations_and_what_differs(own_desk: Desk) -> None:
-    browser = own_desk.browser("fay")
+def test_reconciliations_and_what_differs(own_pages: Pages) -> None:
+    browser = own_pages.browser("fay")
     assert "Nothing has been reconciled yet" in browser.get("/ledger/reconciliations").text
-    reconcile(own_desk.letters)
+    reconcile(own_pages.letters)
     assert "jan.csv" in browser.get("/ledger/reconciliations").text
     page = browser.get("/ledger/reconciliations/r1")
     reported = text(page.text)

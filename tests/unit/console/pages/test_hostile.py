@@ -12,7 +12,7 @@ from console.rendering import address, segment
 from core.visible import visible
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import csrf_of
-from tests.unit.console.pages.conftest import Desk
+from tests.unit.console.pages.conftest import Pages
 
 PAGE_BYTES_MAX = 100_000
 TAGS = set(
@@ -52,18 +52,18 @@ def check(page: str) -> None:
     assert len(page.encode()) < PAGE_BYTES_MAX
 
 
-def items(desk: Desk) -> list[int]:
-    rows = desk.letters.journal.rows
+def items(pages: Pages) -> list[int]:
+    rows = pages.letters.journal.rows
     return [row.item_seq for row in rows if row.first and row.event_type and row.event_type.startswith("type ")]
 
 
-def keys(desk: Desk) -> list[tuple[str, str]]:
-    rows = {row.item_seq: row for row in desk.letters.journal.rows if row.first}
-    return [(rows[item].event_key or "", rows[item].entity_key or "") for item in items(desk)]
+def keys(pages: Pages) -> list[tuple[str, str]]:
+    rows = {row.item_seq: row for row in pages.letters.journal.rows if row.first}
+    return [(rows[item].event_key or "", rows[item].entity_key or "") for item in items(pages)]
 
 
-def test_there_is_a_hostile_item_for_each_text(desk: Desk) -> None:
-    assert len(items(desk)) == len(HOSTILE)
+def test_there_is_a_hostile_item_for_each_text(pages: Pages) -> None:
+    assert len(items(pages)) == len(HOSTILE)
 
 
 @pytest.mark.parametrize(
@@ -82,26 +82,26 @@ def test_there_is_a_hostile_item_for_each_text(desk: Desk) -> None:
         *("/ledger/reversals", "/ledger/entries", "/ledger/export"),
     ],
 )
-def test_lists_and_statistics(desk: Desk, path: str) -> None:
-    page = desk.browser().get(path)
+def test_lists_and_statistics(pages: Pages, path: str) -> None:
+    page = pages.browser().get(path)
     assert page.status_code == 200
     check(page.text)
     if path.startswith(("/dlq?view", "/ledger/search")):
         assert "&lt;script&gt;" in page.text
 
 
-def test_item_pages_with_payload_headers_error_and_stack(desk: Desk) -> None:
-    browser = desk.browser()
-    for item, text in zip(items(desk), HOSTILE, strict=True):
+def test_item_pages_with_payload_headers_error_and_stack(pages: Pages) -> None:
+    browser = pages.browser()
+    for item, text in zip(items(pages), HOSTILE, strict=True):
         page = browser.get(f"/dlq/items/{item}")
         assert page.status_code == 200
         check(page.text)
         assert escape(visible(text)) in page.text
 
 
-def test_pages_of_events_and_entities_by_their_keys(desk: Desk) -> None:
-    browser = desk.browser()
-    for event, entity in keys(desk):
+def test_pages_of_events_and_entities_by_their_keys(pages: Pages) -> None:
+    browser = pages.browser()
+    for event, entity in keys(pages):
         for path in (f"/ledger/events/{segment(event)}", f"/ledger/entities/{segment(entity)}"):
             page = browser.get(path)
             assert page.status_code == 200, path
@@ -125,16 +125,16 @@ def test_pages_of_events_and_entities_by_their_keys(desk: Desk) -> None:
         *("/?stream={}", "/dlq/selections?before={}", "/dlq/audit?before={}", "/dlq/report?week={}"),
     ],
 )
-def test_what_an_address_holds(desk: Desk, template: str) -> None:
-    browser = desk.browser()
+def test_what_an_address_holds(pages: Pages, template: str) -> None:
+    browser = pages.browser()
     for text in (*HOSTILE, "x" * 12_000, "a\x00b", "../..", "%2e%2e%2f"):
         page = browser.get(template.replace("{}", segment(text)))
         assert page.status_code in {200, 404, 422}, (text[:50], page.text[:500])
         check(page.text)
 
 
-def test_the_payload_is_a_file_and_never_a_page(desk: Desk) -> None:
-    answer = desk.browser().get(f"/dlq/items/{items(desk)[0]}/payload")
+def test_the_payload_is_a_file_and_never_a_page(pages: Pages) -> None:
+    answer = pages.browser().get(f"/dlq/items/{items(pages)[0]}/payload")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment;")
@@ -142,8 +142,8 @@ def test_the_payload_is_a_file_and_never_a_page(desk: Desk) -> None:
     assert HOSTILE[0] in answer.text
 
 
-def test_notes_and_reasons_of_people_are_no_markup_either(own_desk: Desk) -> None:
-    browser = own_desk.browser()
+def test_notes_and_reasons_of_people_are_no_markup_either(own_pages: Pages) -> None:
+    browser = own_pages.browser()
     token = csrf_of(browser.get("/"))
     shown = HOSTILE[0] + HOSTILE[1]
     frozen = browser.post("/dlq/selections", {"what": "all", "note": shown}, token)

@@ -9,7 +9,7 @@ import pytest
 
 from console.access import Role, accounts
 from tests.unit.console.listening import PASSWORD, Browser, csrf_of
-from tests.unit.console.pages.conftest import Desk
+from tests.unit.console.pages.conftest import Pages
 
 
 def text(page: str) -> str:
@@ -40,25 +40,25 @@ class Forms:
         return answer.status_code, answer.headers.get("location") or text(answer.text)
 
 
-def test_many_of_one_cause_are_one_row(desk: Desk) -> None:
-    page = text(desk.browser("eve").get("/dlq").text)
+def test_many_of_one_cause_are_one_row(pages: Pages) -> None:
+    page = text(pages.browser("eve").get("/dlq").text)
     assert len(re.findall(r"ZeroDivisionError division by zero", page)) == 1
     assert re.search(r"ZeroDivisionError .*? 3 NRE stripe", page)
 
 
-def test_the_overview_counts_ages_and_says_what_streams_say(own_desk: Desk) -> None:
-    page = text(own_desk.browser("eve").get("/").text)
+def test_the_overview_counts_ages_and_says_what_streams_say(own_pages: Pages) -> None:
+    page = text(own_pages.browser("eve").get("/").text)
     assert "Dead 14" in page and "1 more wait for a try" in page
     assert "its processor isn't running" in page
     assert "ZeroDivisionError" in page and "Open by kind" in page
-    own_desk.letters.clock.advance(49 * 3_600)
-    sick = own_desk.letters.layout.status
+    own_pages.letters.clock.advance(49 * 3_600)
+    sick = own_pages.letters.layout.status
     sick.parent.mkdir(parents=True, exist_ok=True)
     breaker = '{"directory": {"state": "open", "text": "5 of 5 calls failed"}}'
     sick.write_text(
         f'{{"at": "2026-02-02T13:00:00Z", "ready": false, "blocked": "Delta <b> is down", "downstreams": {breaker}}}'
     )
-    browser = own_desk.browser("eve")
+    browser = own_pages.browser("eve")
     assert browser.get("/").status_code == 303, "the session is over by now"
     browser.sign_in("eve")
     later = text(browser.get("/").text)
@@ -66,16 +66,16 @@ def test_the_overview_counts_ages_and_says_what_streams_say(own_desk: Desk) -> N
     assert "its processor has written nothing for" in later
 
 
-def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_desk: Desk) -> None:
-    status = own_desk.letters.layout.status
+def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_pages: Pages) -> None:
+    status = own_pages.letters.layout.status
     status.parent.mkdir(parents=True, exist_ok=True)
     for broken in ("", "[]", '{"at": 5}', "{", '{"at": "2026-01-31T12:00:00Z", "downstreams": []}'):
         status.write_text(broken)
-        assert own_desk.browser("eve").get("/").status_code == 200, broken
+        assert own_pages.browser("eve").get("/").status_code == 200, broken
 
 
-def test_filters_narrow_a_list_and_stay_in_its_links(desk: Desk) -> None:
-    browser = desk.browser("eve")
+def test_filters_narrow_a_list_and_stay_in_its_links(pages: Pages) -> None:
+    browser = pages.browser("eve")
     bugs = browser.get("/dlq?view=items&class=ZeroDivisionError")
     assert len(listed(bugs.text)) == 3
     assert "class=ZeroDivisionError" in bugs.text
@@ -85,9 +85,9 @@ def test_filters_narrow_a_list_and_stay_in_its_links(desk: Desk) -> None:
     assert "Nothing is like that" in browser.get("/dlq?view=items&from=2027-01-01").text
 
 
-def test_pages_follow_each_other_and_miss_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_follow_each_other_and_miss_nobody(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.pages.dlq.PER_PAGE", 4)
-    browser, path, seen = desk.browser("eve"), "/dlq?view=items&sort=newest", []
+    browser, path, seen = pages.browser("eve"), "/dlq?view=items&sort=newest", []
     while path:
         page = browser.get(path).text
         assert len(listed(page)) <= 4
@@ -99,10 +99,10 @@ def test_pages_follow_each_other_and_miss_nobody(desk: Desk, monkeypatch: pytest
     assert foreign.status_code == 422 and "begin with its first page" in foreign.text
 
 
-def test_an_item_page_has_the_whole_context(desk: Desk) -> None:
-    rows = desk.letters.journal.rows
+def test_an_item_page_has_the_whole_context(pages: Pages) -> None:
+    rows = pages.letters.journal.rows
     stuck = next(row.item_seq for row in rows if row.first and "evt_stuck" in (row.event_key or ""))
-    page = desk.browser("eve").get(f"/dlq/items/{stuck}").text
+    page = pages.browser("eve").get(f"/dlq/items/{stuck}").text
     reported = text(page)
     for words in (
         *("UnknownMerchant", "no merchant for acct_1", "Stack", "payments.events, partition 0, offset", "Headers"),
@@ -111,13 +111,13 @@ def test_an_item_page_has_the_whole_context(desk: Desk) -> None:
         assert words in reported, words
     assert "&#34;id&#34;: &#34;evt_stuck&#34;" in page
     no_text = next(row.item_seq for row in rows if row.first and "evt_bytes" in (row.event_key or ""))
-    page = desk.browser("eve").get(f"/dlq/items/{no_text}").text
+    page = pages.browser("eve").get(f"/dlq/items/{no_text}").text
     assert "not UTF-8: its first bytes in hexadecimal" in page and "ff fe 7b 20 6e 6f" in page
-    assert desk.browser("eve").get("/dlq/items/99999").status_code == 404
+    assert pages.browser("eve").get("/dlq/items/99999").status_code == 404
 
 
-def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_desk: Desk) -> None:
-    browser = own_desk.browser("bob")
+def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_pages: Pages) -> None:
+    browser = own_pages.browser("bob")
     forms = Forms(browser)
     shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
     status, where = forms.post("/dlq/selections", what="marked", item=shown, note="mended")
@@ -133,14 +133,14 @@ def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_de
     assert forms.post("/dlq/selections/1/cancel") == (303, where)
     status, reported = forms.post("/dlq/selections/1/resume")
     assert status == 409 and "cancelled" in reported
-    done = [(act.actor, act.action, act.outcome.value) for act in own_desk.listener.acts.read(20)]
+    done = [(act.actor, act.action, act.outcome.value) for act in own_pages.listener.audit_log.read(20)]
     assert ("bob", "resume", "refused") in done and ("bob", "replay", "done") in done
     assert "mended" in browser.get("/dlq/audit").text
 
 
-def test_what_is_frozen_is_what_the_page_showed(own_desk: Desk) -> None:
+def test_what_is_frozen_is_what_the_page_showed(own_pages: Pages) -> None:
     """The journal was restored between the page and its form: the number names another event by now."""
-    browser = own_desk.browser("bob")
+    browser = own_pages.browser("bob")
     shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
     of_before = f"{shown.rpartition('.')[0]}.{'0' * 16}"
     assert Forms(browser).post("/dlq/selections", what="marked", item=of_before)[0] == 303
@@ -149,44 +149,44 @@ def test_what_is_frozen_is_what_the_page_showed(own_desk: Desk) -> None:
     assert marks(browser.get(f"/dlq/items/{shown.partition('.')[0]}").text) == [shown]
 
 
-def test_nothing_marked_selects_nothing(desk: Desk) -> None:
-    forms = Forms(desk.browser("bob"))
+def test_nothing_marked_selects_nothing(pages: Pages) -> None:
+    forms = Forms(pages.browser("bob"))
     assert forms.post("/dlq/selections", what="marked")[0] == 422
     assert forms.post("/dlq/selections", what="marked", item="x")[0] == 422
     status, reported = forms.post("/dlq/selections", what="all", provider="nobody")
     assert status == 409 and "nothing" in reported
 
 
-def test_a_purge_of_many_waits_for_another_person(own_desk: Desk) -> None:
-    ada = Forms(own_desk.browser("ada"))
+def test_a_purge_of_many_waits_for_another_person(own_pages: Pages) -> None:
+    ada = Forms(own_pages.browser("ada"))
     assert ada.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
     assert ada.post("/dlq/selections/1/purge", reason="test payments") == (303, "/dlq/selections/1")
-    page = text(own_desk.browser("ada").get("/dlq/selections/1").text)
+    page = text(own_pages.browser("ada").get("/dlq/selections/1").text)
     assert "This waits for a second person" in page and "an administrator who isn't you approves it" in page
     status, reported = ada.post("/dlq/selections/1/approve", reason="it is mine")
     assert status == 409 and "another person approves it" in reported
-    assert "Waits for a second person" in own_desk.browser("eve").get("/dlq/selections").text
-    assert "refused" in [act.outcome.value for act in own_desk.listener.acts.read(3)]
+    assert "Waits for a second person" in own_pages.browser("eve").get("/dlq/selections").text
+    assert "refused" in [act.outcome.value for act in own_pages.listener.audit_log.read(3)]
 
 
-def test_who_gave_the_proposer_their_password_does_not_approve(own_desk: Desk) -> None:
-    bob, ada = Forms(own_desk.browser("bob")), Forms(own_desk.browser("ada"))
+def test_who_gave_the_proposer_their_password_does_not_approve(own_pages: Pages) -> None:
+    bob, ada = Forms(own_pages.browser("bob")), Forms(own_pages.browser("ada"))
     assert bob.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
     assert bob.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
-    users = own_desk.listener.users
+    users = own_pages.listener.users
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None, by="ada")
     status, reported = ada.post("/dlq/selections/1/approve", reason="fine")
     assert status == 409 and "one of them gave the other a password" in reported
-    assert own_desk.listener.acts.read(1)[0].outcome.value == "refused"
+    assert own_pages.listener.audit_log.read(1)[0].outcome.value == "refused"
     accounts.set_password(users, "bob", "another horse battery", lambda *_: None)
     assert ada.post("/dlq/selections/1/approve", reason="fine") == (303, "/dlq/selections/1")
 
 
-def test_a_proposal_keeps_the_hands_that_were_behind_it(own_desk: Desk) -> None:
+def test_a_proposal_keeps_the_hands_that_were_behind_it(own_pages: Pages) -> None:
     """An administrator who makes a user, proposes as that user and removes it again can't approve as themselves."""
-    users = own_desk.listener.users
+    users = own_pages.listener.users
     accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None, by="ada")
-    zoe, ada = Forms(own_desk.browser("zoe")), Forms(own_desk.browser("ada"))
+    zoe, ada = Forms(own_pages.browser("zoe")), Forms(own_pages.browser("ada"))
     assert zoe.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
     assert zoe.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
     accounts.remove_user(users, "zoe", lambda *_: None)
@@ -196,13 +196,13 @@ def test_a_proposal_keeps_the_hands_that_were_behind_it(own_desk: Desk) -> None:
     assert ada.post("/dlq/selections/1/approve", reason="fine")[0] == 409
 
 
-def test_a_replayer_may_not_purge(desk: Desk) -> None:
-    assert Forms(desk.browser("bob")).post("/dlq/selections/1/purge", reason="x")[0] == 403
-    assert desk.browser("eve").get("/dlq/selections/1").status_code == 404
+def test_a_replayer_may_not_purge(pages: Pages) -> None:
+    assert Forms(pages.browser("bob")).post("/dlq/selections/1/purge", reason="x")[0] == 403
+    assert pages.browser("eve").get("/dlq/selections/1").status_code == 404
 
 
-def test_the_week_says_what_died_of_what(desk: Desk) -> None:
-    browser = desk.browser("eve")
+def test_the_week_says_what_died_of_what(pages: Pages) -> None:
+    browser = pages.browser("eve")
     page = text(browser.get("/dlq/report?week=2026-W05").text)
     for words in ("Week 2026-W05", "Died 14", "ZeroDivisionError NRE division by zero", "3 3 3 stripe"):
         assert words in page, words
@@ -211,8 +211,8 @@ def test_the_week_says_what_died_of_what(desk: Desk) -> None:
     assert wrong.status_code == 422 and "write 2026-W47" in wrong.text
 
 
-def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_desk: Desk) -> None:
-    letters, browser = own_desk.letters, own_desk.browser("eve")
+def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_pages: Pages) -> None:
+    letters, browser = own_pages.letters, own_pages.browser("eve")
     letters.books(letters.receive("evt_told", payment="pi_told", fact="re_1"), 500, "EUR")
     letters.receive("evt_told_again", payment="pi_told", fact="re_1")
     letters.batch()

@@ -47,7 +47,7 @@ class Office:
         assert added == (303, f"/users/{name}")
 
     def acts(self) -> list[tuple[str, str, str, str]]:
-        return [(one.actor, one.action, one.what, one.outcome.value) for one in self.listener.acts.read(100)]
+        return [(one.actor, one.action, one.what, one.outcome.value) for one in self.listener.audit_log.read(100)]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: Off
     assert zoe.get("/dlq").status_code == 200
     assert zoe.get("/ledger").status_code == 403
     assert ("ada", "user_add", "zoe", "done") in office.acts()
-    (act,) = [act for act in office.listener.acts.read(9) if act.action == "user_add"]
+    (act,) = [act for act in office.listener.audit_log.read(9) if act.action == "user_add"]
     assert (act.channel, act.before) == ("page", None)
     assert json.loads(act.after or "") == {"roles": ["viewer"], "tokens": []}
 
@@ -119,7 +119,7 @@ def test_a_password_is_set_and_the_old_one_is_none_any_more(office: Office) -> N
     assert Browser(office.listener).sign_in(EVE).status_code == 401
     office.browser(EVE, NEW)
     assert "set from a page by ada" in text(office.ada.get("/users/eve").text)
-    assert NEW not in json.dumps([act.as_row() for act in office.listener.acts.read(100)], default=str)
+    assert NEW not in json.dumps([act.as_row() for act in office.listener.audit_log.read(100)], default=str)
 
 
 def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: Office) -> None:

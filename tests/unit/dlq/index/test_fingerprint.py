@@ -123,7 +123,7 @@ def test_different_causes_are_different_groups(one: tuple[str, ...], other: tupl
     assert cause_of(*one).fingerprint != cause_of(*other).fingerprint
 
 
-def test_other_masks_are_another_layout_of_the_boards_file() -> None:
+def test_other_masks_are_another_layout_of_the_index_file() -> None:
     """The file keeps fingerprints. Whoever changes one of them counts `LAYOUT` up, so that every file is made again,
     and mends this: else what died before and after the change would stand in two groups.
     """
@@ -187,7 +187,7 @@ def test_an_apostrophe_opens_no_quote() -> None:
 
 
 def test_hostile_text_takes_no_long_time() -> None:
-    """Errors carry strangers' text, and every one is masked while the board follows. Time is this thread's own."""
+    """Errors carry strangers' text, and every one is masked while the index follows. Time is this thread's own."""
     began = time.thread_time()
     for unit in ("a:", "'", "1", "aB", "a@", "http://", "[(", "1,", "a.", "a-", "<id>", "' ", "a'", "\x00", "+", "b'"):
         cause_of("Wrong", None, unit * 2_000, unit * 2_000)

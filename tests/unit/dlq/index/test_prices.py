@@ -40,21 +40,21 @@ def test_items_get_the_amounts_of_their_bodies_each_once(items: DeadItems) -> No
     rows = items.deaths(4)
     items.commit(with_bodies=True)
     asked = Asked()
-    board = items.followed(amounts=asked)
-    board.follow()
+    index = items.followed(amounts=asked)
+    index.follow()
     assert asked.bodies == [body_of(row) for row in rows]
-    listed = board.page(Filter(), sort=Sort.LARGEST).items
+    listed = index.page(Filter(), sort=Sort.LARGEST).items
     assert seqs(listed) == [4, 3, 1, 2]
     amounts = [(400, "EUR"), (300, "EUR"), (100, "EUR"), (None, None)]
-    assert [(item.amount_minor, item.currency) for item in [*listed, board.item(4).item]] == [*amounts, (400, "EUR")]
+    assert [(item.amount_minor, item.currency) for item in [*listed, index.item(4).item]] == [*amounts, (400, "EUR")]
 
 
 def test_pages_by_amount_go_on_into_those_without_one(items: DeadItems) -> None:
     items.deaths(5)
     items.commit(with_bodies=True)
-    board = items.followed(amounts=Asked())
-    first = board.page(Filter(), limit=3, sort=Sort.LARGEST)
-    second = board.page(Filter(), first.next, 2, Sort.LARGEST)
+    index = items.followed(amounts=Asked())
+    first = index.page(Filter(), limit=3, sort=Sort.LARGEST)
+    second = index.page(Filter(), first.next, 2, Sort.LARGEST)
     assert [seqs(page.items) for page in (first, second)] == [[5, 4, 3], [1, 2]]
     assert second.next is None
 
@@ -62,11 +62,11 @@ def test_pages_by_amount_go_on_into_those_without_one(items: DeadItems) -> None:
 def test_an_amount_stays_while_the_item_moves(items: DeadItems) -> None:
     row = items.dead()
     items.commit(with_bodies=True)
-    board = items.followed(amounts=Asked())
+    index = items.followed(amounts=Asked())
     items.then(row, Decision.REPLAYED, Decision.DEAD)
     items.commit()
-    board.follow()
-    [item] = board.page(Filter()).items
+    index.follow()
+    [item] = index.page(Filter()).items
     assert (item.amount_minor, item.currency) == (100, "EUR")
 
 
@@ -74,13 +74,13 @@ def test_a_body_that_is_gone_is_asked_for_once(items: DeadItems) -> None:
     items.dead()
     items.commit()
     asked = Asked()
-    board = items.followed(amounts=asked)
+    index = items.followed(amounts=asked)
     BodyStore(str(items.layout.bodies)).append([("0" * 64, b"another")])
-    board.follow()
-    assert (asked.bodies, board.page(Filter()).items[0].amount_minor) == ([], None)
+    index.follow()
+    assert (asked.bodies, index.page(Filter()).items[0].amount_minor) == ([], None)
 
 
-def test_a_board_that_began_anew_gets_its_amounts_call_by_call(
+def test_an_index_that_began_again_gets_its_amounts_call_by_call(
     items: DeadItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlq.index.dead_letter_index.ITEMS_PER_READ", 1)
@@ -88,9 +88,9 @@ def test_a_board_that_began_anew_gets_its_amounts_call_by_call(
     items.deaths(3)
     items.commit(with_bodies=True)
     asked = Asked()
-    board = items.followed(amounts=asked)
+    index = items.followed(amounts=asked)
     assert len(asked.bodies) == 2
-    board.follow()
+    index.follow()
     assert len(asked.bodies) == 3
 
 

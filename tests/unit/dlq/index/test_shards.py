@@ -29,14 +29,14 @@ def items(tmp_path: Path) -> DeadItems:
     return items
 
 
-def listed(board: DeadLetterIndex) -> dict[int, str | None]:
-    return {item.item_seq: item.entity_key for item in board.page(ALL).items}
+def listed(index: DeadLetterIndex) -> dict[int, str | None]:
+    return {item.item_seq: item.entity_key for item in index.page(ALL).items}
 
 
-def counted(*boards: DeadLetterIndex) -> Counter[str]:
+def counted(*indexes: DeadLetterIndex) -> Counter[str]:
     """Open and waiting items, and the open ones of each class: from the table of counts."""
     found: Counter[str] = Counter()
-    for stats in (board.stats() for board in boards):
+    for stats in (index.stats() for index in indexes):
         found.update({"open": stats.open, "waiting": stats.waiting})
         found.update({one.value or "": one.items for one in stats.by_class})
     return found
@@ -47,41 +47,41 @@ def test_each_item_is_in_the_list_of_one_shard(items: DeadItems, is_known_before
     whole = items.followed()
     before, figures = listed(whole), counted(whole)
     if not is_known_before:
-        items.board_is_lost()
+        items.index_is_lost()
     other = items.divided()
-    boards = [items.followed(), other.followed()]
-    found = [listed(board) for board in boards]
+    indexes = [items.followed(), other.followed()]
+    found = [listed(index) for index in indexes]
     assert found[0] | found[1] == before
     assert not found[0].keys() & found[1].keys()
     assert all(is_its(key) for one, is_its in zip(found, OF_ENTITY, strict=True) for key in one.values() if key)
     assert [key for one in found for key in one.values()].count(None) == 1
     assert None in found[0].values()
-    assert counted(*boards) == figures
+    assert counted(*indexes) == figures
 
 
 def test_rows_that_come_later_are_the_shard_s_that_wrote_them(items: DeadItems) -> None:
     other = items.divided()
-    boards = [items.followed(), other.followed()]
-    for one, board in zip((items, other), boards, strict=True):
-        own = board.page(Filter(), limit=1).items[0]
+    indexes = [items.followed(), other.followed()]
+    for one, index in zip((items, other), indexes, strict=True):
+        own = index.page(Filter(), limit=1).items[0]
         one.then(one.row_at(own.item_seq), Decision.REPLAYED, Decision.APPLIED, decided_at=one.now)
         for number in range(10):
             entity = f"stripe:acct:pi_new_{number}"
             if Shard(one.shard, 2).decides(entity):
                 one.dead(entity_key=entity)
         one.commit()
-        board.follow()
-    new = [[item.entity_key for item in board.page(Filter(text="pi_new")).items] for board in boards]
+        index.follow()
+    new = [[item.entity_key for item in index.page(Filter(text="pi_new")).items] for index in indexes]
     assert sorted(key for one in new for key in one if key) == [f"stripe:acct:pi_new_{number}" for number in range(10)]
     assert all(new)
-    assert counted(*boards)["open"] == 22 + 10 - 2
+    assert counted(*indexes)["open"] == 22 + 10 - 2
 
 
 def test_an_index_that_is_made_again_says_the_same(items: DeadItems) -> None:
     other = items.divided()
     before = [listed(one.followed()) for one in (items, other)]
     for one in (items, other):
-        one.board_is_lost()
+        one.index_is_lost()
     assert [listed(one.followed()) for one in (items, other)] == before
 
 

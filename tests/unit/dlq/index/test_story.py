@@ -84,7 +84,7 @@ def test_earlier_ones_like_it_are_reported_latest_first(items: DeadItems, monkey
     assert (story.alike_total, seqs(story.alike)) == (4, [5, 4])
 
 
-def test_an_item_that_the_board_does_not_hold_has_a_story_too(items: DeadItems) -> None:
+def test_an_item_that_the_index_does_not_hold_has_a_story_too(items: DeadItems) -> None:
     items.ledger.tell(None)
     items.commit()
     assert items.followed().item(1).item.state == "settled"
@@ -100,7 +100,7 @@ def test_an_item_that_was_tried_for_ever_is_cut(items: DeadItems, monkeypatch: p
 
 def test_an_unknown_item_is_said_plainly(items: DeadItems) -> None:
     with pytest.raises(ItemUnknown, match="dlq list"):
-        items.board().item(99)
+        items.index().item(99)
     items.dead()
     items.commit()
     with pytest.raises(ItemUnknown, match="item 99"):
@@ -108,13 +108,13 @@ def test_an_unknown_item_is_said_plainly(items: DeadItems) -> None:
 
 
 def test_a_story_is_as_fresh_as_the_journal(items: DeadItems) -> None:
-    """The board may be behind; what an operator decides on is not."""
+    """The index may be behind; what an operator decides on is not."""
     row = items.dead()
     items.commit()
-    board = items.followed()
+    index = items.followed()
     items.then(row, Decision.PURGED)
     items.commit()
-    assert board.item(1).item.state == "purged"
+    assert index.item(1).item.state == "purged"
 
 
 # bytes
@@ -131,8 +131,8 @@ class Reported:
         return self.text
 
 
-def reported(fate: str, text: str) -> Sequence[Reported]:
-    return [Reported(fate, text)]
+def reported(status: str, text: str) -> Sequence[Reported]:
+    return [Reported(status, text)]
 
 
 def test_the_bytes_are_those_that_are_kept(items: DeadItems) -> None:
@@ -146,10 +146,10 @@ def test_a_dropped_body_is_read_from_kafka_by_its_place(items: DeadItems) -> Non
     row = items.dead()
     items.commit()
     held = {(TOPIC, 0, row.offset): body_of(row)}
-    board = items.followed(
-        fates=lambda rows: reported("dropped", "dropped by retention"), origin=lambda *place: held.get(place)
+    index = items.followed(
+        statuses=lambda rows: reported("dropped", "dropped by retention"), origin=lambda *place: held.get(place)
     )
-    payload = board.item(1).payload
+    payload = index.item(1).payload
     assert (payload.raw, payload.source) == (body_of(row), "kafka")
     assert payload.note == f"{len(body_of(row))} bytes, from Kafka's {TOPIC}[0]@0; dropped by retention"
 
@@ -162,8 +162,8 @@ def test_a_redacted_body_is_never_read_from_kafka(items: DeadItems) -> None:
     def asked(*place: object) -> bytes:
         raise AssertionError(f"Kafka was asked for {place}")
 
-    board = items.followed(fates=lambda rows: reported("redacted", "redacted by anna"), origin=asked)
-    payload = board.item(1).payload
+    index = items.followed(statuses=lambda rows: reported("redacted", "redacted by anna"), origin=asked)
+    payload = index.item(1).payload
     assert (payload.raw, payload.note) == (None, "redacted by anna")
 
 

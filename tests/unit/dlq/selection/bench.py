@@ -115,14 +115,14 @@ class SelectionBench:
         self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
         self.engine.selections = SelectionFiles(places.selections)
-        self.finder = FactFinder(places.board, places.journal, places.bodies)
+        self.finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
         self.bodies = Bodies(Path(places.bodies), self.engine)
-        self.board = DeadLetterIndex(places.board, places.journal, places.bodies, self.engine.clock)
+        self.index = DeadLetterIndex(places.dead_letter_index, places.journal, places.bodies, self.engine.clock)
         self.sent: list[Command] = []
         self.acts = Acts()
         self.places = Places(places.journal, CONTROL, places.selections, places.status)
         self.selections = self.another()
-        self.dry_runs = DryRuns(self.selections.files, self.board, self.finder, self.engine.clock)
+        self.dry_runs = DryRuns(self.selections.files, self.index, self.finder, self.engine.clock)
 
     def another(self, acts: Any = None, channel: str = "cli") -> Selections:
         """Another process on the same stream. What it orders is decided while it waits."""
@@ -130,7 +130,7 @@ class SelectionBench:
         return Selections(
             "ledger",
             self.places,
-            self.board,
+            self.index,
             self.alone,
             self.engine.clock,
             Orders(lambda: self.kafka, CONTROL, recorder),

@@ -93,8 +93,8 @@ def test_a_proposed_run_cannot_be_approved(bench: SelectionBench) -> None:
 def test_items_are_frozen_as_they_were_seen(bench: SelectionBench) -> None:
     """One that has another row by now is told by the dry run, and refused when it is decided."""
     bench.dead(2)
-    bench.board.follow()
-    first, second = (one.target for one in bench.board.page(Filter()).items)
+    bench.index.follow()
+    first, second = (one.target for one in bench.index.page(Filter()).items)
     stale = Target(second.item_seq, second.seen_seq, "0" * 16)
     bench.selections.freeze(Filter(items=(1, 2)), "ada", "", [first, stale])
     assert [one.target for one in bench.selections.items(1)] == [first, stale]

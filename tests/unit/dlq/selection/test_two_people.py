@@ -119,7 +119,7 @@ def test_a_replay_is_proposed_and_approved_as_it_was_asked_for(bench: SelectionB
 
 
 def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: SelectionBench) -> None:
-    """As where the board knows no amounts, or another console's limits were not yet what the processor's are."""
+    """As where the index knows no amounts, or another console's limits were not yet what the processor's are."""
     bench.dead(6)
     bench.selections.freeze(Filter(), "ada")
     bench.engine.rules = replace(bench.engine.rules, alone=AloneLimits(replay_items_max=5))

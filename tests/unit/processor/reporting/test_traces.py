@@ -37,15 +37,15 @@ SENT = f"00-{TRACE}-{RECEIVER}-01"
 def test_each_row_of_a_traced_event_has_a_span_and_each_try_tells_its_own_to_whom_it_calls(
     tmp_path: Path, tracing: Tracing, collector: Collector
 ) -> None:
-    engine, told = Engine(tmp_path), list[str | None]()
+    engine, seen = Engine(tmp_path), list[str | None]()
     engine.on_decided = DecisionSpans("ledger", tracing)
     traced = engine.post("a", traceparent=SENT)
     engine.post("b", entity="e2", traceparent=SENT[:-2] + "00")
     engine.post("c", entity="e3")
 
     def fails_once(item: WorkItem) -> Outcome:
-        told.append(item.traceparent)
-        if len(told) == 1:
+        seen.append(item.traceparent)
+        if len(seen) == 1:
             raise Stuck("again")
         return Applied()
 
@@ -56,7 +56,7 @@ def test_each_row_of_a_traced_event_has_a_span_and_each_try_tells_its_own_to_who
     engine.batch()
     tracing.close()
     tries = [span_id_of(traced, attempt) for attempt in (0, 1)]
-    assert told == [f"00-{TRACE}-{span_id}-01" for span_id in tries]
+    assert seen == [f"00-{TRACE}-{span_id}-01" for span_id in tries]
     assert [(span.name, span.span_id, span.parent_id, span.trace_id) for span in collector.spans] == [
         ("ledger retry", tries[0], RECEIVER, TRACE),
         ("ledger applied", tries[1], RECEIVER, TRACE),

@@ -1,4 +1,4 @@
-"""The board's file is derived: whatever becomes of it, or of the journal, it says what the journal says."""
+"""The index's file is derived: whatever becomes of it, or of the journal, it says what the journal says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def items(tmp_path: Path) -> DeadItems:
 
 
 def file_of(items: DeadItems) -> Path:
-    return items.layout.board / "board.sqlite3"
+    return items.layout.dead_letter_index / "index.sqlite3"
 
 
 def sql(items: DeadItems, *statements: str) -> None:
@@ -72,12 +72,12 @@ def deleted(items: DeadItems) -> None:
 
 
 def folder_deleted(items: DeadItems) -> None:
-    shutil.rmtree(items.layout.board)
+    shutil.rmtree(items.layout.dead_letter_index)
 
 
 def deleted_but_for_its_log(items: DeadItems) -> None:
     """What a killed process leaves, without the file itself."""
-    log = file_of(items).with_name("board.sqlite3-wal")
+    log = file_of(items).with_name("index.sqlite3-wal")
     with contextlib.closing(sqlite3.connect(file_of(items))) as connection:
         connection.execute("UPDATE items SET state = 'purged'")
         connection.commit()
@@ -109,9 +109,9 @@ def test_it_is_made_anew(items: DeadItems, damage: Callable[[DeadItems], None]) 
     damage(items)
     items.dead()
     items.commit()
-    board = items.followed()
-    assert seqs(board.page(Filter()).items) == [1, 2, 3, 4]
-    assert (board.stats().open, board.groups()[0].count, board.follow().rows) == (4, 4, 0)
+    index = items.followed()
+    assert seqs(index.page(Filter()).items) == [1, 2, 3, 4]
+    assert (index.stats().open, index.groups()[0].count, index.follow().rows) == (4, 4, 0)
 
 
 @pytest.mark.parametrize("ahead", [with_another_row, further_than_the_journal])
@@ -130,12 +130,12 @@ def test_one_of_an_earlier_lineage_is_made_again(items: DeadItems, ahead: Callab
 
 
 def test_whoever_reads_a_damaged_one_is_reported_and_the_next_one_follows(items: DeadItems) -> None:
-    board = items.board()
+    index = items.index()
     no_sqlite(items)
     with pytest.raises(DeadLetterIndexUnreadable, match="not a database"):
-        board.page(Filter())
-    board.follow()
-    assert len(board.page(Filter()).items) == 3
+        index.page(Filter())
+    index.follow()
+    assert len(index.page(Filter()).items) == 3
 
 
 def test_one_that_newer_code_wrote_is_left_alone(items: DeadItems) -> None:
@@ -155,54 +155,54 @@ def test_the_layout_has_a_number_of_its_own() -> None:
 def test_a_restored_journal_is_followed_from_its_beginning(
     items: DeadItems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The backup is shorter; what comes after it has numbers that the board has seen of other rows."""
+    """The backup is shorter; what comes after it has numbers that the index has seen of other rows."""
     shutil.copytree(items.layout.journal, tmp_path / "backup")
     rows = list(items.ledger.rows)
     for row in rows[:3]:
         items.then(row, Decision.PURGED)
     items.commit()
-    board = items.followed()
-    assert board.page(Filter()).total == 0
+    index = items.followed()
+    assert index.page(Filter()).total == 0
     shutil.rmtree(items.layout.journal)
     shutil.copytree(tmp_path / "backup", items.layout.journal)
     with pytest.raises(JournalOlder):
-        board.follow()
+        index.follow()
     monkeypatch.setattr(JournalReader, "lineage", "renewed by the restore")
-    board.follow()
-    assert seqs(board.page(ALL).items) == [1, 2, 3]
-    assert board.page(Filter()).total == 3
+    index.follow()
+    assert seqs(index.page(ALL).items) == [1, 2, 3]
+    assert index.page(Filter()).total == 3
 
 
 def test_maintenance_of_the_journal_moves_nothing(items: DeadItems) -> None:
-    board = items.board()
+    index = items.index()
     for _ in range(3):
         items.dead()
         items.commit()
     DeltaTable(str(items.layout.journal)).optimize.compact()
-    assert board.follow().rows == 3
+    assert index.follow().rows == 3
     table = DeltaTable(str(items.layout.journal))
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     table.create_checkpoint()
-    assert board.follow().rows == 0
+    assert index.follow().rows == 0
     items.dead()
     items.commit()
-    assert board.follow().rows == 1
-    assert board.page(Filter()).total == 7
+    assert index.follow().rows == 1
+    assert index.page(Filter()).total == 7
 
 
 def test_closed_items_leave_after_their_time(items: DeadItems) -> None:
     items.then(items.ledger.rows[0], Decision.PURGED)
     items.commit()
-    board = items.board(closed_days=4)
+    index = items.index(closed_days=4)
     items.clock.advance(3_600)
-    board.follow()
-    assert board.page(ALL).total == 3
+    index.follow()
+    assert index.page(ALL).total == 3
     items.clock.advance(86_400)
-    board.follow()
-    assert seqs(board.page(ALL).items) == [2, 3]
-    assert sum(hour.closed for hour in board.stats().hours) == 0
+    index.follow()
+    assert seqs(index.page(ALL).items) == [2, 3]
+    assert sum(hour.closed for hour in index.stats().hours) == 0
     assert items.ledger.rows[0].decision is Decision.DEAD
-    assert board.item(1).item.state == "purged"
+    assert index.item(1).item.state == "purged"
 
 
 def test_two_processes_follow_at_once_and_each_row_counts_once(items: DeadItems) -> None:
@@ -222,6 +222,6 @@ def test_two_processes_follow_at_once_and_each_row_counts_once(items: DeadItems)
     for process in processes:
         process.join(30)
     assert sum(taken) == until - 3
-    board = items.board()
-    assert board.page(ALL).total == 3 + commits * (each - 1)
-    assert board.stats().open == 3 + commits * (each - 2)
+    index = items.index()
+    assert index.page(ALL).total == 3 + commits * (each - 1)
+    assert index.stats().open == 3 + commits * (each - 2)

@@ -17,21 +17,21 @@ from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, Outcome, c
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
-from ledger.verify.anchor_checks import ActsChainWhole
+from ledger.verify.anchor_checks import AuditLogWhole
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[[], Finding]
 Rows = list[dict[str, Any]]
-ACTS = 5
+ENTRIES = 5
 
 
 @pytest.fixture
 def acts(world: World) -> Path:
     """The record, with five acts and the fourth anchored."""
-    assert world.lake.acts is not None
-    path = Path(world.lake.acts)
-    anchor(world, *record(path, ACTS - 1))
+    assert world.lake.audit_log is not None
+    path = Path(world.lake.audit_log)
+    anchor(world, *record(path, ENTRIES - 1))
     record(path, 1)
     return path
 
@@ -39,7 +39,7 @@ def acts(world: World) -> Path:
 @pytest.fixture
 def look(spark: SparkSession, world: World) -> Look:
     settings, clock = Limits(), ManualClock(AT)
-    names = [ActsChainWhole.name]
+    names = [AuditLogWhole.name]
     return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
 
 
@@ -53,7 +53,7 @@ def record(path: Path, count: int) -> tuple[int, str]:
 
 
 def anchor(world: World, number: int, chain: str, keys: AnchorKeys = KEYS) -> None:
-    world.kafka.acts_anchors.append(keys.encode(Anchor(STREAM, 0, number, chain, AT)))
+    world.kafka.audit_anchors.append(keys.encode(Anchor(STREAM, 0, number, chain, AT)))
 
 
 def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) -> None:
@@ -76,10 +76,10 @@ def problems(finding: Finding) -> str:
 def test_a_record_that_nobody_touched_is_whole(look: Look, acts: Path) -> None:
     found = look()
     assert found.ok, found
-    assert found.figures == {"acts": ACTS, "anchored": 4}
+    assert found.figures == {"entries": ENTRIES, "anchored": 4}
 
 
-def test_without_acts_there_is_nothing_to_say(look: Look) -> None:
+def test_without_entries_there_is_nothing_to_say(look: Look) -> None:
     assert look().ok
 
 
@@ -94,12 +94,12 @@ def test_a_changed_act_is_found(look: Look, acts: Path, column: str) -> None:
 
 def test_an_act_that_was_taken_out_is_found(look: Look, acts: Path) -> None:
     rewrite(acts, lambda rows: rows.__delitem__(1))
-    assert look().offenders == ({"problem": "acts are missing", "after": 1, "before": 3},)
+    assert look().offenders == ({"problem": "entries are missing", "after": 1, "before": 3},)
 
 
 def test_an_act_that_was_put_in_is_found(look: Look, acts: Path) -> None:
     rewrite(acts, lambda rows: rows.append({**rows[1], "what": "items 9"}))
-    assert "two acts have this number" in problems(look())
+    assert "two entries have this number" in problems(look())
 
 
 def test_a_record_written_anew_with_its_chain_is_found_by_its_anchor(look: Look, acts: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_record_that_is_gone_is_found_by_its_anchor(look: Look, acts: Path) ->
 def test_an_older_copy_of_the_record_is_found_by_its_anchor_and_what_it_holds_is_whole(
     look: Look, world: World, tmp_path: Path
 ) -> None:
-    path = Path(str(world.lake.acts))
+    path = Path(str(world.lake.audit_log))
     record(path, 2)
     shutil.copytree(path, tmp_path / "older")
     anchor(world, *record(path, 3))

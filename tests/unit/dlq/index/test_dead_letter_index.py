@@ -25,26 +25,26 @@ def items(tmp_path: Path) -> DeadItems:
     return DeadItems(tmp_path)
 
 
-def test_a_board_without_a_journal_is_empty(items: DeadItems) -> None:
-    board = items.board()
-    assert (board.follow().seq, board.page(ALL).items, board.stats().open, board.groups()) == (0, (), 0, [])
+def test_an_index_without_a_journal_is_empty(items: DeadItems) -> None:
+    index = items.index()
+    assert (index.follow().seq, index.page(ALL).items, index.stats().open, index.groups()) == (0, (), 0, [])
 
 
 def test_an_item_is_open_waits_and_closes(items: DeadItems) -> None:
     row = items.dead()
     items.commit()
-    board = items.followed()
+    index = items.followed()
     states = []
     for decision in (Decision.REPLAYED, Decision.DEAD, Decision.REPLAYED, Decision.APPLIED):
-        states.append(board.page(ALL).items[0].state)
+        states.append(index.page(ALL).items[0].state)
         row = items.then(row, decision)
         items.commit()
-        board.follow()
-    [item] = board.page(ALL).items
+        index.follow()
+    [item] = index.page(ALL).items
     assert [*states, item.state] == ["open", "waiting", "open", "waiting", "replayed"]
     assert (item.times_died, item.replays, item.decision) == (2, 2, Decision.APPLIED)
     assert item.target == Target.of(items.row_at(5))
-    assert board.page(Filter()).items == ()
+    assert index.page(Filter()).items == ()
 
 
 @pytest.mark.parametrize("decision", [Decision.PURGED, Decision.RESOLVED])
@@ -59,12 +59,12 @@ def test_a_person_closes_an_item(items: DeadItems, decision: Decision) -> None:
 def test_what_never_died_leaves_when_it_is_settled(items: DeadItems) -> None:
     row = items.dead(decision=Decision.RETRY)
     items.commit()
-    board = items.followed()
-    assert board.page(Filter(states=(ItemState.WAITING,))).total == 1
+    index = items.followed()
+    assert index.page(Filter(states=(ItemState.WAITING,))).total == 1
     items.then(row, Decision.APPLIED)
     items.commit()
-    board.follow()
-    assert board.page(ALL).items == ()
+    index.follow()
+    assert index.page(ALL).items == ()
 
 
 @pytest.mark.parametrize("decision", [Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED])
@@ -80,9 +80,9 @@ def test_conflicts_and_poison_are_marked(items: DeadItems) -> None:
     items.dead(error_class="Poison", event_type="poison", handler_version=None)
     items.dead(error_class="Unparseable", event_key=None, handler_version=None)
     items.commit()
-    board = items.followed()
-    assert [item.mark for item in board.page(ALL).items] == [Mark.CONFLICT, None, Mark.POISON, Mark.POISON]
-    assert seqs(board.page(Filter(marks=(Mark.POISON,))).items) == [3, 4]
+    index = items.followed()
+    assert [item.mark for item in index.page(ALL).items] == [Mark.CONFLICT, None, Mark.POISON, Mark.POISON]
+    assert seqs(index.page(Filter(marks=(Mark.POISON,))).items) == [3, 4]
 
 
 def test_poison_that_a_mended_adapter_reads_gets_its_real_name(items: DeadItems) -> None:
@@ -92,14 +92,14 @@ def test_poison_that_a_mended_adapter_reads_gets_its_real_name(items: DeadItems)
     items.then(row, Decision.DEAD, error_class="Late", **named)
     items.ledger.tell(None, payment="pi_9")
     items.commit()
-    board = items.followed()
-    [item] = board.page(Filter(entity="stripe:acct:pi_9")).items
+    index = items.followed()
+    [item] = index.page(Filter(entity="stripe:acct:pi_9")).items
     assert (item.mark, item.event_key, item.event_type, item.error_class) == (
         None,
         *list(named.values())[1::-1],
         "Late",
     )
-    assert [one.item_seq for one in board.item(1).after] == [4]
+    assert [one.item_seq for one in index.item(1).after] == [4]
 
 
 def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
@@ -110,8 +110,8 @@ def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
     items.then(row, Decision.APPLIED, postings=booking)
     items.dead()
     items.commit()
-    board = items.followed()
-    amounts = [(item.amount_minor, item.currency) for item in board.page(ALL, sort=Sort.LARGEST).items]
+    index = items.followed()
+    amounts = [(item.amount_minor, item.currency) for item in index.page(ALL, sort=Sort.LARGEST).items]
     assert amounts == [(money.amount_minor, money.currency), (None, None)]
 
 
@@ -144,25 +144,25 @@ def test_a_filter_wants_what_it_says(items: DeadItems, wanted: Filter, found: li
     items.dead(error_class="Late", error_kind=ErrorKind.SNBE)
     items.dead(error_class="Other", account="other", tenant="shop-a")
     items.commit()
-    board = items.followed()
-    assert seqs(board.page(wanted).items) == found
-    assert board.page(wanted).total == board.page(wanted).total == len(found)
-    assert [one.item_seq for one in board.seen(wanted)] == found
-    assert sum(group.count for group in board.groups(wanted)) == board.stats(wanted).open == len(found)
+    index = items.followed()
+    assert seqs(index.page(wanted).items) == found
+    assert index.page(wanted).total == index.page(wanted).total == len(found)
+    assert [one.item_seq for one in index.seen(wanted)] == found
+    assert sum(group.count for group in index.groups(wanted)) == index.stats(wanted).open == len(found)
 
 
 def test_pages_stay_as_they_are_while_items_arrive_and_leave(items: DeadItems) -> None:
     rows = items.deaths(6)
     items.commit()
-    board = items.followed()
-    first = board.page(Filter(), limit=2)
+    index = items.followed()
+    first = index.page(Filter(), limit=2)
     items.then(rows[0], Decision.PURGED)
     items.then(rows[3], Decision.PURGED)
     items.dead()
     items.commit()
-    board.follow()
-    second = board.page(Filter(), first.next, 2)
-    third = board.page(Filter(), second.next, 2)
+    index.follow()
+    second = index.page(Filter(), first.next, 2)
+    third = index.page(Filter(), second.next, 2)
     assert [seqs(page.items) for page in (first, second, third)] == [[1, 2], [3, 5], [6, 9]]
     assert third.next is None
 
@@ -180,7 +180,7 @@ def test_a_cursor_of_another_list_is_refused(items: DeadItems, cursor: str) -> N
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
 def test_a_page_is_bounded(items: DeadItems, limit: int) -> None:
     with pytest.raises(FilterInvalid, match="limit"):
-        items.board().page(Filter(), limit=limit)
+        items.index().page(Filter(), limit=limit)
 
 
 def test_a_filter_that_cannot_be_one_is_refused() -> None:
@@ -207,13 +207,13 @@ def test_the_clock_of_the_sla_runs_from_the_first_death(items: DeadItems) -> Non
     row = items.dead()
     items.then(row, Decision.REPLAYED, Decision.DEAD)
     items.commit()
-    board = items.followed()
+    index = items.followed()
     items.clock.advance((START + timedelta(minutes=1, hours=24) - items.now).total_seconds())
-    assert (board.stats().over_24h, board.stats().next_over_24h) == (0, items.now)
+    assert (index.stats().over_24h, index.stats().next_over_24h) == (0, items.now)
     items.clock.advance(1)
-    assert (board.stats().over_24h, board.stats().over_48h, board.stats().next_over_24h) == (1, 0, None)
+    assert (index.stats().over_24h, index.stats().over_48h, index.stats().next_over_24h) == (1, 0, None)
     items.clock.advance(24 * 3_600)
-    assert board.stats().over_48h == 1
+    assert index.stats().over_48h == 1
 
 
 def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> None:
@@ -224,9 +224,9 @@ def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> No
         items.then(row, Decision.PURGED, decided_at=at - timedelta(hours=5))
     items.deaths(24, decided_at=at - timedelta(hours=9))
     items.commit()
-    board = items.followed()
+    index = items.followed()
     items.clock.advance((at - items.now).total_seconds())
-    stats = board.stats()
+    stats = index.stats()
     assert (stats.open, stats.inflow_per_h, stats.outflow_per_h) == (36, 1.0, 1.5)
     assert stats.time_to_clear_s == timedelta(hours=72).total_seconds()
     assert stats.hours[-1].at == datetime(2026, 2, 2, 12, tzinfo=UTC)
@@ -263,14 +263,14 @@ def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.
     monkeypatch.setattr("dlq.index.listing.SEEN_PER_READ", 1)
     rows = items.deaths(4)
     items.commit()
-    board = items.followed()
-    seen = board.seen(Filter())
+    index = items.followed()
+    seen = index.seen(Filter())
     found = [next(seen)]
     for row in rows:
         items.then(row, Decision.PURGED)
     items.commit()
-    board.follow()
+    index.follow()
     assert [tuple(one[:3]) for one in [*found, *seen]] == [
         astuple(Target.of(items.row_at(seq))) for seq in (1, 2, 3, 4)
     ]
-    assert list(board.seen(Filter())) == []
+    assert list(index.seen(Filter())) == []

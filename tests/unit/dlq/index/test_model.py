@@ -1,4 +1,4 @@
-"""Whatever happens to items, and whenever the board stops, is deleted or starts again: it says what the rows say."""
+"""Whatever happens to items, and whenever the index stops, is deleted or starts again: it says what the rows say."""
 
 from __future__ import annotations
 
@@ -143,12 +143,12 @@ def _item(rows: list[JournalRow]) -> Expected | None:
     )
 
 
-def listed(board: DeadLetterIndex, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 3) -> list[Any]:
+def listed(index: DeadLetterIndex, wanted: Filter, sort: Sort = Sort.OLDEST, limit: int = 3) -> list[Any]:
     """All pages one after the other."""
     found: list[Any] = []
     cursor = None
     while True:
-        page = board.page(wanted, cursor, limit, sort)
+        page = index.page(wanted, cursor, limit, sort)
         found += page.items
         cursor = page.next
         if cursor is None:
@@ -156,10 +156,10 @@ def listed(board: DeadLetterIndex, wanted: Filter, sort: Sort = Sort.OLDEST, lim
             return found
 
 
-def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) -> None:
-    """The board says what plain Python does."""
+def agrees(index: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) -> None:
+    """The index says what plain Python does."""
     wanted = expected(rows, now)
-    items = {item.item_seq: item for item in listed(board, ALL)}
+    items = {item.item_seq: item for item in listed(index, ALL)}
     assert items.keys() == wanted.keys()
     for seq, one in wanted.items():
         item = items[seq]
@@ -183,22 +183,22 @@ def agrees(board: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) ->
         )
         assert (item.since, item.closed_at) == (one.since, one.closed_at)
     by_age = sorted(wanted, key=lambda seq: (wanted[seq].since, seq))
-    assert [item.item_seq for item in listed(board, ALL)] == by_age
-    assert [item.item_seq for item in listed(board, ALL, Sort.NEWEST)] == by_age[::-1]
+    assert [item.item_seq for item in listed(index, ALL)] == by_age
+    assert [item.item_seq for item in listed(index, ALL, Sort.NEWEST)] == by_age[::-1]
     for state in ("open", "waiting", "replayed", "purged", "resolved"):
-        assert board.page(Filter(states=(ItemState(state),))).total == sum(
+        assert index.page(Filter(states=(ItemState(state),))).total == sum(
             one.state == state for one in wanted.values()
         )
-    _statistics_agree(board, wanted, now)
+    _statistics_agree(index, wanted, now)
 
 
-def _statistics_agree(board: DeadLetterIndex, wanted: dict[int, Expected], now: datetime) -> None:
+def _statistics_agree(index: DeadLetterIndex, wanted: dict[int, Expected], now: datetime) -> None:
     stripe = Filter(providers=("stripe",))
     # The same question to the table of counts, and to the items: text that everything has takes the other way.
     for asked in (Filter(), stripe, Filter(text=":"), Filter(text=":", providers=("stripe",))):
         held = {seq: one for seq, one in wanted.items() if not asked.providers or one.provider == "stripe"}
         dead = {seq: one for seq, one in held.items() if one.state == "open"}
-        stats = board.stats(asked)
+        stats = index.stats(asked)
         assert stats.open == len(dead)
         assert stats.waiting == sum(one.state == "waiting" for one in held.values())
         assert stats.oldest == min((one.since for one in dead.values()), default=None)
@@ -212,7 +212,7 @@ def _statistics_agree(board: DeadLetterIndex, wanted: dict[int, Expected], now: 
             h: n for h, n in died.items() if h in window
         }
         assert {hour.at: hour.closed for hour in stats.hours if hour.closed} == closed
-        groups = board.groups(asked)
+        groups = index.groups(asked)
         assert sum(group.count for group in groups) == len(dead)
         for group in groups:
             own = [seq for seq, one in dead.items() if one.error_class == group.error_class]
@@ -236,46 +236,46 @@ ACTIONS = ("follow", "follow", "follow", "restart", "delete", "compact", "crash"
         max_size=7,
     )
 )
-def test_the_board_says_what_the_rows_say(
+def test_the_index_says_what_the_rows_say(
     batches: list[tuple[list[int], str]], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path_factory.mktemp("board")
+    folder = tmp_path_factory.mktemp("index")
     monkeypatch.setattr(dlq.index.follow, "ROWS_PER_PICK", 2)
     history = History(SmallLedger(folder))
     clock = ManualClock(START)
-    board = opened(folder, clock)
+    index = opened(folder, clock)
     for choices, action in batches:
         for choice in choices:
             history.step(choice)
         history.ledger.commit(with_bodies=False, with_postings=False)
         clock.advance((START + A_ROW * len(history.ledger.rows) - clock.now()).total_seconds())
         if action == "restart":
-            board = opened(folder, clock)
+            index = opened(folder, clock)
         elif action == "delete":
             shutil.rmtree(Layout(folder).console("ledger"), ignore_errors=True)
         elif action == "compact":
             DeltaTable(history.ledger.journal).optimize.compact()
         elif action == "crash":
-            _crash(board, monkeypatch, after=choices[0] % 3)
+            _crash(index, monkeypatch, after=choices[0] % 3)
         if action != "nothing":
-            followed = board.follow()
+            followed = index.follow()
             assert followed.seq == len(history.ledger.rows)
-            agrees(board, history.ledger.rows, clock.now())
-    board.follow()
-    agrees(board, history.ledger.rows, clock.now())
+            agrees(index, history.ledger.rows, clock.now())
+    index.follow()
+    agrees(index, history.ledger.rows, clock.now())
     shutil.rmtree(folder)
 
 
 def opened(folder: Path, clock: ManualClock) -> DeadLetterIndex:
     layout = Layout(folder).ledger()
-    return DeadLetterIndex(layout.board, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
+    return DeadLetterIndex(layout.dead_letter_index, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
 
 
 class Killed(BaseException):
     """The process ended here."""
 
 
-def _crash(board: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def _crash(index: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Follows until some windows are written, and ends within the next one, after its rows and before its mark."""
     left = [after]
     set_mark = dlq.index.follow._set_mark
@@ -289,6 +289,6 @@ def _crash(board: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) 
     with monkeypatch.context() as patched:
         patched.setattr(dlq.index.follow, "_set_mark", dying)
         try:
-            board.follow()
+            index.follow()
         except Killed:
             return
