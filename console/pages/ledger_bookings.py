@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +23,8 @@ from core.event import Mode
 from core.money import Money
 from core.work import Posting
 from dlq.command import CommandInvalid, new_command_id
-from dlq.entry import ENTRY_LINES_MAX, Entry
+from dlq.entry import ENTRY_LINES_MAX, Entry, entry_to_tree
+from dlq.run import COMMAND_ID_CHARS
 from ledger.queries import Hit, Shards, Wanted, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
@@ -61,15 +65,18 @@ class BookingPages:
         return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command_id), 303)
 
     async def form(self, request: Request, _user: Finance) -> Response:
-        return self._place.show(request, "ledger/entry.html", fields=Fields(QueryParams()))
+        return self._form(request, Fields(QueryParams()))
 
     async def propose(self, request: Request, user: Finance, fields: FormFields) -> Response:
         entry, reason = entry_asked(fields), reason_of(fields)
         if entry is None or reason is None:
-            return self._place.show(request, "ledger/entry.html", 422, fields=fields)
-        service, command_id = self._service(request), new_command_id()
+            return self._form(request, fields, 422)
+        service, command_id = self._service(request), proposal_id(_form_of(fields), user.name, entry, reason)
         await self._place.asking.ask(service.propose_entry, entry, user.name, reason, command_id)
         return RedirectResponse(self._place.link(request, "/ledger/reversals", sent=command_id), 303)
+
+    def _form(self, request: Request, fields: Fields, status: int = 200) -> Response:
+        return self._place.show(request, "ledger/entry.html", status, fields=fields, form=_form_of(fields))
 
     async def _list(self, request: Request, problem: str = "", status: int = 200) -> Response:
         service, ledger = self._service(request), self._place.ledger(request)
@@ -88,6 +95,17 @@ def booking_routes(place: Place, services: Mapping[Mode, BookingService]) -> API
     router.add_api_route("/entries", pages.form, methods=["GET"])
     router.add_api_route("/entries", pages.propose, methods=["POST"])
     return router
+
+
+def _form_of(fields: Fields) -> str:
+    """The number of the form that was filled in; a new one where there is none yet."""
+    return fields.text("form") or secrets.token_hex(16)
+
+
+def proposal_id(form: str, actor: str, entry: Entry, reason: str) -> str:
+    """The command's id: a form that is sent again is the same proposal, one that was changed meanwhile is another."""
+    asked = json.dumps([form, actor, entry_to_tree(entry), reason], sort_keys=True)
+    return hashlib.sha256(asked.encode("utf-8")).hexdigest()[:COMMAND_ID_CHARS]
 
 
 def entry_asked(fields: Fields) -> Entry | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import subprocess
 import sys
 import uuid
@@ -283,6 +284,38 @@ def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
     assert len(office.booked()) == 1
     again = ada.post(where, {"reason": "read it"}, csrf_of(listed))
     assert again.status_code == 404 and "it was approved before" in again.text
+
+
+def test_a_form_that_is_sent_twice_proposes_once(office: Office) -> None:
+    fay = Browser(office.listener)
+    assert fay.sign_in(FAY).status_code == 303
+    page = fay.get("/ledger/entries")
+    lines = f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR"
+    fields = {
+        "form": form_of(page),
+        "entity": PAYMENT,
+        "occurred": "2026-01-30",
+        "lines": lines,
+        "evidence": "ab" * 32,
+        "reason": "lost, says the bank",
+    }
+    assert [fay.post("/ledger/entries", fields, csrf_of(page)).status_code for _ in range(2)] == [303, 303]
+    office.letters.batch()
+    assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
+    office.letters.batch()
+    assert office.states() == [("propose_entry", "waits")]
+    changed = {**fields, "lines": lines.replace("1250", "1300")}
+    assert form_of(fay.post("/ledger/entries", {**fields, "reason": ""}, csrf_of(page))) == fields["form"]
+    assert fay.post("/ledger/entries", changed, csrf_of(page)).status_code == 303
+    office.letters.batch()
+    assert office.states() == [("propose_entry", "waits")] * 2, "another entry is another proposal"
+    assert form_of(fay.get("/ledger/entries")) != fields["form"]
+
+
+def form_of(page: httpx2.Response) -> str:
+    found = re.search(r'name="form" value="([0-9a-f]{32})"', page.text)
+    assert found is not None, page.text
+    return found[1]
 
 
 @pytest.mark.parametrize("variable", ["LOGNAME", "USER", "LNAME", "USERNAME"])
