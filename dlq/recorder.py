@@ -84,8 +84,8 @@ class Recorder:
     def refusals(
         self, actor: str, action: str, what: str, reason: str = "", changes: Changes | None = None
     ) -> Iterator[None]:
-        """Records what the ``with`` raises: refused, if it is one of payhook's errors, and failed, if it is another one
-        or `Unconfirmed`: then it may have taken effect. What is done records who does it, before it takes effect.
+        """Records what the ``with`` raises: one of payhook's errors as refused; another one, `Unconfirmed` or Ctrl-C as
+        failed, for it may have taken effect. What is done records who does it, before it takes effect.
 
         :raises AuditLogUnwritable: it can't be recorded
         """
@@ -94,7 +94,7 @@ class Recorder:
             yield
         except AuditLogUnwritable:
             raise
-        except Exception as problem:
+        except (Exception, KeyboardInterrupt) as problem:
             refused = isinstance(problem, PayhookError) and not isinstance(problem, Unconfirmed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
             why = "; ".join(part for part in (reason, str(problem) or type(problem).__name__) if part)

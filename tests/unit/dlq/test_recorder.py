@@ -78,10 +78,11 @@ def test_an_act_is_recorded_when_it_ends_with_what_it_changed_and_when_it_began(
         ),
         (OutcomeUnknown("postings", "took too long"), Outcome.FAILED, "mended; "),
         (ZeroDivisionError(), Outcome.FAILED, "mended; ZeroDivisionError"),
+        (KeyboardInterrupt(), Outcome.FAILED, "mended; KeyboardInterrupt"),
     ],
 )
 def test_what_goes_wrong_is_recorded_as_refused_or_failed_and_goes_on(
-    recorder: Recorder, log: Log, problem: Exception, outcome: Outcome, reason: str
+    recorder: Recorder, log: Log, problem: BaseException, outcome: Outcome, reason: str
 ) -> None:
     with pytest.raises(type(problem)), recorder.act("ada", "replay", "items 1", "mended"):
         raise problem
