@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -131,8 +132,13 @@ class Place:
         return self.settings.kafka.model_copy(update={"bootstrap_servers": self.endpoints().kafka})
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
 def with_place(command: Command) -> Command:
-    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors into one sentence and exit 1."""
+    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors and a full disk into one sentence and
+    exit 1.
+    """
 
     @click.option(
         "--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder (default: .payhook/data)."
@@ -146,6 +152,12 @@ def with_place(command: Command) -> Command:
             return command(_place(data, config), **given)
         except PayhookError as problem:
             click.echo(f"payhook: {problem}", err=True)
+            sys.exit(1)
+        except OSError as problem:
+            if problem.errno not in NO_ROOM:
+                raise
+            where = f"{problem.filename}: " if problem.filename else ""
+            click.echo(f"payhook: {where}{problem.strerror}. Make room, then run the command again", err=True)
             sys.exit(1)
 
     return wrapped  # type: ignore[return-value]

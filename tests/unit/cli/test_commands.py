@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
+from cli.place import Place, with_place
 from core.clock import SystemClock
 from ledger.queries import Balance
 from ledger.queries.lake import Rows
@@ -114,6 +116,17 @@ def test_a_wrong_setting_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     said = payhook("status")
     assert said.exit_code == 1
     assert said.output.startswith("payhook: setting topics.replication (PAYHOOK_TOPICS__REPLICATION): ")
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    @click.command
+    @with_place
+    def writing(_place: Place) -> None:
+        Path("/dev/full").write_text("x", "utf-8")
+
+    said = CliRunner().invoke(writing)
+    assert said.exit_code == 1
+    assert said.stderr == "payhook: No space left on device. Make room, then run the command again\n"
 
 
 @pytest.mark.parametrize("provider", ["stripe", "adyen", "standardwebhooks"])
