@@ -144,7 +144,8 @@ class Workers:
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         self._stopping = True
         for pid in list(self._numbers):
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and is waited for at this moment
+                os.kill(pid, signal.SIGTERM)
 
     def _fork(self, worker: int) -> None:
         """Starts a worker, unless a signal has ended them all by now."""
