@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from fastapi import APIRouter
 
 from console.access import Access, Sessions, SignInThrottle, Users, UserService
-from console.api import Desks, mount_api
+from console.api import OrderServices, mount_api
 from console.bookings import Bookings, BookingService
 from console.dead_letters import Streams
 from console.forms import Cookies
@@ -103,7 +103,7 @@ async def _serve(settings: Settings) -> None:
         }
         by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
         bookings = _bookings(settings, by_api, users, clock)
-        mount_api(app, _desks(settings, by_api, clock), bookings, answers, Streams(streams))
+        mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams))
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
         bookings_by_page = _bookings(settings, by_page, users, clock)
         pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse)
@@ -163,7 +163,7 @@ def _orders(settings: Settings, producer: Any, recorder: Recorder) -> Mapping[Mo
     return {mode: Orders(lambda: producer, topics_of(mode).control, recorder) for mode in settings.ingest.modes}
 
 
-def _desks(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Desks:
+def _order_services(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> OrderServices:
     return {
         ledger.stream: OrderService(ledger.stream, DeltaView(ledger.journal, topics_of(mode).control), sender, clock)
         for mode, sender in orders.items()
