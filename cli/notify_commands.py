@@ -64,7 +64,7 @@ def enable(place: Place, name: str) -> None:
         recorder(place).record(
             this_account(), "notify_enable", name, before=f"disabled: {disabled.reason}", after="enabled"
         )
-        kept.enable(name)
+        kept.enable(name, to_rfc3339(SystemClock().now()))
     click.echo(f"{name} gets events again" if disabled is not None else f"{name} wasn't disabled")
     if not subscriber.enabled:
         click.echo(f"but it stays off: enabled = false in {place.settings.notify.subscribers_file}")

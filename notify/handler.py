@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
-from core.files import TextFiles, problem_of, sync_folder, write_whole
+from core.files import TextFiles, problem_of, write_whole
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
 from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreadable
@@ -25,7 +25,8 @@ from notify.subscribers import HeaderFile, Subscriber, SubscribersFile, subscrib
 log = logging.getLogger(__name__)
 
 GONE_S = 5.0
-"""So long a worker asks nothing more of a subscriber that answered 410 to it; by then all workers know."""
+"""So long a worker asks nothing more of a subscriber that answered 410 to it, unless a person enables it meanwhile; by
+then all workers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,9 @@ class Disabled:
 
 
 class DisabledSubscribers:
-    """A folder of ``NAME.json``, looked at before each request. Where executors are on other machines, it is read
-    where the stream decides, and its files are sent to them with each job.
+    """A folder of ``NAME.json``, looked at before each request: since when a subscriber is disabled, or enabled again.
+    Where executors are on other machines, it is read where the stream decides, and its files are sent to them with each
+    job.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,6 +52,8 @@ class DisabledSubscribers:
         path = self.path(name)
         try:
             document = json.loads(self._files.text(path))
+            if "enabled_at" in document:
+                return None
             return Disabled(str(document["at"]), str(document["reason"]))
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -65,10 +69,19 @@ class DisabledSubscribers:
             document = {"subscriber": name, "at": at, "reason": reason}
             write_whole(self.path(name), json.dumps(document) + "\n", mode=0o644)
 
-    def enable(self, name: str) -> None:
-        """Forgets it."""
-        self.path(name).unlink(missing_ok=True)
-        sync_folder(self._folder)
+    def enable(self, name: str, at: str) -> None:
+        """Writes that over it, so that a worker that has just been answered 410 sees it too.
+
+        :raises OSError: it can't be written
+        """
+        write_whole(self.path(name), json.dumps({"subscriber": name, "enabled_at": at}) + "\n", mode=0o644)
+
+    def written(self, name: str) -> str | None:
+        """The file's text, to see whether it changed; None where there is none that can be read."""
+        try:
+            return self._files.text(self.path(name))
+        except (OSError, ValueError):
+            return None
 
     def path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
@@ -91,7 +104,7 @@ class NotifyHandler:
         self._sender = sender
         self._clock = clock
         self._receivers = receivers
-        self._gone: dict[str, tuple[float, Disabled]] = {}
+        self._gone: dict[str, tuple[float, str | None, Disabled]] = {}
 
     def __call__(self, item: WorkItem) -> Outcome:
         """
@@ -112,7 +125,7 @@ class NotifyHandler:
         answer = self._sender.send(subscriber, notice.id, item.body, item.traceparent)
         if answer.status == GONE:
             gone = Disabled(to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
-            self._gone[name] = (self._clock.monotonic() + GONE_S, gone)
+            self._gone[name] = (self._clock.monotonic() + GONE_S, self._disabled.written(name), gone)
             return Ignored(_disabled_since(name, gone), note=(name, gone.at, gone.reason))
         if not 200 <= answer.status <= 299:
             raise self._sender.not_taken(name, answer)
@@ -143,8 +156,8 @@ class NotifyHandler:
         return None if disabled is None else _disabled_since(name, disabled)
 
     def _just_gone(self, name: str) -> Disabled | None:
-        until, gone = self._gone.get(name, (0.0, None))
-        return gone if self._clock.monotonic() < until else None
+        until, before, gone = self._gone.get(name, (0.0, None, None))
+        return gone if self._clock.monotonic() < until and self._disabled.written(name) == before else None
 
 
 def build(

@@ -42,8 +42,10 @@ def test_enabling_forgets_it(tmp_path: Path) -> None:
     disabled = DisabledSubscribers(tmp_path)
     disabled.disable("shop", AT, "gone")
     for _ in range(2):
-        disabled.enable("shop")
+        disabled.enable("shop", AT)
         assert disabled.find("shop") is None
+    disabled.disable("shop", AT, "gone again")
+    assert disabled.find("shop") == Disabled(AT, "gone again")
 
 
 def test_a_file_that_cant_be_read_still_disables(tmp_path: Path) -> None:

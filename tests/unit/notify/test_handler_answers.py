@@ -8,11 +8,12 @@ from core.decision import ErrorKind
 from core.work import Applied, Ignored, limited_by
 from notify.errors import NotTaken
 from notify.facts import message_id
-from notify.handler import GONE_S, on_driver
+from notify.handler import GONE_S, DisabledSubscribers, on_driver
 from tests.unit.notify.calls import Calls
 from tests.unit.notify.place import Place, item, row
 from tests.unit.notify.receiver import OK, Receiver, status
 
+AT = "2026-01-31T12:00:00.000000Z"
 EVENT_ID = message_id("live", "stripe:evt_1:charge.captured")
 
 
@@ -108,8 +109,20 @@ def test_410_disables_until_a_person_enables_again(place: Place, receiver: Recei
         assert f"disabled since 2026-01-31T12:00:00.000000Z: it answered 410 to {EVENT_ID}" in outcome.reason
     assert len(receiver.requests) == 1
     assert place.handler()(item("bank")) == Applied()
-    (place.folder / "subscribers.disabled" / "shop.json").unlink()
+    DisabledSubscribers(place.folder / "subscribers.disabled").enable("shop", AT)
     assert place.handler()(item("shop", row("evt_3"))) == Applied()
+
+
+def test_who_is_enabled_at_once_is_asked_at_once(place: Place, receiver: Receiver) -> None:
+    """By the worker to which it answered 410, too."""
+    place.add("shop", receiver.port)
+    receiver.replies(status(410), OK)
+    handler = place.handler()
+    gone = handler(item("shop"))
+    assert isinstance(gone, Ignored)
+    on_driver(place.notify_settings()).keep(gone.note)
+    DisabledSubscribers(place.folder / "subscribers.disabled").enable("shop", AT)
+    assert handler(item("shop", row("evt_2"))) == Applied()
 
 
 def test_a_worker_asks_nothing_more_before_the_driver_has_kept_it(place: Place, receiver: Receiver) -> None:
