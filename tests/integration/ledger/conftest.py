@@ -46,7 +46,7 @@ STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
 Verify = Callable[..., Report]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_read_session("tests", "local[2]", "2g", spark_jars(), tmp_path_factory.mktemp("spark"))
     yield session
