@@ -26,6 +26,8 @@ from stack.settings import Settings
 
 BACKLOG, BACKLOG_SHORT = 240_000, 60_000
 COUNTS = (1, 2, 4)
+TOGETHER_S_MIN = 3.0
+"""A shorter time in which all shards decided shows how they start, not how fast they are."""
 MEASURED_SHARE = 0.9
 """Of a quarter of the backlog: what each shard is measured over, however many there are, so that each is as warm."""
 
@@ -53,25 +55,28 @@ def measure_shards(run: Run) -> dict[str, float]:
     events = int(backlog / max(COUNTS) * MEASURED_SHARE)
     with kafka_with_backlog(run, backlog, max(COUNTS)) as (port, _):
         costs: dict[int, float] = {}
-        rates: dict[int, float] = {}
+        alone = together = None
         for count in COUNTS:
             layout = data_folder(run.folder / f"of-{count}", run.folder / "records")
             spent = [_drain(layout, [server], [shard], events)[0] for shard, server in _servers(layout, port, count)]
             costs[count] = statistics.mean(one.us_an_event for one in spent)
             run.console.print(f"{count} shards: {costs[count]:,.0f} µs of CPU an event")
             if count == 1:
-                rates[1] = _rate([layout.ledger()])
+                alone = _rate([layout.ledger()])
         layout = data_folder(run.folder / "together", run.folder / "records")
         pair = list(_servers(layout, port, 2))
         _drain(layout, [server for _, server in pair], [0, 1], events)
-        rates[2] = _rate([layout.ledger("live", shard) for shard in (0, 1)])
-        run.console.print(f"events/s: one shard {rates[1]:,.0f}, two together {rates[2]:,.0f}")
-    return {
+        together = _rate([layout.ledger("live", shard) for shard in (0, 1)])
+    figures = {
         "shards.cpu_us_an_event": costs[1],
         "shards.cpu_ratio_2_to_1": costs[2] / costs[1],
         "shards.cpu_ratio_4_to_1": costs[4] / costs[1],
-        "shards.rate_ratio_2_to_1": rates[2] / rates[1],
     }
+    if alone is None or together is None:
+        run.console.print(f"no rate: they decided at the same time for less than {TOGETHER_S_MIN:g} s")
+        return figures
+    run.console.print(f"events/s: one shard {alone:,.0f}, two together {together:,.0f}")
+    return figures | {"shards.rate_ratio_2_to_1": together / alone}
 
 
 def _servers(layout: Layout, kafka_port: int, count: int) -> list[tuple[int, Server]]:
@@ -124,11 +129,14 @@ def _spent(place: StreamLayout) -> Spent | None:
     return Spent(spent, int(said["seq"]))
 
 
-def _rate(places: Sequence[StreamLayout]) -> float:
-    """Events a second of all shards, while all of them decided."""
+def _rate(places: Sequence[StreamLayout]) -> float | None:
+    """Events a second of all shards, while all of them decided; None where that was for too short a time."""
     commits = [commit_times(Path(os.fspath(place.journal))) for place in places]
     since, until = max(one[0][1] for one in commits), min(one[-1][1] for one in commits)
-    return sum(_until(one, until) - _until(one, since) for one in commits) / (until - since).total_seconds()
+    seconds = (until - since).total_seconds()
+    if seconds < TOGETHER_S_MIN:
+        return None
+    return sum(_until(one, until) - _until(one, since) for one in commits) / seconds
 
 
 def _until(commits: Sequence[tuple[int, datetime]], at: datetime) -> int:
