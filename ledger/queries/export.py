@@ -114,9 +114,11 @@ def export(
 
     :raises NothingBooked: there is no such table yet
     :raises OutExists: a file is there, and it isn't to be replaced
-    :raises OutUnwritable: the file can't be written; the disk is full, say
+    :raises OutUnwritable: the file can't be written: the disk is full, say, or a device or folder is in its place
     :raises LedgerUnreadable: the table is damaged
     """
+    if out.exists() and not out.is_file():
+        raise OutUnwritable(out, "it isn't a file")
     if out.exists() and not overwrite:
         raise OutExists(out)
     lakes = [(one, lake) for one in tables_of(table) if source in (lake := Lake(**{source: [one]}))]

@@ -124,6 +124,14 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(reported: SmallL
     assert len(csv_of(out)) == 6
 
 
+def test_what_is_no_file_is_never_replaced(reported: SmallLedger, tmp_path: Path) -> None:
+    out = tmp_path / "pipe"
+    os.mkfifo(out)
+    with pytest.raises(OutUnwritable, match="isn't a file"):
+        export(reported.postings, "postings", out, "csv", overwrite=True)
+    assert out.is_fifo()
+
+
 def test_a_file_that_comes_while_an_export_runs_stays(reported: SmallLedger, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
 
