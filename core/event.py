@@ -262,24 +262,24 @@ def unquote_text(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in plain)
 
 
-def upcast(texts: Mapping[str, str], steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
+def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
     """A record's header texts in the form of ``newest``; the given ones stay as they are.
 
-    Those of a newer minor version come back unchanged.
+    Those of this version and of a newer minor one are given back.
 
     :raises KeyError: there is no version
     :raises Unparseable: it can't be read, is of a newer major version, or of one that no step begins at
     """
     version = _schema_version(texts[VERSION_HEADER])
-    lifted = dict(texts)
     if version[0] > newest[0]:
         found, known = version_text(version), version_text(newest)
         raise Unparseable(f"header schema {found} is newer than {known}: upgrade the processor first")
     if version >= newest:
-        return lifted
+        return texts
     due = [step for step in steps if step.version >= version]
     if not due or due[0].version != version:
         raise Unparseable(f"header schema {version_text(version)} was never written by a receiver")
+    lifted = dict(texts)
     for step in due:
         step.lift(lifted)
     return lifted

@@ -17,6 +17,7 @@ A holder is one balance at a provider (`holder_of`): each tenant and each accoun
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
@@ -77,6 +78,7 @@ def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
     return of_tenant(tenant, f"{provider}/{account}" if account else provider)
 
 
+@functools.lru_cache(maxsize=4_096)
 def account(role: Role, holder: str, merchant: str) -> str:
     """The account of a role: the holder's for clearing, the merchant's for everything else."""
     if role is Role.CLEARING:

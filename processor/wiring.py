@@ -17,7 +17,6 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import WHOLE, Shard, journal_topic, stream_of, topics_of
-from core.spark import is_local
 from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
@@ -29,7 +28,7 @@ from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
 from processor.run.payload import Decoding, decoder_of
 from processor.run.worker import HandlerFiles, Task
-from processor.settings import DeadHead, ProcessorSettings
+from processor.settings import DeadHead
 from processor.source.feed import Feed, OwnFeed
 from processor.source.journal_source import FirstNamed
 from processor.streams import StreamConfig
@@ -151,14 +150,11 @@ def _rules(config: StreamConfig, mode: Mode, name: str, shards: int) -> StreamRu
 
 
 def _handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:
-    """What the handler has on the driver; its files travel where executors are on other machines."""
+    """What the handler has on the driver."""
     module = config.handler.partition(":")[0]
     if not hasattr(importlib.import_module(module), ON_DRIVER):
         return HandlerFiles()
-    side = bound(f"[{config.name}] handler", f"{module}:{ON_DRIVER}", given, config.settings)()
-    processor = given.get(ProcessorSettings)
-    travel = isinstance(processor, ProcessorSettings) and not is_local(processor.master)
-    return HandlerFiles(side, travel=travel)
+    return HandlerFiles(bound(f"[{config.name}] handler", f"{module}:{ON_DRIVER}", given, config.settings)())
 
 
 def _task(config: StreamConfig, name: str, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:

@@ -333,18 +333,18 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
 def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any) -> WorkItem:
     """What a handler sees of an event; by default of one that is tried for the first time, before it has its row."""
     return WorkItem(
-        item_seq=item_seq,
-        attempt=attempt,
-        **of_its_line,
-        event_key=of.event_key or "",
-        entity_key=of.entity_key or "",
-        provider=of.provider or "",
-        account=of.account or "",
-        event_type=of.event_type or "",
-        body=body,
-        fact_key=of.fact_key,
+        item_seq,
+        of.event_key or "",
+        of.entity_key or "",
+        of.provider or "",
+        of.account or "",
+        of.event_type or "",
+        body,
+        of.fact_key,
+        attempt,
         tenant=of.tenant,
         fact_sha256=of.fact_sha256,
+        **of_its_line,
     )
 
 

@@ -65,13 +65,11 @@ class HandlerTimeout(PayhookError):
 class HandlerFiles:
     """A handler's files, which it has where its stream decides (`core.work.DriverSide`).
 
-    Where executors are on other machines (``travel``) they go with each job: pickled, this is what they hold at that
-    moment.
+    They go with each job: pickled, this is what they hold at that moment.
     """
 
-    def __init__(self, side: DriverSide | None = None, *, travel: bool = False) -> None:
+    def __init__(self, side: DriverSide | None = None) -> None:
         self._side = side
-        self._travel = travel
         self._to_send = FilesToSend()
         self._sent: SentFiles | None = None
 
@@ -89,9 +87,8 @@ class HandlerFiles:
                 self._side.keep(one.note)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._side is None or not self._travel:
-            return _on_executor, (self._sent,)
-        return _on_executor, (self._to_send.now(self._side.files()),)
+        sent = self._sent if self._side is None else self._to_send.now(self._side.files())
+        return _on_executor, (sent,)
 
 
 def _on_executor(sent: SentFiles | None) -> HandlerFiles:

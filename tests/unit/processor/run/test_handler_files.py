@@ -1,4 +1,4 @@
-"""A handler's files go with each job where executors are on other machines."""
+"""A handler's files go with each job."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def receiver() -> Iterator[Receiver]:
         yield server
 
 
-def ledger_files(path: Path, *, travel: bool = True) -> HandlerFiles:
-    return HandlerFiles(ledger_on_driver(LedgerSettings(merchants_file=str(path))), travel=travel)
+def ledger_files(path: Path) -> HandlerFiles:
+    return HandlerFiles(ledger_on_driver(LedgerSettings(merchants_file=str(path))))
 
 
 def arrive(sent: HandlerFiles) -> None:
@@ -86,19 +86,10 @@ def test_nothing_but_what_was_sent_is_read_on_an_executor(tmp_path: Path) -> Non
         TextFiles().text(other)
 
 
-def test_on_one_machine_nothing_is_sent(tmp_path: Path) -> None:
-    path = tmp_path / "merchants.toml"
-    path.write_text("x" * 100_000)
-    sent = ledger_files(path, travel=False)
-    assert len(pickle.dumps(sent)) < 1_000
-    arrive(sent)
-    assert TextFiles().text(path) == "x" * 100_000
-
-
 def test_what_is_sent_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-secret-token")
     side = ledger_on_driver(LedgerSettings(merchants_url="https://m.example", merchants_token_file=f"{tmp_path}/token"))
-    arrive(HandlerFiles(side, travel=True))
+    arrive(HandlerFiles(side))
     assert TextFiles().text(tmp_path / "token") == "a-secret-token"
     assert "a-secret" not in repr(files._received)
 
@@ -107,7 +98,7 @@ def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Pla
     place.add("shop", receiver.port, 'headers = {x-team = {file = "secrets/notify/team"}}')
     (place.folder / "secrets" / "notify").mkdir()
     (place.folder / "secrets" / "notify" / "team").write_text("payments\n")
-    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings()), travel=True))
+    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings())))
     shutil.rmtree(place.folder)
     pickle.loads(packed).use()
     assert place.handler()(item("shop")) == Applied()
@@ -117,7 +108,7 @@ def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Pla
 
 def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(place: Place, receiver: Receiver) -> None:
     place.add("shop", receiver.port)
-    sent = HandlerFiles(notify_on_driver(place.notify_settings()), travel=True)
+    sent = HandlerFiles(notify_on_driver(place.notify_settings()))
     arrive(sent)
     sent.keep_notes([Applied(), Ignored("it answered 410", note=("shop", "2026-01-31T12:00:00Z", "it answered 410"))])
     arrive(sent)
@@ -132,7 +123,7 @@ def test_a_secret_that_a_link_leads_away_from_is_not_sent(place: Place, receiver
     secret = place.folder / "secrets" / "notify.shop"
     secret.unlink()
     secret.symlink_to(tmp_path / "elsewhere")
-    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings()), travel=True))
+    packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings())))
     assert b"whsec_AAAA" not in packed
     secret.unlink()
     pickle.loads(packed).use()
