@@ -6,6 +6,7 @@ has, and had within a day: in a writer that lives for long the memory for that w
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -28,8 +29,8 @@ SHARE_MAX = 0.05
 SECONDS_MAX = 600.0
 """A process that takes longer hangs, as on a disk that is away: it is killed."""
 
-NICE = 10
-"""The processor, which decides payments, goes first."""
+NICE = 19
+"""The processor, which decides payments, goes first, also before what a checkpoint imports."""
 
 CODE = Path(__file__).parents[1]
 
@@ -99,20 +100,26 @@ def _have_made(paths: list[str]) -> None:
     absolute = (one if is_url(one) else str(Path(one).absolute()) for one in paths)
     command = [sys.executable, "-m", "journal.checkpoints", *absolute]
     try:
-        ran = subprocess.run(
-            command,
-            cwd=CODE,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS_MAX,
-        )
-        said = (ran.stderr.splitlines() or [f"it ended with {ran.returncode}"]) if ran.returncode else []
+        with subprocess.Popen(
+            command, cwd=CODE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            said = _said(process)
     except Exception as failed:
         said = [str(failed)]
     for line in said:
         log.warning("no checkpoint could be made; the next one will do: %s", line)
+
+
+def _said(process: subprocess.Popen[str]) -> list[str]:
+    """What it wrote before it ended, if it failed."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+    try:
+        _, said = process.communicate(timeout=SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return (said.splitlines() or [f"it ended with {process.returncode}"]) if process.returncode else []
 
 
 def make(path: str) -> None:
@@ -126,7 +133,6 @@ def make(path: str) -> None:
 
 
 def main() -> int:
-    os.nice(NICE)
     code = 0
     for path in sys.argv[1:]:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.location import location_of, make_folder
 from journal.append import Appender, RowsRefused, TableUnfit
-from journal.checkpoints import COMMITS
+from journal.checkpoints import COMMITS, _said
 from journal.log import AppTransaction, NotCommitted, OutcomeUnknown, Overtaken, entry_name, last_checkpoint, numbers
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
 from journal.storage import DiskStorage, open_storage
@@ -359,6 +361,21 @@ def test_checkpoints_are_made_again_once_their_process_can_run(
         appender.append(rows(n))
     appender.checkpoints.wait(30)
     assert last_checkpoint(open_storage(path)) >= 2 * COMMITS - 1
+
+
+WAITS_TO_BE_SLOW = """
+import os, sys, time
+until = time.monotonic() + 10
+while os.getpriority(os.PRIO_PROCESS, 0) != 19:
+    if time.monotonic() > until:
+        sys.exit("it goes beside the writer")
+sys.exit("it waits for the writer")
+"""
+
+
+def test_a_checkpoints_process_waits_for_its_writer() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS_TO_BE_SLOW], stderr=subprocess.PIPE, text=True) as process:
+        assert _said(process) == ["it waits for the writer"]
 
 
 def test_the_journals_schema_is_taken_whole(tmp_path: Path) -> None:
