@@ -26,6 +26,8 @@ _CONF = {
     "spark.scheduler.mode": "FAIR",
     # Delta's planner rules would be asked in every batch of every stream; its streaming source does without them.
     "spark.databricks.delta.requiredSparkConfsCheck.enabled": "false",
+    # Executors elsewhere, as the driver: their tasks are short.
+    "spark.executor.defaultJavaOptions": COMPILED_ONCE,
     "spark.python.worker.reuse": "true",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.pollingDelay": "40ms",
