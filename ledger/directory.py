@@ -30,7 +30,7 @@ ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""
 
 MERCHANTS_BYTES_MAX = 16 << 20
-"""Of the file: some 400,000 accounts. Executors on other machines are sent it with each job; a service is better long
+"""Of the file: some 400,000 accounts. Executors are sent it with each job; a service is better long
 before."""
 
 

@@ -39,8 +39,7 @@ class Disabled:
 
 class DisabledSubscribers:
     """A folder of ``NAME.json``, looked at before each request: since when a subscriber is disabled, or enabled again.
-    Where executors are on other machines, it is read where the stream decides, and its files are sent to them with each
-    job.
+    It is read where the stream decides, and its files are sent to the executors with each job.
     """
 
     def __init__(self, folder: Path) -> None:
