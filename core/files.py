@@ -19,6 +19,13 @@ from pathlib import Path
 FILE_BYTES_MAX = 1_048_576
 
 
+class TooLarge(ValueError):
+    """A file has more bytes than are read."""
+
+    def __init__(self, size_bytes: int, bytes_max: int) -> None:
+        super().__init__(f"{size_bytes} bytes, at most {bytes_max} are read")
+
+
 def create_once(path: Path, text: str, mode: int = 0o600) -> None:
     """Makes a whole file in one step; one that is there is never touched.
 
@@ -117,7 +124,7 @@ class TextFiles:
         """
         :param sent_as: the path under which it is sent, if it is another one
         :raises OSError: it can't be read
-        :raises ValueError: it isn't UTF-8, or larger than ``bytes_max``
+        :raises ValueError: it isn't UTF-8, or `TooLarge`
         """
         received = _received
         if received is not None:
@@ -132,7 +139,7 @@ class TextFiles:
         if known is not None and known[0] == stamp:
             return known[1]
         if size > self._bytes_max:
-            raise ValueError(f"{size} bytes, at most {self._bytes_max} are read")
+            raise TooLarge(size, self._bytes_max)
         text = (path.read_bytes() if raw is None else raw).decode("utf-8")
         with self._lock:
             self._read[path] = (stamp, text)

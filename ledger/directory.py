@@ -22,16 +22,16 @@ from core.backoff import retry_after_s
 from core.clock import Clock, Deadline
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.files import TextFiles, problem_of
+from core.files import TextFiles, TooLarge, problem_of
 from core.routing import of_tenant
 from core.work import calling
 
 ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""
 
-MERCHANTS_BYTES_MAX = 16 << 20
-"""Of the file: some 400,000 accounts. Executors are sent it with each job; a service is better long
-before."""
+MERCHANTS_BYTES_MAX = 4 << 20
+"""Of the file: some 80,000 accounts. Executors are sent it with each job, and parse it in 0.4 s, within the deadline of
+the handler's call; beyond that a service is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ class FileDirectory:
     def _refresh(self) -> None:
         try:
             text = self._files.text(self._path)
+        except TooLarge as large:
+            raise DirectoryUnreadable(self._path, f"{large}; ledger.merchants_url takes a service instead") from large
         except (OSError, ValueError) as unreadable:
             raise DirectoryUnreadable(self._path, problem_of(unreadable)) from unreadable
         if text is not self._text:
@@ -215,26 +217,14 @@ class HttpDirectory:
     """Asks the service, and remembers the merchants that it found for a while.
 
     An unknown or a closed merchant isn't remembered: once a person mends it, the next event sees it. Thread-safe.
-    ``client`` carries timeouts (`open_client`). The token is read from its file, if one is named, for each request.
+    ``client`` carries the timeouts (`open_client`); the one for each read is also the most that a whole answer may
+    take. The token is read from its file, if one is named, for each request.
 
     :raises SettingError: the token file can't be used
     """
 
-    def __init__(
-        self,
-        url: str,
-        client: httpx2.Client,
-        clock: Clock,
-        token_file: str = "",
-        *,
-        timeout_s: float = TIMEOUT_S,
-        cache_s: float = CACHE_S,
-        cache_max: int = CACHE_MAX,
-    ) -> None:
+    def __init__(self, url: str, client: httpx2.Client, clock: Clock, token_file: str = "") -> None:
         self._url = url
-        self._timeout_s = timeout_s
-        self._cache_s = cache_s
-        self._cache_max = cache_max
         self._client = client
         self._clock = clock
         self._token_file = Path(token_file) if token_file else None
@@ -291,11 +281,12 @@ class HttpDirectory:
 
     def _body(self, response: httpx2.Response) -> bytes:
         """The answer's body, as long as it is short and comes in time as a whole."""
-        body, in_time = b"", Deadline(self._clock, self._timeout_s)
+        timeout_s = self._client.timeout.read or TIMEOUT_S
+        body, in_time = b"", Deadline(self._clock, timeout_s)
         for part in response.iter_bytes():
             body += part
             if in_time.passed:
-                raise DirectoryUnavailable(self._url, f"its answer takes longer than {self._timeout_s:g} s")
+                raise DirectoryUnavailable(self._url, f"its answer takes longer than {timeout_s:g} s")
             if len(body) > ANSWER_BYTES_MAX:
                 raise DirectoryUnavailable(self._url, f"its answer has more than {ANSWER_BYTES_MAX} bytes")
         return body
@@ -320,9 +311,9 @@ class HttpDirectory:
 
     def _remember(self, key: tuple[str, str, str | None], merchant: Merchant) -> None:
         with self._lock:
-            self._found[key] = (self._clock.monotonic() + self._cache_s, merchant)
+            self._found[key] = (self._clock.monotonic() + CACHE_S, merchant)
             self._found.move_to_end(key)
-            while len(self._found) > self._cache_max:
+            while len(self._found) > CACHE_MAX:
                 self._found.popitem(last=False)
 
 

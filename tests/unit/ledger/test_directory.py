@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
-from ledger.directory import DirectoryUnreadable, FileDirectory, Merchant, MerchantClosed, MerchantUnknown
+from ledger.directory import (
+    MERCHANTS_BYTES_MAX,
+    DirectoryUnreadable,
+    FileDirectory,
+    Merchant,
+    MerchantClosed,
+    MerchantUnknown,
+)
 
 TEXT = """
 [stripe]
@@ -100,6 +107,16 @@ def test_a_broken_directory_stops_the_stream_and_names_the_file(path: Path, text
         assert raised.value.kind is ErrorKind.SBE
     path.write_text(TEXT, "utf-8")
     assert directory.lookup("stripe", "acct_1") == Merchant("merchant-1")
+
+
+def test_a_file_that_takes_longer_to_parse_than_a_call_may_is_refused(path: Path) -> None:
+    text = TEXT + "# " + "x" * (MERCHANTS_BYTES_MAX - len(TEXT) - 3) + "\n"
+    path.write_text(text, "utf-8")
+    directory = FileDirectory(path)
+    assert directory.lookup("stripe", "acct_1") == Merchant("merchant-1")
+    path.write_text(text + "\n", "utf-8")
+    with pytest.raises(DirectoryUnreadable, match=r"4194305 bytes, .*; ledger\.merchants_url takes a service instead"):
+        directory.lookup("stripe", "acct_1")
 
 
 def test_a_missing_directory_stops_the_stream(tmp_path: Path) -> None:

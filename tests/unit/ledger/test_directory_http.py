@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from core.files import write_whole
 from core.work import WorkItem, limited_by
 from ledger.directory import (
     ANSWER_BYTES_MAX,
+    CACHE_S,
     DirectoryRefused,
     DirectoryUnavailable,
     FileDirectory,
@@ -49,9 +49,9 @@ def clock() -> ManualClock:
 
 
 def directory(
-    service: MerchantService, clock: ManualClock, token_file: str = "", timeout_s: float = 30.0, **limits: Any
+    service: MerchantService, clock: ManualClock, token_file: str = "", timeout_s: float = 30.0
 ) -> HttpDirectory:
-    return HttpDirectory(service.url, open_client(timeout_s), clock, token_file, timeout_s=timeout_s, **limits)
+    return HttpDirectory(service.url, open_client(timeout_s), clock, token_file)
 
 
 def says(status: int, body: bytes = b"{}", **headers: str) -> Answer:
@@ -163,10 +163,10 @@ def test_refusing_us_stops_the_stream_and_is_no_illness(
 
 
 def test_a_found_merchant_is_remembered_for_a_while(service: MerchantService, clock: ManualClock) -> None:
-    subject = directory(service, clock, cache_s=60)
+    subject = directory(service, clock)
     for _ in range(3):
         subject.lookup("stripe", "acct_1")
-    clock.advance(59)
+    clock.advance(CACHE_S - 1)
     subject.lookup("stripe", "acct_1")
     assert len(service.asked) == 1
     clock.advance(1)
@@ -174,8 +174,11 @@ def test_a_found_merchant_is_remembered_for_a_while(service: MerchantService, cl
     assert len(service.asked) == 2
 
 
-def test_what_is_remembered_is_bounded_and_the_least_used_goes(service: MerchantService, clock: ManualClock) -> None:
-    subject = directory(service, clock, cache_max=2)
+def test_what_is_remembered_is_bounded_and_the_least_used_goes(
+    service: MerchantService, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.directory.CACHE_MAX", 2)
+    subject = directory(service, clock)
     for account in ("a", "b", "a", "c", "a", "b"):
         subject.lookup("stripe", account)
     assert [query["account"] for query in service.asked] == ["a", "b", "c", "b"]

@@ -56,7 +56,7 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
     engine = LimitedEngine(tmp_path, {DOWNSTREAM: SETTINGS})
 
     def directory(timeout_s: float) -> HttpDirectory:
-        return HttpDirectory(service.url, open_client(timeout_s), engine.clock, timeout_s=timeout_s)
+        return HttpDirectory(service.url, open_client(timeout_s), engine.clock)
 
     patient = directory(timeout_s=30.0)
     traffic = Traffic(engine, patient)
