@@ -161,15 +161,17 @@ class Producer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a journal stands: its writer's epoch, its last row, its chain's head."""
+    """Where a journal stands: its writer's epoch, its last row, its chain's head; and its lineage, if it has one."""
 
     epoch: int
     seq: int
     chain: str
+    lineage: str = ""
 
 
 class Anchoring:
-    """One writer's anchors: its first head at once, then the newest at most every ``every_s``, and the last at the end.
+    """One writer's anchors: its first head at once, then the newest at most every `ANCHOR_EVERY_S`, and the last at the
+    end.
 
     Belongs to one thread.
     """
@@ -180,17 +182,13 @@ class Anchoring:
         topic: str,
         keys: AnchorKeys,
         producer: Producer,
-        every_s: float,
         clock: Clock,
         anchored_seq: int = 0,
-        lineage: str = "",
     ) -> None:
         self._stream = stream
-        self._lineage = lineage
         self._topic = topic
         self._keys = keys
         self._producer: Producer | None = producer
-        self._every_s = every_s
         self._clock = clock
         self._next_at = clock.monotonic()
         self._head: Head | None = None
@@ -227,8 +225,8 @@ class Anchoring:
     def _write(self, head: Head) -> None:
         if self._producer is None:
             return
-        self._next_at = self._clock.monotonic() + self._every_s
-        anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), self._lineage)
+        self._next_at = self._clock.monotonic() + ANCHOR_EVERY_S
+        anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), head.lineage)
 
         def on_delivery(error: object, _message: Any) -> None:
             if error is None:

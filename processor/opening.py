@@ -25,7 +25,7 @@ from dlq.done_alone import DoneAlone, given_since
 from dlq.frozen import SelectionFiles
 from dlq.publisher import DlqPublisher
 from dlq.topic import DlqTopics
-from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys, Head, anchored_before
+from journal.anchors import Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
 from journal.errors import Refused
 from journal.index import Index
@@ -249,11 +249,9 @@ class OpenableStream:
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
             snapshots = Snapshots(index, str(places.snapshots), shared.clock)
-            derived = Derived(index, self._followers(reader), dead_letters, anchors, metrics.committed, snapshots)
+            derived = Derived(index, self._followers(reader), dead_letters, anchors, self._status.decided, snapshots)
             rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
-            batches = Batches(
-                rules, journal, known, handlers, derived, shared.clock, on_decided=self._status.on_decided
-            )
+            batches = Batches(rules, journal, known, handlers, derived, shared.clock)
             watch.start()
             snapshots.start()
             undo.pop_all()
@@ -322,12 +320,10 @@ class OpenableStream:
             topics_of(self._wired.mode).anchors,
             shared.anchor_keys,
             open_producer(shared.kafka, settings),
-            ANCHOR_EVERY_S,
             shared.clock,
             anchored_before(state.notes),
-            state.lineage,
         )
-        anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain))
+        anchors.committed(Head(state.epoch, state.next_seq - 1, state.chain, state.lineage))
         return anchors
 
 

@@ -41,8 +41,7 @@ log = logging.getLogger(__name__)
 class Batches:
     """The engine of one work stream. Not thread-safe: Spark runs one batch at a time.
 
-    After any error it is of no further use: `release` it, and open another one from the journal. ``on_decided`` is
-    shown what each commit decided, for traces.
+    After any error it is of no further use: `release` it, and open another one from the journal.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Batches:
         derived: Derived,
         clock: Clock,
         jitter: Callable[[], float] = random.random,
-        on_decided: Callable[[Sequence[Item]], None] | None = None,
     ) -> None:
         self._rules = rules
         self._journal = journal
@@ -63,13 +61,12 @@ class Batches:
         self._derived = derived
         self._clock = clock
         self._jitter = jitter
-        self._on_decided = on_decided
         self.progress = Progress()
         self._probed: Rank | None = None
         self._become(Blocked.noted(journal.state.notes))
         self._heads = HeadOfLine(derived.index, rules.heads, rules.dead_head, clock)
-        left, waits_s = journal.state.notes.get(RUNS_NOTE, ""), self._waits_s
-        self._runs = Runs(journal.state.lineage, known.index, clock, known.selections, waits_s, left, known.rows_of)
+        left = journal.state.notes.get(RUNS_NOTE, "")
+        self._runs = Runs(journal.state.lineage, known, clock, self._waits_s, left)
         handlers.begin(journal.seq)
 
     @property
@@ -262,11 +259,9 @@ class Batches:
         head = self._journal.commit(rows, bodies, marks, published_upto, notes)
         self._handlers.committed()
         steps.end("commit")
-        self._derived.follow(rows, bodies, head)
+        self._derived.follow(every, bodies, head)
         self._heads.committed(rows)
         self._runs.committed(rows)
-        if self._on_decided is not None:
-            self._on_decided(every)
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
         return results.by_item.values()

@@ -76,7 +76,7 @@ class Journal:
         crash_point("processor.after_commit")
         self.state = replace(self.state, marks=marks, next_seq=committed.last_seq + 1)
         self._lasts = {**self._lasts, **{(row.topic, row.partition): row for row in rows if row.first}}
-        return Head(self.state.epoch, committed.last_seq, committed.chain)
+        return Head(self.state.epoch, committed.last_seq, committed.chain, self.state.lineage)
 
     def close(self) -> None:
         """Looks no more whether what was decided is still what there is."""

@@ -9,8 +9,8 @@ from core.decision import Decision
 from core.errors import PayhookError
 from journal.anchors import Anchoring, Head, Unanchored
 from journal.index import Index
-from journal.schema import JournalRow
 from journal.snapshots import Snapshots
+from processor.decide.item import Item
 from processor.decide.ports import DeadLetters, DerivedTable
 
 CLOSE_S_MAX = 5.0
@@ -26,7 +26,9 @@ class IndexBehind(PayhookError):
 
 
 class Derived:
-    """All that is made of a stream's rows. ``followers`` are tables; ``on_rows`` counts for metrics."""
+    """All that is made of a stream's rows. ``followers`` are tables; ``on_decided`` is shown what each commit decided,
+    for metrics and traces.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class Derived:
         followers: Sequence[DerivedTable],
         dead_letters: DeadLetters,
         anchors: Anchoring | None = None,
-        on_rows: Callable[[Sequence[JournalRow]], None] = lambda rows: None,
+        on_decided: Callable[[Sequence[Item]], None] = lambda items: None,
         snapshots: Snapshots | None = None,
     ) -> None:
         self.index = index
@@ -42,7 +44,7 @@ class Derived:
         self.dead_letters = dead_letters
         self.anchors = anchors or Unanchored()
         self._followers = followers
-        self._on_rows = on_rows
+        self._on_decided = on_decided
 
     def check(self, seq: int) -> None:
         """
@@ -51,8 +53,9 @@ class Derived:
         if self.index.seq != seq:
             raise IndexBehind(self.index.seq, seq)
 
-    def follow(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes], head: Head) -> None:
-        """Takes in a batch's rows that are committed."""
+    def follow(self, items: Sequence[Item], bodies: Mapping[str, bytes], head: Head) -> None:
+        """Takes in a batch that is committed."""
+        rows = [item.row for item in items]
         self.index.apply(rows, bodies)
         crash_point("processor.after_index")
         for follower in self._followers:
@@ -62,7 +65,7 @@ class Derived:
         self.dead_letters.publish(dead)
         self.dead_letters.passed(head.seq)
         crash_point("processor.after_dlq")
-        self._on_rows(rows)
+        self._on_decided(items)
         self.anchors.committed(head)
 
     def poll(self) -> None:

@@ -18,15 +18,14 @@ from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, Command, Portion
-from dlq.frozen import Frozen, ReadSelection, SelectionBroken, SelectionUnknown, Turns
+from dlq.frozen import Frozen, SelectionBroken, SelectionUnknown, Turns
 from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
 from dlq.run import Ended, PortionResult, RunState, command_id_of, command_of_row
 from journal.errors import StorageDown, problem_of
-from journal.index import Index
 from journal.schema import JournalRow
 from processor.decide.item import Item
-from processor.decide.ports import RowsOf
+from processor.decide.ports import Known
 from processor.decide.two_people import OnePerson
 
 log = logging.getLogger(__name__)
@@ -93,17 +92,14 @@ class Runs:
     def __init__(
         self,
         lineage: str,
-        index: Index,
+        known: Known,
         clock: Clock,
-        read: ReadSelection,
         waits_s: Callable[[], float],
         left: str,
-        rows_of: RowsOf,
     ) -> None:
         self._lineage = lineage
-        self._index = index
+        self._known = known
         self._clock = clock
-        self._read = read
         self._waits_s = waits_s
         self._runs: dict[str, Run] = {}
         self._given: set[str] = set()
@@ -111,7 +107,7 @@ class Runs:
         self._window = float(WINDOW_FIRST)
         self._noted = bool(left)
         reported = json.loads(left or "[]")
-        rows = rows_of(sorted(seq for seq, *_ in reported)) if reported else {}
+        rows = known.rows_of(sorted(seq for seq, *_ in reported)) if reported else {}
         for seq, turn, state in reported:
             self._take_up(rows[seq], turn, RunState(state))
 
@@ -225,7 +221,7 @@ class Runs:
 
     def _is_given(self, digest: str, action: str) -> bool:
         key = join_key("payhook", command_id_of(digest), action)
-        return key in self._given or self._index.known_event(key) is not None
+        return key in self._given or self._known.index.known_event(key) is not None
 
     def _next(self, run: Run, room: int) -> Turn | None:
         """The run's next portion, if one may be taken now."""
@@ -274,7 +270,7 @@ class Runs:
         for _ in range(LOOKS_MAX):
             if run.looked == run.turn:
                 return True
-            item = self._index.open_item(turns.item_seq(run.looked))
+            item = self._known.index.open_item(turns.item_seq(run.looked))
             if item is not None and item.row.decision is not Decision.DEAD:
                 return False
             run.looked += 1
@@ -304,7 +300,7 @@ class Runs:
         :raises StorageDown: the lake can't be read just now
         """
         try:
-            return self._read(digest)
+            return self._known.selections(digest)
         except OSError as failed:
             raise StorageDown("a selection", digest, problem_of(failed)) from failed
 

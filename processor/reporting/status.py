@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,8 @@ class StreamStatus:
     """``state`` in the status is ``running``, ``standby``, ``refused``, ``failed`` or ``off``; ``restarts`` counts
     those here.
 
-    ``generations``: of the stream that decides what receivers publish; None for every other one. ``on_decided`` is
-    shown what each commit decided, where traces are on.
+    ``generations``: of the stream that decides what receivers publish; None for every other one. ``spans``: where
+    traces are on.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class StreamStatus:
         file: StatusFile,
         metrics: ProcessorMetrics,
         generations: GenerationWriter | None = None,
-        on_decided: Callable[[Sequence[Item]], None] | None = None,
+        spans: DecisionSpans | None = None,
     ) -> None:
         self.metrics = metrics
         self._stream = stream
         self._file = file
         self._generations = generations
-        self.on_decided = on_decided
+        self._spans = spans
         self._batches = itertools.count(1)
         self._restarts = 0
         self._last_failure: str | None = None
@@ -125,6 +125,12 @@ class StreamStatus:
             self.metrics.dead(figures)
             self.metrics.lag(catch_up)
             self._report("running", ready=True, **figures, catch_up=catch_up.status())
+
+    def decided(self, items: Sequence[Item]) -> None:
+        """After each commit."""
+        self.metrics.committed([item.row for item in items])
+        if self._spans is not None:
+            self._spans(items)
 
     def outage(self, reason: str, tries: int) -> None:
         """While it waits for its storage; ``tries`` were made since it last decided anything."""

@@ -40,7 +40,7 @@ from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency import RedisAnswers
-from journal.anchors import ANCHOR_EVERY_S, Anchoring, AnchorKeys
+from journal.anchors import Anchoring, AnchorKeys
 from ledger.queries import Shards
 from stack.children import metrics_urls
 from stack.data_folder import own
@@ -150,7 +150,7 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
         yield
         return
     topic = topics_of("live").anchors
-    anchors = AuditAnchors(audit_log, Anchoring(STREAM, topic, keys, producer, ANCHOR_EVERY_S, clock))
+    anchors = AuditAnchors(audit_log, Anchoring(STREAM, topic, keys, producer, clock))
     anchors.start()
     try:
         yield

@@ -12,13 +12,12 @@ from deltalake import DeltaTable
 from core.clock import ManualClock
 from dlq import audit_log
 from dlq.audit_log import APP_ID, AUDIT_SCHEMA, STREAM, AuditAnchors, AuditEntry, AuditLog, Outcome
-from journal.anchors import Anchoring
+from journal.anchors import ANCHOR_EVERY_S, Anchoring
 from journal.append import Appender
 from journal.log import AppTransaction
 from tests.unit.journal.test_anchors import KEYS, Kafka
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-EVERY_S = 5.0
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def acts(tmp_path: Path) -> AuditLog:
 
 @pytest.fixture
 def anchors(acts: AuditLog, kafka: Kafka, clock: ManualClock) -> AuditAnchors:
-    return AuditAnchors(acts, Anchoring(STREAM, "payments.anchors", KEYS, kafka, EVERY_S, clock))
+    return AuditAnchors(acts, Anchoring(STREAM, "payments.anchors", KEYS, kafka, clock))
 
 
 def record(acts: AuditLog) -> str:
@@ -54,7 +53,7 @@ def test_what_another_process_recorded_is_anchored_too(
     chain = record(AuditLog(tmp_path / "acts"))
     for _ in range(3):
         anchors.look()
-        clock.advance(EVERY_S)
+        clock.advance(ANCHOR_EVERY_S)
     [(topic, key, value)] = kafka.written
     reported = KEYS.decode(value)
     assert (topic, key) == ("payments.anchors", STREAM.encode())

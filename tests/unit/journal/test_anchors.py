@@ -65,11 +65,11 @@ def kafka() -> Kafka:
 
 @pytest.fixture
 def anchoring(kafka: Kafka, clock: ManualClock) -> Anchoring:
-    return Anchoring("ledger", "payments.anchors", KEYS, kafka, 5.0, clock)
+    return Anchoring("ledger", "payments.anchors", KEYS, kafka, clock)
 
 
-def head(seq: int) -> Head:
-    return Head(epoch=3, seq=seq, chain=f"{seq:064x}")
+def head(seq: int, lineage: str = "") -> Head:
+    return Head(epoch=3, seq=seq, chain=f"{seq:064x}", lineage=lineage)
 
 
 def test_the_first_head_is_anchored_at_once_and_the_newest_after_each_pause(
@@ -154,7 +154,7 @@ def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock:
             return 0
 
     silent = Silent()
-    anchoring = Anchoring("ledger", "payments.anchors", KEYS, silent, 60, clock)
+    anchoring = Anchoring("ledger", "payments.anchors", KEYS, silent, clock)
     anchoring.committed(head(1))
     anchoring.close(0)
     gone = weakref.ref(silent)
@@ -172,7 +172,7 @@ def test_a_writer_that_lets_go_after_a_failure_says_nothing_more(anchoring: Anch
 
 
 def test_the_next_writer_anchors_what_the_last_one_could_not(kafka: Kafka, clock: ManualClock) -> None:
-    known = Anchoring("ledger", "payments.anchors", KEYS, kafka, 5.0, clock, anchored_seq=4)
+    known = Anchoring("ledger", "payments.anchors", KEYS, kafka, clock, anchored_seq=4)
     known.committed(head(4))
     known.poll()
     assert kafka.seqs == []
@@ -191,8 +191,8 @@ def test_keys_are_read_newest_first_and_old_ones_are_believed(tmp_path: Path, ka
     file = tmp_path / "anchors"
     file.write_text("newest-0" * 5 + "\n" + KEY + "\n")
     keys = AnchorKeys.read(file)
-    Anchoring("ledger", "t", KEYS, kafka, 5.0, clock).committed(head(1))
-    Anchoring("ledger", "t", keys, kafka, 5.0, clock).committed(head(2))
+    Anchoring("ledger", "t", KEYS, kafka, clock).committed(head(1))
+    Anchoring("ledger", "t", keys, kafka, clock).committed(head(2))
     kafka.poll(0)
     assert [keys.decode(value).seq for _, _, value in kafka.written] == [1, 2]
     with pytest.raises(AnchorInvalid, match="no known key"):
@@ -211,9 +211,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         AnchorKeys.read(tmp_path / "nowhere")
 
 
-def test_an_anchor_says_of_which_lineage_the_journal_is(kafka: Kafka, clock: ManualClock) -> None:
-    anchoring = Anchoring("ledger", "payments.anchors", KEYS, kafka, 5.0, clock, lineage="a" * 32)
-    anchoring.committed(head(1))
+def test_an_anchor_says_of_which_lineage_the_journal_is(anchoring: Anchoring, kafka: Kafka) -> None:
+    anchoring.committed(head(1, "a" * 32))
     anchoring.poll()
     assert [KEYS.decode(value).lineage for _, _, value in kafka.written] == ["a" * 32]
 

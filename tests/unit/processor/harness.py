@@ -321,10 +321,9 @@ class Engine:
                 backlog_s=lambda: self.backlog_s,
             ),
             self.handlers,
-            Derived(self.index, [], self.dead_letters),
+            Derived(self.index, [], self.dead_letters, on_decided=lambda items: self.on_decided(items)),
             self.clock,
             jitter=lambda: 0.0,
-            on_decided=lambda items: self.on_decided(items),
         )
 
     def _given_since(self, since: datetime) -> list[JournalRow]:
