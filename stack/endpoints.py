@@ -21,7 +21,7 @@ import psutil
 from core.files import write_whole
 from core.layout import Layout
 from core.status_file import read_said
-from stack.errors import RestoreUnfinished
+from stack.errors import RestoreUnfinished, ServerLeft
 
 FILE = "endpoints.json"
 END_WAIT_S = 10.0
@@ -87,12 +87,17 @@ def _identity(pid: int) -> Identity:
 
 
 def end_leftovers(layout: Layout) -> bool:
-    """Kills the recorded children that still run, each with its whole session; says whether there were any."""
+    """Kills the recorded children that still run, each with its whole session; says whether there were any.
+
+    :raises ServerLeft: one doesn't end; the record stays, so that the next `payhook down` finds it
+    """
     left = [process for process in map(_alive, _recorded(layout).get("processes", [])[1:]) if process is not None]
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    psutil.wait_procs(left, timeout=END_WAIT_S)
+    _, stuck = psutil.wait_procs(left, timeout=END_WAIT_S)
+    for process in stuck:
+        raise ServerLeft("a server", process.pid)
     layout.supervisor.unlink(missing_ok=True)
     return bool(left)
 

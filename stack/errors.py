@@ -78,6 +78,18 @@ class JarTampered(PayhookError):
         )
 
 
+class ServerLeft(PayhookError):
+    """A process was killed, and is there still: the kernel ends none that waits for a disk which doesn't answer."""
+
+    def __init__(self, name: str, pid: int) -> None:
+        self.name = name
+        self.pid = pid
+        super().__init__(
+            f"{name} (process {pid}) was killed and doesn't end: see that the disks answer it works on, then "
+            "`payhook down` again"
+        )
+
+
 class ServerNotUp(PayhookError):
     """A server ended, or didn't answer in time."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from stack.errors import ServerNotUp
+from stack.errors import ServerLeft, ServerNotUp
 from stack.paths import CHECKOUT
 
 POLL_S = 0.05
@@ -99,9 +99,15 @@ class Running:
         self.server.clean()
 
     def kill(self) -> None:
-        """Ends it and whatever it started, now."""
+        """Ends it and whatever it started, now.
+
+        :raises ServerLeft: it doesn't end
+        """
         self._signal_all(signal.SIGKILL)
-        self._process.wait(KILL_WAIT_S)
+        try:
+            self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise ServerLeft(self.server.name, self.pid) from None
 
     def _signal_all(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

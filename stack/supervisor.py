@@ -131,13 +131,20 @@ class Supervisor:
         self._write()
 
     def stop(self) -> None:
-        """Stops all, the last started first; returns when nothing is left."""
+        """Stops all, the last started first; returns when nothing is left.
+
+        :raises ServerLeft: one doesn't end; the others are stopped all the same
+        """
         remove_endpoints(self._layout.root)
-        for child in reversed(self._children):
-            if child.running is not None:
-                child.running.stop()
-                child.running = None
-            self._turn(child, State.WAITING)
+        with contextlib.ExitStack() as last_first:
+            for child in self._children:
+                last_first.callback(self._stop, child)
+
+    def _stop(self, child: Child) -> None:
+        if child.running is not None:
+            child.running.stop()
+            child.running = None
+        self._turn(child, State.WAITING)
 
     def _look_at(self, child: Child) -> None:
         now = time.monotonic()
@@ -217,9 +224,10 @@ class Supervisor:
 
 @contextlib.contextmanager
 def sole_supervisor(layout: Layout) -> Iterator[None]:
-    """Holds the data folder for this process, after ending what a killed supervisor left.
+    """Holds the data folder for this process, after ending what a killed supervisor left, and ends what is left of it.
 
     :raises AlreadyUp: another one holds it
+    :raises ServerLeft: what is left doesn't end
     """
     with try_lock(layout.supervisor_lock) as is_ours:
         if not is_ours:
@@ -230,4 +238,4 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
         try:
             yield
         finally:
-            layout.supervisor.unlink(missing_ok=True)
+            end_leftovers(layout)

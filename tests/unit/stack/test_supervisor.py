@@ -19,8 +19,8 @@ import pytest
 
 from core.layout import Layout
 from stack.children import Ports
-from stack.endpoints import end_leftovers, read_endpoints, recorded_supervisor
-from stack.errors import AlreadyUp, ServerNotUp
+from stack.endpoints import end_leftovers, read_endpoints, record, recorded_supervisor
+from stack.errors import AlreadyUp, ServerLeft, ServerNotUp
 from stack.server import Server
 from stack.supervisor import (
     BACKOFF_S_MAX,
@@ -292,6 +292,41 @@ def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> No
     step_until(supervisor, lambda: supervisor.all_answer)
     supervisor.stop()
     assert stopped.read_text().split() == list(reversed(names))
+
+
+def test_a_process_that_the_kernel_does_not_end_is_named_and_the_others_stop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "redis"), stub(folder, "processor"))
+    step_until(supervisor, lambda: supervisor.all_answer)
+    kafka, redis, processor = children_of(os.getpid())
+    wait = subprocess.Popen.wait
+
+    def never_sees_redis_end(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        ended = wait(process, timeout)
+        if process.pid == redis.pid:
+            raise subprocess.TimeoutExpired(process.args, timeout or 0.0)
+        return ended
+
+    monkeypatch.setattr(subprocess.Popen, "wait", never_sees_redis_end)
+    with pytest.raises(ServerLeft, match=rf"redis \(process {redis.pid}\) was killed and doesn't end: .* again"):
+        supervisor.stop()
+    assert all_end([kafka, processor])
+
+
+def test_the_record_of_a_process_that_does_not_end_stays_for_the_next_down(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(folder)
+    with subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True) as process:
+        record(layout, True, {}, [os.getpid(), process.pid])
+        with monkeypatch.context() as stuck:
+            stuck.setattr("stack.endpoints.os.killpg", lambda *_: None)
+            stuck.setattr("stack.endpoints.END_WAIT_S", 0.0)
+            with pytest.raises(ServerLeft, match=f"process {process.pid}"):
+                end_leftovers(layout)
+        assert end_leftovers(layout)
+        assert not end_leftovers(layout)
 
 
 def test_a_second_supervisor_on_one_folder_is_refused(folder: Path) -> None:
