@@ -24,8 +24,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Ends the process as payhook's own processes end: native threads of Kafka's and Delta's libraries may crash an
-    interpreter that takes itself apart beneath them, after everything was told. A worker has told all by then, too;
-    it is gone before the summary, and with it what a client that lost its broker would still print.
+    interpreter that takes itself apart beneath them, after everything was reported. A worker has reported all by
+    then, too; it is gone before the summary, and with it what a client that lost its broker would still print.
     """
     if EXIT_STATUS in config.stash:
         sys.stdout.flush()

@@ -40,7 +40,7 @@ HOST = "127.0.0.1"
 
 
 class Later(SentTo):
-    """Kafka's control topic: what whoever looks at the site orders there is read when the engine decides."""
+    """Kafka's control topic: what users of the site order there is read when the engine decides."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ STACK = (
 
 @dataclass
 class DeadItems:
-    """Rows are told, and written by `commit`; the clock stands at ``now``."""
+    """Rows are collected, and written by `commit`; the clock stands at ``now``."""
 
     data: Path
     clock: ManualClock = field(default_factory=lambda: ManualClock(START + timedelta(days=3)))
@@ -67,7 +67,7 @@ class DeadItems:
         return self.clock.now()
 
     def dead(self, **changes: Any) -> JournalRow:
-        """An event that dies at once of an unknown merchant, unless told otherwise."""
+        """An event that dies at once of an unknown merchant, or of what ``changes`` say."""
         said: dict[str, Any] = {
             "decision": Decision.DEAD,
             "error_class": "MerchantUnknown",

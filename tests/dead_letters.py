@@ -1,6 +1,6 @@
 """A data folder whose ledger the engine itself decided, with what dies in it: real journal, bodies and postings.
 
-No server and no JVM: Kafka is a list, the handler is told what to answer.
+No server and no JVM: Kafka is a list, the handler answers what the test sets.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class MerchantService:
             request_queue_size = 128
 
             def handle_error(self, *args: object) -> None:
-                """A client that was told too late has gone away."""
+                """A client that was answered too late has gone away."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/merchants"

@@ -162,7 +162,7 @@ class Site:
         return next(node for node in self.nodes if node.port == port)
 
     def part(self, replica: Node, *, parted: bool = True) -> None:
-        """From now on it gets none of what its primary is told; or again."""
+        """From now on it gets none of what is written to its primary; or again."""
         with replica.admin() as client:
             client.config_set("masterauth", "wrong" if parted else self.passwords[ADMIN])
             client.execute_command("CLIENT KILL", "TYPE", "master")

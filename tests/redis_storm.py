@@ -129,5 +129,5 @@ class Storm:
         return Counter(outcome for *_, outcome in self.answers)
 
     def with_copies(self) -> set[str]:
-        """Events of which the journal told the copies apart."""
+        """Events whose copies the journal recognised."""
         return {event_id for event_id, found in self.stored.decisions().items() if len(found) > 1}

@@ -26,8 +26,8 @@ START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 @dataclass
 class SmallLedger:
-    """Rows are told one after the other and written by `commit`; the data folder is a stack's. ``shard``: whose journal
-    it is, after a division; its events come from the partition of that number.
+    """Rows are added one after the other and written by `commit`; the data folder is a stack's. ``shard``: whose
+    journal it is, after a division; its events come from the partition of that number.
     """
 
     data: Path
@@ -73,7 +73,7 @@ class SmallLedger:
         return self._add(row)
 
     def again(self, of: JournalRow, decision: Decision = Decision.DUPLICATE, **changes: Any) -> JournalRow:
-        """The same event once more, at an offset of its own: a copy, unless told otherwise."""
+        """The same event once more, at an offset of its own: a copy, unless ``decision`` says otherwise."""
         seq = self._next
         payment = (of.entity_key or "").rpartition(":")[2]
         row = self._row(seq, of.provider or "", payment, None, START + timedelta(minutes=seq))
@@ -95,7 +95,7 @@ class SmallLedger:
         return self._add(row)
 
     def commit(self, *, with_bodies: bool = True, with_postings: bool = True) -> None:
-        """One commit of the journal with all that was told since the last one, and what is derived from it."""
+        """One commit of the journal with all that was added since the last one, and what is derived from it."""
         if self._writer is None:
             self._writer = JournalWriter.create_or_open(self.journal, "ledger")
             before = sum(row.first for row in self.rows) - sum(row.first for row in self._fresh)

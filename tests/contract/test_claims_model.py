@@ -119,7 +119,7 @@ class ClaimHistory(RuleBasedStateMachine):
 
     @rule(target=requests, request=consumes(requests))
     def ask_again(self, request: Request) -> Request:
-        """Only who was told `in_flight` does."""
+        """Only a request that was answered `in_flight` does."""
         if request.state is ClaimState.IN_FLIGHT:
             self.ask(request)
         return request

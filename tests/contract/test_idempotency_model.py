@@ -83,7 +83,7 @@ class Requests(RuleBasedStateMachine):
         assert claimed == self.expected(runner.key)
         if claimed.state in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
             if claimed.state is ClaimState.CLAIMED and self.undisturbed:
-                assert all(one.key != runner.key for one in self.acted), "it acted before, and the runner isn't told"
+                assert all(one.key != runner.key for one in self.acted), "it acted before, unknown to the runner"
             self.pend(runner, LEASE_S)
         else:
             runner.acted = True

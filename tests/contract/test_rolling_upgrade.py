@@ -39,7 +39,7 @@ BEFORE_CAPTURE_FAILED = "1ba788bdf2395cbf4be89da06b4e818c505684f5"
 RULE = {"event_type": "payment.captured", "movement": "capture", "id": "/data/capture"}
 OLDER: dict[str, Any] = {}
 NEWER: dict[str, Any] = {"standardwebhooks": {"money": [RULE]}}
-"""Adapters have named the same facts since `VERSION_BEFORE`: what differs is what they are told of a sender's types."""
+"""Adapters have named the same facts since `VERSION_BEFORE`: what differs is what they learn of a sender's types."""
 
 RECEIVER = """
 import json, sys

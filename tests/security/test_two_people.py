@@ -183,7 +183,7 @@ def test_the_same_key_for_another_entry_is_refused(office: Office) -> None:
 
 
 def test_an_approval_whose_answer_was_lost_is_given_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The repeated request is told that it was carried out, and not that somebody approved it before."""
+    """The repeated request is answered that it was carried out, and not that somebody approved it before."""
     where = f"proposals/{office.proposes(FAY)}/approve"
     kafka = LateAcknowledgement(office, monkeypatch)
     answers = [office.post(where, ADA, "k", reason="read it") for _ in range(2)]

@@ -55,7 +55,7 @@ def stack(storage: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(autouse=True)
 def reported(storage: dict[str, str], no_settings_from_outside: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are told of it as the stack was."""
+    """Commands get the same settings as the stack."""
     for name, value in storage.items():
         monkeypatch.setenv(name, value)
 

@@ -1,4 +1,4 @@
-"""Orders on a real broker: the offset that is told is the one that Kafka has; without it nothing is promised."""
+"""Orders on a real broker: the offset that is answered is the one that Kafka has; without it nothing is promised."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ WAIT_S_MAX = 60.0
 
 class Broker:
     """A broker that is stopped and started again on the same port and disk. It makes topics that it is asked for, as
-    Kafka does unless told otherwise.
+    Kafka does by default.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -64,7 +64,7 @@ def forgotten(spark: SparkSession) -> Iterator[None]:
 
 @dataclass
 class FakeKafka:
-    """Ends as told, records of the topics of dead letters and of anchors from memory."""
+    """Ends of partitions as the test sets them, records of the topics of dead letters and of anchors from memory."""
 
     held: Ends
     letters: list[DlqRecord] = field(default_factory=list)

@@ -346,7 +346,7 @@ def test_a_payout_of_which_only_the_failure_was_told_names_it(compare: Compare, 
 
 
 def test_a_payment_that_failed_moved_nothing(compare: Compare, tmp_path: Path) -> None:
-    """Its line when it was begun, and its failure: no webhook told of either."""
+    """Its line when it was begun, and its failure: no webhook reported either."""
     begun = stripe_line(fact("py_1"), charge_id="py_1")
     failed = {**begun, "reporting_category": "charge_failure", "source_id": "pyr_1", "gross": "-10.00"}
     assert (

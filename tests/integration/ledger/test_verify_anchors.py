@@ -1,4 +1,4 @@
-"""What nobody can do to a journal without its anchors telling: each is done, as carefully as a forger would."""
+"""Changes of a journal that its anchors show: each is made as carefully as a forger would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody can do to the record of acts without `payhook verify` telling."""
+"""Changes of the audit log that `payhook verify` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verification says as a whole: a clean lake holds, what is gone is told, samples are bounded."""
+"""What a verification says as a whole: a clean lake holds, what is gone is named, samples are bounded."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class FileProducer:
 
 
 class Loop:
-    """Runs batches of what Kafka holds until it is told to stop, as `processor.source.stream.Stream` does."""
+    """Runs batches of what Kafka holds until it is to stop, as `processor.source.stream.Stream` does."""
 
     def __init__(self, stored: Stored, batches: Batches) -> None:
         self._stored = stored

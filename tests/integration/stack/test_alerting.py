@@ -51,7 +51,7 @@ def firing(metrics_port: int) -> list[str]:
 
 
 def look_on(config: Path, reported: Callable[[], int], metrics_port: int) -> None:
-    """One life of the process: it tells all there is, looks on for a while, and ends when it is told to."""
+    """One life of the process: it reports all there is, looks on for a while, and ends on SIGTERM."""
     data = config.parent / "data"
     env = {**os.environ, "PAYHOOK_DATA_DIR": str(data), "PAYHOOK_CONFIG": str(config)}
     state = data / "run" / "alerts.json"

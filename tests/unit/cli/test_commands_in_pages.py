@@ -26,7 +26,7 @@ def typed(text: str) -> Iterator[str]:
 
 
 def problem(line: str) -> str | None:
-    """What is wrong with a line that somebody is told to type."""
+    """What is wrong with a line that a page tells an operator to type."""
     words = shlex.split(line.split(" #")[0].replace("…", ""), comments=False)[1:]
     command: click.Command = main
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):

@@ -77,7 +77,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
 def test_a_repair_that_kafka_took_in_part_is_on_record_as_failed_with_what_was_sent(
     tmp_path: Path, producer: FakeProducer
 ) -> None:
-    """What Kafka took is booked, whoever is told that the rest wasn't taken."""
+    """What Kafka took is booked, although the rest wasn't taken."""
     code, said = reconcile(tmp_path, "--repair", "--reason", "webhook lost")
     assert (code, "acknowledged 2 events and not 1" in said) == (1, True), said
     [act] = AuditLog(Layout(tmp_path).audit_log).read(10)

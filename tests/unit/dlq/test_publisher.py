@@ -196,7 +196,7 @@ def test_the_partition_is_the_origins() -> None:
 
 
 class Watching:
-    """Writes down what it is told of dead rows."""
+    """Writes down each call about dead rows."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[object, ...]] = []

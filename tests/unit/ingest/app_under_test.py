@@ -1,4 +1,4 @@
-"""The receiver without servers: memory claims, a publisher that does as told, signed Stripe events."""
+"""The receiver without servers: memory claims, a publisher that does what a test sets, signed Stripe events."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SECRET = "live_3kXbDbWVQzTFq5hYpG8d"  # of our own making
 
 
 class Provider:
-    """A server that answers as told, and remembers what it was asked."""
+    """A server that answers what a test sets, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []

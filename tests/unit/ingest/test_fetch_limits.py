@@ -1,4 +1,4 @@
-"""The limits of fetching: addresses, sizes, times, who waits, hosts that fail, and what may be told of it."""
+"""The limits of fetching: addresses, sizes, times, who waits, hosts that fail, and what may be said of it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Ground:
         return await self.protocol.take(events, NOW, None)
 
     async def state(self, one: Event) -> ClaimState:
-        """What another receiver would be told; asked with an owner who leaves no trace behind."""
+        """What another receiver would be answered; asked with an owner who leaves no trace behind."""
         [state] = await self.claims.claim([key(one)], OTHER_OWNER)
         self.claims.settle([], [key(one)], OTHER_OWNER)
         return state

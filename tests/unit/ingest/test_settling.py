@@ -1,4 +1,4 @@
-"""Settlements that Redis couldn't be told: told again while they are of use, and no longer."""
+"""Settlements that couldn't be written to Redis: tried again while they are of use, and no longer."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ KEYS = AnchorKeys([KEY])
 
 
 class Kafka:
-    """Takes records; acknowledges them on the next poll, or fails as told."""
+    """Takes records; acknowledges them on the next poll, or fails where a test says so."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, bytes, bytes]] = []

@@ -1,4 +1,4 @@
-"""What a provider told twice or in two ways, as the engine decided it and as finance can send it on."""
+"""What a provider reported twice or in two ways, as the engine decided it and as finance can send it on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class World:
         self.journal, self.bodies = str(lake.journal), str(lake.bodies)
 
     def tell(self, event_id: str, refund: str, amount_minor: int = 500, adapter: Adapter = ADAPTERS["stripe"]) -> str:
-        """One refund, under an event id; a minute later than what was told before."""
+        """One refund, under an event id; a minute later than what was reported before."""
         self.engine.clock.advance(60)
         now = self.engine.clock.now()
         body = stripe_event(

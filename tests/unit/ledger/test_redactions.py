@@ -1,4 +1,4 @@
-"""Acts of redaction: appended, chained, and told apart from what is done."""
+"""Acts of redaction: appended, chained, and distinguished from what is done."""
 
 from __future__ import annotations
 

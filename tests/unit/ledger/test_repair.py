@@ -104,7 +104,7 @@ def test_a_tenants_event_is_scoped_once() -> None:
 
 @pytest.mark.parametrize("tenant", [None, "shop-a"])
 def test_a_movement_that_was_undone_before_is_made_with_what_undid_it(tenant: str | None) -> None:
-    """So the payout of which only the failure was told books nothing."""
+    """So the payout of which only the failure was reported books nothing."""
     prefix = "" if tenant is None else f"{tenant}~"
     names = {"fact_key": f"{prefix}stripe:po_1:payout_paid", "pair": f"{prefix}stripe:po_1:payout_failed"}
     missing = replace(MISSING, movement="payout_paid", payment=None, **names)  # type: ignore[arg-type]

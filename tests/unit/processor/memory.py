@@ -1,4 +1,4 @@
-"""What the engine needs beside itself, in memory: index and journal, and handlers that answer as they are told."""
+"""What the engine needs beside itself, in memory: index and journal, and handlers that answer what a test sets."""
 
 from __future__ import annotations
 

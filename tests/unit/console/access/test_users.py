@@ -21,7 +21,7 @@ ADMIN = frozenset({Role.ADMIN})
 
 
 class Record:
-    """What would be put on record; refuses as told."""
+    """What would be put on record; refuses where the test says so."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, str | None, str | None]] = []

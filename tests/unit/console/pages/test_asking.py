@@ -1,4 +1,4 @@
-"""A question costs its own time: the event loop goes on, and whoever comes too late is told so."""
+"""A question costs its own time: the event loop goes on, and a question that comes too late is answered with that."""
 
 from __future__ import annotations
 

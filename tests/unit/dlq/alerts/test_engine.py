@@ -1,4 +1,4 @@
-"""An alert fires once, is told again at an interval, recovers once, and says nothing that nobody knows."""
+"""An alert fires once, is repeated at an interval, recovers once, and says nothing of what isn't known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a receiver is to be told waits for it, newest word only, and nobody else waits with it."""
+"""Notices wait for a receiver that is down, the newest of each alert only, and other receivers don't wait."""
 
 from __future__ import annotations
 

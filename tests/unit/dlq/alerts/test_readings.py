@@ -192,7 +192,7 @@ def test_claims_are_no_share_where_they_are_few() -> None:
 
 
 def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: int) -> list[tuple[int, Kind]]:
-    """What is told of Redis over so many looks, of which all claims are slow in some and none in the others."""
+    """What is read of Redis in so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
     readings, reported, quick = Readings(), [], 0
     engine = Engine(rules(settings))

@@ -1,4 +1,4 @@
-"""Whoever is told is told for real: over HTTP on a socket, or by a program that runs."""
+"""Receivers are real: over HTTP on a socket, or by a program that runs."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_the_report_says_what_to_do_next_the_most_urgent_first(journal: Journal)
 
 
 def reported_again(journal: Journal, at_h: float, fact: str, number: int, provider: str = "stripe") -> None:
-    """One fact, booked and told again an hour later under another event id."""
+    """One fact, booked and reported again an hour later under another event id."""
     for decision, later_h in ((Decision.APPLIED, 0), (Decision.DUPLICATE_FACT, 1)):
         received = WEEK.start + (at_h + later_h) * HOUR
         event = f"{provider}:evt_{number}_{later_h}:x"

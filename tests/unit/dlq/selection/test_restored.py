@@ -91,7 +91,7 @@ def test_a_proposed_run_cannot_be_approved(bench: SelectionBench) -> None:
 
 
 def test_items_are_frozen_as_they_were_seen(bench: SelectionBench) -> None:
-    """One that has another row by now is told by the dry run, and refused when it is decided."""
+    """One that has another row by now is named by the dry run, and refused when it is decided."""
     bench.dead(2)
     bench.index.follow()
     first, second = (one.target for one in bench.index.page(Filter()).items)

@@ -28,7 +28,7 @@ class BreakableAnswers(MemoryAnswers):
 
     down: frozenset[str] = frozenset()
     answers_lost = False
-    """Claims are made, and whoever made them hears nothing of it."""
+    """Claims are made, and the caller gets no answer."""
 
     async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
         self._up("claim")

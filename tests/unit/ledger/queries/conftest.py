@@ -11,5 +11,5 @@ from tests.small_ledger import SmallLedger
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SmallLedger:
-    """An empty one, to be told things."""
+    """An empty one."""
     return SmallLedger(tmp_path / "data")

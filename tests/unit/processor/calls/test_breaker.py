@@ -1,4 +1,4 @@
-"""The breaker's three states, on a clock that tests move, and what a later process is told of it."""
+"""The breaker's three states, on a clock that tests move, and what a later process learns of it."""
 
 from __future__ import annotations
 

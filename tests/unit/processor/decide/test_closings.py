@@ -35,7 +35,7 @@ def dead(engine: Engine, *ids: str, entity: str | None = None) -> list[str]:
 
 
 def seen(engine: Engine, key: str) -> list[bool]:
-    """Whether a dead one came before, by what the handler was told at each call."""
+    """Whether a dead one came before, by what the handler was given at each call."""
     return [call.previous_dead for call in engine.handler.log if call.event_key == key]
 
 

@@ -1,4 +1,4 @@
-"""What a dead event does to those behind it, under each policy, and what the handler is told of it."""
+"""What a dead event does to those behind it, under each policy, and what the handler learns of it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def dead(seq: int = 7) -> JournalRow:
 
 
 class Reported:
-    """Remembers what it was told."""
+    """Remembers its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, object]] = []

@@ -21,7 +21,7 @@ class Closed(Exception):
 
 
 class DriverError(Exception):
-    """As a database driver has them: one class for all, told apart by text and code."""
+    """As a database driver has them: one class for all, distinguished by text and code."""
 
     def __init__(self, text: str, sqlstate: str | None = None, orig: Exception | None = None) -> None:
         self.sqlstate = sqlstate
