@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import logging
@@ -20,11 +19,12 @@ from core.errors import SettingError, Unparseable
 from core.event import OWN_TYPES, Event, poison_event
 from core.log import about
 from core.tracing import Tracing
+from ingest.body import BodyReader, RawHeaders
 from ingest.endpoints import Context, Contexts, SecretFiles, SecretsMissing, UnknownEndpoint
 from ingest.errors import Refused
 from ingest.fetch import Fetch
 from ingest.http_messages import send_answer
-from ingest.limits import LIMITS, Limits, Load, RateLimits, RawHeaders, ReadDeadline, check_head, read_body, source_of
+from ingest.limits import RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
@@ -57,12 +57,13 @@ SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 
 
 class Receiver:
-    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller. ``load``: what is under way."""
+    """``POST /webhooks/{provider}[/{endpoint}]``; its parts are opened by the caller."""
 
     def __init__(
         self,
         settings: IngestSettings,
         adapters: Mapping[str, Adapter],
+        bodies: BodyReader,
         secrets: SecretFiles,
         protocol: Protocol,
         publisher: Publisher,
@@ -70,18 +71,16 @@ class Receiver:
         metrics: IngestMetrics,
         clock: Clock,
         masker: CardMasker,
-        limits: Limits = LIMITS,
         tracing: Tracing | None = None,
     ) -> None:
         self._settings = settings
         self._adapters = adapters
         self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
         self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
+        self._bodies = bodies
         self._secrets = secrets
         self._contexts = Contexts(settings)
         self._masker = masker
-        self.load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
-        self._deadline = ReadDeadline(limits.read_deadline_s)
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
         self._fetch = fetch
@@ -126,14 +125,9 @@ class Receiver:
             raise Refused("unknown_endpoint") from None
         if scope["method"] != "POST":
             raise Refused("wrong_method", allow="POST")
-        settings, headers = self._settings, scope["headers"]
-        check_head(adapter.media_type, headers, settings.body_bytes_max)
-        task = asyncio.current_task()
-        assert task is not None
-        held = self.load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
+        held = self._bodies.begin(scope, adapter.media_type)
         try:
-            body = await read_body(receive, settings.body_bytes_max, self._deadline, held)
-            webhook = Webhook(body, headers, endpoint or DEFAULT_ENDPOINT)
+            webhook = Webhook(await self._bodies.read(receive, held), scope["headers"], endpoint or DEFAULT_ENDPOINT)
             return await self._taken(adapter, webhook, endpoint, context)
         finally:
             held.end()

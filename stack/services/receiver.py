@@ -30,11 +30,12 @@ from core.routing import topics_of
 from core.topics import check_topics
 from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
+from ingest.body import BodyReader
 from ingest.claims import RedisGate, RedisGenerations
 from ingest.endpoints import SecretFiles, check_endpoints
 from ingest.fetch import HttpFetch
 from ingest.http import http_protocol
-from ingest.limits import LIMITS, Limits
+from ingest.limits import LIMITS, Limits, Load
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
 from ingest.protocol import Protocol
@@ -184,10 +185,12 @@ async def open_receiver(
         fetch = HttpFetch(client, clock, loopback=True)
         masker = CardMasker(ingest.pan, masking_key(ingest))
         tracing = open_tracing("receiver", clock)
+        load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
+        bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
         receiver = Receiver(
-            ingest, adapters, secrets, protocol, publisher, fetch, metrics, clock, masker, limits, tracing
+            ingest, adapters, bodies, secrets, protocol, publisher, fetch, metrics, clock, masker, tracing
         )
-        metrics.read_from(_gauges(receiver, publisher, claims, generations, gate, fetch))
+        metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher
         finally:
@@ -202,7 +205,7 @@ async def open_receiver(
 
 
 def _gauges(
-    receiver: Receiver,
+    load: Load,
     publisher: KafkaPublisher,
     claims: RedisClaims,
     generations: RedisGenerations,
@@ -211,8 +214,8 @@ def _gauges(
 ) -> dict[str, Callable[[], float]]:
     return {
         "payhook_ingest_receipts_dropped": lambda: publisher.dropped,
-        "payhook_ingest_in_flight": lambda: receiver.load.requests,
-        "payhook_ingest_in_flight_bytes": lambda: receiver.load.bytes,
+        "payhook_ingest_in_flight": lambda: load.requests,
+        "payhook_ingest_in_flight_bytes": lambda: load.bytes,
         "payhook_ingest_fetches_failed": lambda: fetch.failures,
         "payhook_redis_pipelines": lambda: gate.tries,
         "payhook_redis_failures": lambda: gate.failures,

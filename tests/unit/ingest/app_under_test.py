@@ -17,9 +17,10 @@ from core.errors import PayhookError
 from core.event import Headers, Mode
 from core.tracing import Tracing
 from ingest.app import create_app
+from ingest.body import BodyReader
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.endpoints import SecretFiles, secret_file
-from ingest.limits import Limits
+from ingest.limits import Limits, Load
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import Protocol
@@ -174,9 +175,11 @@ class Bench:
             self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
         )
         secrets = SecretFiles(self._folder, self.clock)
+        load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
         receiver = Receiver(
             self.settings,
             self.adapters,
+            BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
             secrets,
             protocol,
             self.publisher,
@@ -184,7 +187,6 @@ class Bench:
             metrics,
             self.clock,
             CardMasker(self.settings.pan, MASKING_KEY),
-            self.limits,
             self.tracing,
         )
         yield receiver, self.publisher

@@ -1,0 +1,134 @@
+"""The raw body of a request, within its limits of type, size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from starlette.types import Receive, Scope
+
+from ingest.errors import Refused
+from ingest.limits import Held, Load, source_of
+
+DIGITS_MAX = 12
+
+LOOK_S = 0.05
+"""How much later than its deadline a body may be given up."""
+OVER = float("-inf")
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class BodyReader:
+    """Decides by a request's head, and by what is under way, whether its body is read; and reads it."""
+
+    def __init__(self, load: Load, bytes_max: int, deadline_s: float) -> None:
+        self._load = load
+        self._bytes_max = bytes_max
+        self._deadline = ReadDeadline(deadline_s)
+
+    def begin(self, scope: Scope, media_type: str) -> Held:
+        """A place for the request; it must be given back by `Held.end`.
+
+        :param media_type: what the provider posts
+        :raises Refused: 413 or 415 by its head, 503 where as many requests as may be are under way
+        """
+        _check_head(media_type, scope["headers"], self._bytes_max)
+        task = asyncio.current_task()
+        assert task is not None
+        return self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
+
+    async def read(self, receive: Receive, held: Held) -> bytes:
+        """The bytes exactly as sent, counted in ``held`` as they arrive, before they are kept.
+
+        :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
+        """
+        body = await self._deadline.hold(_read(receive, self._bytes_max, held))
+        held.arrived()
+        return body
+
+
+class ReadDeadline:
+    """Gives up what isn't there in time. One timer looks after all: one each would cost more than the reading."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def hold(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
+        """
+        :raises Refused: 408
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        if self._timer is None:
+            self._timer = loop.call_later(LOOK_S, self._look)
+        self._until[task] = loop.time() + self._deadline_s
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if self._until[task] == OVER and task.uncancel() == 0:
+                raise Refused("too_slow", seconds=self._deadline_s) from None
+            raise
+        finally:
+            del self._until[task]
+
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """What that task reads, now."""
+        if self._until.get(task, OVER) > OVER:
+            self._until[task] = OVER
+            task.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for task, until in self._until.items():
+            if until <= now:
+                self.give_up(task)
+        self._timer = loop.call_later(LOOK_S, self._look) if self._until else None
+
+
+def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
+    """Names are in lower case.
+
+    A request without a Content-Type is taken: the signature says whose it is.
+
+    :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
+    """
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            if len(value) > DIGITS_MAX or int(value) > bytes_max:
+                raise Refused("too_large", bytes_max=bytes_max)
+        elif name == b"content-type":
+            _check_type(media_type, value)
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise Refused("encoded")
+
+
+def _check_type(wanted: str, value: bytes) -> None:
+    media_type, _, parameters = value.partition(b";")
+    charset = parameters.strip().lower()
+    if media_type.strip().lower() != wanted.encode():
+        raise Refused("wrong_type", wanted=wanted)
+    if charset.startswith(b"charset") and charset.partition(b"=")[2].strip(b' "') not in (b"utf-8", b"utf8"):
+        raise Refused("wrong_type", wanted=wanted)
+
+
+async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused("cut_off")
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bytes_max:
+            raise Refused("too_large", bytes_max=bytes_max)
+        held.hold(len(part))
+        parts.append(part)
+        if not message.get("more_body", False):
+            return part if len(parts) == 1 else b"".join(parts)
