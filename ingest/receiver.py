@@ -14,7 +14,7 @@ from typing import TypeAlias
 from starlette.types import Receive, Scope, Send
 
 from core.card_numbers import without_card_numbers
-from core.clock import Clock, to_rfc3339
+from core.clock import Clock
 from core.errors import SettingError, Unparseable
 from core.event import OWN_TYPES, Event, poison_event
 from core.log import about
@@ -29,7 +29,7 @@ from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
-from ingest.publisher import Publisher, Receipts
+from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from providers.port import (
     DEFAULT_ENDPOINT,
@@ -48,12 +48,9 @@ UNKNOWN = "unknown"
 ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """It names a file of secrets."""
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-NOTHING = "nothing_in_it"
 Extra: TypeAlias = list[tuple[bytes, bytes]]
 NO_EXTRA: Extra = []
 REPLAYED: Extra = [(b"idempotent-replayed", b"true")]
-SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
-"""Refusals whose events have receipts of their own."""
 
 
 class Receiver:
@@ -66,14 +63,13 @@ class Receiver:
         bodies: BodyReader,
         secrets: SecretFiles,
         protocol: Protocol,
-        publisher: Publisher,
+        reports: Reports,
         fetch: Fetch,
         metrics: IngestMetrics,
         clock: Clock,
         masker: CardMasker,
         tracing: Tracing | None = None,
     ) -> None:
-        self._settings = settings
         self._adapters = adapters
         self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
         self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
@@ -84,14 +80,14 @@ class Receiver:
         self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
         self._fetch = fetch
-        self._receipts = Receipts(publisher)
+        self._reports = reports
         self._metrics = metrics
         self._clock = clock
         self._tracing = tracing
 
     def close(self) -> None:
         """Hands the last receipts over; no request may be under way any more."""
-        self._receipts.flush()
+        self._reports.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; every error is one that says what to do."""
@@ -102,12 +98,9 @@ class Receiver:
         try:
             answer, extra = await self._take(scope, receive, adapter, provider, endpoint)
         except Refused as refused:
-            self._metrics.refused(known, refused.code)
-            if refused.code not in SETTLED_BY_RECEIPTS:
-                mode = self._settings.mode
-                self._receipts.nothing_taken(known, refused.code, refused.status, to_rfc3339(self._clock.now()), mode)
+            self._reports.refused(known, refused)
             answer, extra = _error(refused)
-        self._metrics.answered(known, answer.status, self._clock.monotonic() - began)
+        self._reports.answered(known, answer.status, self._clock.monotonic() - began)
         headers = [*_content_headers(answer.content_type, len(answer.body)), *extra]
         await send_answer(scope, send, answer.status, headers, answer.body)
 
@@ -167,7 +160,7 @@ class Receiver:
         events = self._events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
-            self._receipts.nothing_taken(adapter.name, NOTHING, accepted.status, to_rfc3339(received_at), context.mode)
+            self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)
             return accepted, NO_EXTRA
         traceparent = _traceparent(webhook.headers)
         if self._tracing is None:
@@ -236,11 +229,7 @@ class Receiver:
         accepted = adapter.accepted()
         failed, in_flight_still = taken.failed, taken.in_flight
         status = 503 if failed else 409 if in_flight_still else accepted.status
-        now = to_rfc3339(self._clock.now())
-        for taking in taken.takings:
-            outcome = taking.outcome
-            self._metrics.took(adapter.name, outcome)
-            self._receipts.answered(taking.event, outcome, status, now)
+        self._reports.took(adapter.name, taken, status)
         if failed:
             raise Refused("not_published")
         if in_flight_still:

@@ -43,6 +43,7 @@ from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
+from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
@@ -187,8 +188,9 @@ async def open_receiver(
         tracing = open_tracing("receiver", clock)
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
+        reports = Reports(publisher, metrics, clock, ingest.mode)
         receiver = Receiver(
-            ingest, adapters, bodies, secrets, protocol, publisher, fetch, metrics, clock, masker, tracing
+            ingest, adapters, bodies, secrets, protocol, reports, fetch, metrics, clock, masker, tracing
         )
         metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:

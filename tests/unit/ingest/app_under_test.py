@@ -27,6 +27,7 @@ from ingest.protocol import Protocol
 from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
+from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from load.samples import sign
 from load.samples.adyen import AdyenItem, adyen_notification
@@ -182,7 +183,7 @@ class Bench:
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
             secrets,
             protocol,
-            self.publisher,
+            Reports(self.publisher, metrics, self.clock, self.settings.mode),
             self.fetch,
             metrics,
             self.clock,

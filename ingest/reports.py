@@ -1,0 +1,86 @@
+"""What is reported of each request: counts, and receipts for the audit."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from core.clock import Clock, to_rfc3339
+from core.event import Mode
+from core.routing import topics_of
+from ingest.errors import Refused
+from ingest.metrics import IngestMetrics
+from ingest.protocol import Taken
+from ingest.publisher import Publisher
+
+GATHER_S = 0.05
+"""So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
+RECEIPTS_A_RECORD_MAX = 200
+"""Of at most a few hundred bytes each; a record takes 2 MiB."""
+
+NOTHING = "nothing_in_it"
+SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
+"""Refusals whose events have receipts of their own."""
+
+
+class Reports:
+    """Counts, writes to the receipts topics, and waits for nothing. A record holds one receipt a line, as JSON.
+
+    ``mode``: of the receipts of what was refused.
+    """
+
+    def __init__(self, publisher: Publisher, metrics: IngestMetrics, clock: Clock, mode: Mode) -> None:
+        self._publisher = publisher
+        self._metrics = metrics
+        self._clock = clock
+        self._mode: Mode = mode
+        self._waiting: dict[Mode, list[bytes]] = {}
+
+    def answered(self, provider: str, status: int, seconds: float) -> None:
+        """One request, whatever became of it."""
+        self._metrics.answered(provider, status, seconds)
+
+    def refused(self, provider: str, refused: Refused) -> None:
+        """A request of which nothing is named, as nothing in it is believed."""
+        self._metrics.refused(provider, refused.code)
+        if refused.code not in SETTLED_BY_RECEIPTS:
+            self._nothing_taken(provider, refused.code, refused.status, self._clock.now(), self._mode)
+
+    def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode) -> None:
+        """A request that was verified and held no event."""
+        self._nothing_taken(provider, NOTHING, status, received_at, mode)
+
+    def took(self, provider: str, taken: Taken, status: int) -> None:
+        """The events of a request that was verified."""
+        at = to_rfc3339(self._clock.now())
+        for taking in taken.takings:
+            event, outcome = taking.event, taking.outcome
+            self._metrics.took(provider, outcome)
+            receipt = {
+                "provider": event.provider,
+                "event_key": event.event_key,
+                "outcome": outcome,
+                "status": status,
+                "content_sha256": event.content_sha256,
+                "at": at,
+            }
+            self._note(event.mode, receipt)
+
+    def flush(self) -> None:
+        """Hands over what waits, for when the receiver ends."""
+        for mode, lines in self._waiting.items():
+            for start in range(0, len(lines), RECEIPTS_A_RECORD_MAX):
+                record = b"\n".join(lines[start : start + RECEIPTS_A_RECORD_MAX])
+                self._publisher.note(topics_of(mode).receipts, record)
+        self._waiting = {}
+
+    def _nothing_taken(self, provider: str, outcome: str, status: int, at: datetime, mode: Mode) -> None:
+        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)})
+
+    def _note(self, mode: Mode, receipt: dict[str, Any]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_S, self.flush)
+        self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))
