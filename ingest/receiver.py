@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -20,26 +18,16 @@ from core.event import OWN_TYPES, Event, poison_event
 from core.log import about
 from core.tracing import Tracing
 from ingest.body import BodyReader, RawHeaders
-from ingest.endpoints import Context, Contexts, SecretFiles, SecretsMissing, UnknownEndpoint
+from ingest.endpoints import Context, Contexts, SecretsMissing, UnknownEndpoint
 from ingest.errors import Refused
-from ingest.fetch import Fetch
 from ingest.http_messages import send_answer
-from ingest.limits import RateLimits
-from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.reports import Reports
 from ingest.settings import IngestSettings
-from providers.port import (
-    DEFAULT_ENDPOINT,
-    Adapter,
-    Answer,
-    FetchingAdapter,
-    ModeMismatch,
-    SignatureInvalid,
-    WeaklySigningAdapter,
-)
+from ingest.verifier import Verifier
+from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
 
 log = logging.getLogger(__name__)
@@ -61,27 +49,20 @@ class Receiver:
         settings: IngestSettings,
         adapters: Mapping[str, Adapter],
         bodies: BodyReader,
-        secrets: SecretFiles,
+        verifier: Verifier,
         protocol: Protocol,
         reports: Reports,
-        fetch: Fetch,
-        metrics: IngestMetrics,
         clock: Clock,
         masker: CardMasker,
         tracing: Tracing | None = None,
     ) -> None:
         self._adapters = adapters
-        self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
-        self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
         self._bodies = bodies
-        self._secrets = secrets
+        self._verifier = verifier
         self._contexts = Contexts(settings)
         self._masker = masker
-        self._rates = RateLimits(settings.rates_per_s, clock)
         self._protocol = protocol
-        self._fetch = fetch
         self._reports = reports
-        self._metrics = metrics
         self._clock = clock
         self._tracing = tracing
 
@@ -149,14 +130,7 @@ class Receiver:
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
         received_at = self._clock.now()
-        secrets = self._secrets.of(adapter.name, endpoint)
-        fetching = self._fetching.get(adapter.name)
-        if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
-            webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
-        # Nothing of the body is believed before this.
-        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
-        self._rates.take(adapter.name)
-        await self._check_delivery(adapter, webhook, endpoint)
+        webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
         events = self._events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
@@ -182,23 +156,6 @@ class Receiver:
         finally:
             key = without_card_numbers(events[0].event_key)
             traced.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})
-
-    async def _check_delivery(self, adapter: Adapter, webhook: Webhook, endpoint: str | None) -> None:
-        """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
-
-        What the API confirmed claims no delivery and asks for no claim: another body may have come first.
-        """
-        weak = self._weakly_signing.get(adapter.name)
-        if weak is None:
-            return
-        credentials = self._secrets.credentials(weak.name, endpoint)
-        wanted = weak.original(webhook, credentials) if credentials else None
-        if wanted is not None:
-            weak.check_original(webhook, await self._fetch.fetch(wanted))
-            return
-        body_sha256 = hashlib.sha256(webhook.body).hexdigest()
-        if not await self._protocol.is_first_body(adapter.name, weak.delivery_id(webhook), body_sha256):
-            raise SignatureInvalid("reused")
 
     def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""

@@ -35,7 +35,7 @@ from ingest.claims import RedisGate, RedisGenerations
 from ingest.endpoints import SecretFiles, check_endpoints
 from ingest.fetch import HttpFetch
 from ingest.http import http_protocol
-from ingest.limits import LIMITS, Limits, Load
+from ingest.limits import LIMITS, Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
 from ingest.protocol import Protocol
@@ -45,6 +45,7 @@ from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
 from ingest.reports import Reports
 from ingest.settings import IngestSettings
+from ingest.verifier import Verifier
 from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.data_folder import own
@@ -188,10 +189,10 @@ async def open_receiver(
         tracing = open_tracing("receiver", clock)
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
+        rates = RateLimits(ingest.rates_per_s, clock)
+        verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
         reports = Reports(publisher, metrics, clock, ingest.mode)
-        receiver = Receiver(
-            ingest, adapters, bodies, secrets, protocol, reports, fetch, metrics, clock, masker, tracing
-        )
+        receiver = Receiver(ingest, adapters, bodies, verifier, protocol, reports, clock, masker, tracing)
         metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher

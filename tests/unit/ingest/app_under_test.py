@@ -20,7 +20,7 @@ from ingest.app import create_app
 from ingest.body import BodyReader
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.endpoints import SecretFiles, secret_file
-from ingest.limits import Limits, Load
+from ingest.limits import Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import Protocol
@@ -29,6 +29,7 @@ from ingest.publisher import Publisher
 from ingest.receiver import Receiver
 from ingest.reports import Reports
 from ingest.settings import IngestSettings
+from ingest.verifier import Verifier
 from load.samples import sign
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.stripe import stripe_event
@@ -176,16 +177,15 @@ class Bench:
             self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
         )
         secrets = SecretFiles(self._folder, self.clock)
+        rates = RateLimits(self.settings.rates_per_s, self.clock)
         load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
         receiver = Receiver(
             self.settings,
             self.adapters,
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
-            secrets,
+            Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics),
             protocol,
             Reports(self.publisher, metrics, self.clock, self.settings.mode),
-            self.fetch,
-            metrics,
             self.clock,
             CardMasker(self.settings.pan, MASKING_KEY),
             self.tracing,

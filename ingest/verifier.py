@@ -1,0 +1,70 @@
+"""Whether a request is its provider's: by its signature, by what the provider is asked, and by its delivery."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from ingest.endpoints import SecretFiles
+from ingest.fetch import Fetch
+from ingest.limits import RateLimits
+from ingest.metrics import IngestMetrics
+from ingest.protocol import Protocol
+from providers.port import Adapter, FetchingAdapter, Request, SignatureInvalid, WeaklySigningAdapter
+
+
+class Verifier:
+    """Verifies requests; nothing of a body is believed before. Only what is signed counts to a provider's rate."""
+
+    def __init__(
+        self,
+        adapters: Mapping[str, Adapter],
+        secrets: SecretFiles,
+        fetch: Fetch,
+        protocol: Protocol,
+        rates: RateLimits,
+        metrics: IngestMetrics,
+    ) -> None:
+        self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
+        self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
+        self._secrets = secrets
+        self._fetch = fetch
+        self._protocol = protocol
+        self._rates = rates
+        self._metrics = metrics
+
+    async def verify(self, adapter: Adapter, webhook: Request, endpoint: str | None, received_at: datetime) -> Request:
+        """The webhook, verified, with what its adapter wants from the provider.
+
+        :raises SignatureInvalid: not all of it is proven
+        :raises Unparseable: it doesn't say what is wanted from the provider
+        :raises FetchFailed, CredentialsRefused: the provider can't be asked
+        :raises SecretsMissing, SettingError: the endpoint's secrets or credentials are missing or wrong
+        :raises Refused: 429, beyond the provider's rate
+        """
+        secrets = self._secrets.of(adapter.name, endpoint)
+        fetching = self._fetching.get(adapter.name)
+        if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
+            webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
+        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
+        self._rates.take(adapter.name)
+        weak = self._weakly_signing.get(adapter.name)
+        if weak is not None:
+            await self._check_delivery(weak, webhook, endpoint)
+        return webhook
+
+    async def _check_delivery(self, weak: WeaklySigningAdapter, webhook: Request, endpoint: str | None) -> None:
+        """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
+
+        What the API confirmed claims no delivery and asks for no claim: another body may have come first.
+        """
+        credentials = self._secrets.credentials(weak.name, endpoint)
+        wanted = weak.original(webhook, credentials) if credentials else None
+        if wanted is not None:
+            weak.check_original(webhook, await self._fetch.fetch(wanted))
+            return
+        body_sha256 = hashlib.sha256(webhook.body).hexdigest()
+        if not await self._protocol.is_first_body(weak.name, weak.delivery_id(webhook), body_sha256):
+            raise SignatureInvalid("reused")
