@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import Adapter, ModeMismatch, WeaklySigningAdapter
 
+ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""It names a file of secrets."""
 API = "-api"
 LOOK_AGAIN_S = 1.0
 SECRETS_MAX = 8

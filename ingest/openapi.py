@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from ingest.endpoints import ENDPOINT
 from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS
-from ingest.receiver import ENDPOINT
 from providers.port import Adapter
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

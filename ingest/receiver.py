@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeAlias
@@ -14,18 +13,16 @@ from starlette.types import Receive, Scope, Send
 from core.card_numbers import without_card_numbers
 from core.clock import Clock
 from core.errors import SettingError, Unparseable
-from core.event import OWN_TYPES, Event, poison_event
-from core.log import about
+from core.event import Event
 from core.tracing import Tracing
-from ingest.body import BodyReader, RawHeaders
-from ingest.endpoints import Context, Contexts, SecretsMissing, UnknownEndpoint
+from ingest.body import BodyReader
+from ingest.endpoints import Context, SecretsMissing
 from ingest.errors import Refused
+from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
-from ingest.pan import CardMasker
 from ingest.protocol import Protocol, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.reports import Reports
-from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
@@ -33,9 +30,6 @@ from providers.port import Request as Webhook
 log = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
-ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""It names a file of secrets."""
-TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Extra: TypeAlias = list[tuple[bytes, bytes]]
 NO_EXTRA: Extra = []
 REPLAYED: Extra = [(b"idempotent-replayed", b"true")]
@@ -46,21 +40,19 @@ class Receiver:
 
     def __init__(
         self,
-        settings: IngestSettings,
         adapters: Mapping[str, Adapter],
         bodies: BodyReader,
         verifier: Verifier,
+        reader: EventReader,
         protocol: Protocol,
         reports: Reports,
         clock: Clock,
-        masker: CardMasker,
         tracing: Tracing | None = None,
     ) -> None:
         self._adapters = adapters
         self._bodies = bodies
         self._verifier = verifier
-        self._contexts = Contexts(settings)
-        self._masker = masker
+        self._reader = reader
         self._protocol = protocol
         self._reports = reports
         self._clock = clock
@@ -91,12 +83,7 @@ class Receiver:
         """The answer, and headers to go with it."""
         if adapter is None:
             raise Refused("unknown_provider", known=", ".join(sorted(self._adapters)))
-        if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
-            raise Refused("unknown_endpoint")
-        try:
-            context = self._contexts.of(provider, endpoint)
-        except UnknownEndpoint:
-            raise Refused("unknown_endpoint") from None
+        context = self._reader.context(provider, endpoint)
         if scope["method"] != "POST":
             raise Refused("wrong_method", allow="POST")
         held = self._bodies.begin(scope, adapter.media_type)
@@ -131,12 +118,12 @@ class Receiver:
     ) -> tuple[Answer, Extra]:
         received_at = self._clock.now()
         webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
-        events = self._events(adapter, webhook, context)
+        events = self._reader.events(adapter, webhook, context)
         if not events:
             accepted = adapter.accepted()
             self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)
             return accepted, NO_EXTRA
-        traceparent = _traceparent(webhook.headers)
+        traceparent = traceparent_of(webhook.headers)
         if self._tracing is None:
             taken = await self._protocol.take(events, received_at, traceparent)
         else:
@@ -157,31 +144,6 @@ class Receiver:
             key = without_card_numbers(events[0].event_key)
             traced.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})
 
-    def _events(self, adapter: Adapter, webhook: Webhook, context: Context) -> list[Event]:
-        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
-        name, mode = adapter.name, context.mode
-        try:
-            events = adapter.events(webhook, mode)
-        except ModeMismatch:
-            raise
-        except Unparseable as unreadable:
-            events = [poison_event(name, webhook.body, mode, unreadable.problem)]
-            log.warning("%s sent signed bytes that can't be read", name, extra=_about(webhook))
-        except Exception as bug:
-            # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
-            problem = type(bug).__name__
-            events = [poison_event(name, webhook.body, mode, f"the adapter failed: {problem}")]
-            log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_about(webhook))
-        return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
-
-    def _masked(self, adapter: Adapter, event: Event) -> Event:
-        """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
-        try:
-            return self._masker.masked(event, adapter)
-        except Exception as bug:
-            log.error("card numbers in an event of %s can't be masked: %s", adapter.name, type(bug).__name__)
-            raise Refused("not_masked") from None
-
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()
         failed, in_flight_still = taken.failed, taken.in_flight
@@ -194,30 +156,10 @@ class Receiver:
         return accepted, REPLAYED if taken.replayed else NO_EXTRA
 
 
-def _not_ours(event: Event) -> Event:
-    """What claims to be an event of payhook's own making is poison: its type says how it is booked."""
-    if not event.event_type.startswith(OWN_TYPES):
-        return event
-    return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
-
-
 def _named(path: str) -> tuple[str, str | None]:
     """``/webhooks/stripe/eu`` is ``("stripe", "eu")``; what goes deeper is no endpoint's name."""
     provider, slash, endpoint = path.partition("/webhooks/")[2].partition("/")
     return provider, endpoint if slash else None
-
-
-def _traceparent(headers: RawHeaders) -> str | None:
-    """The caller's trace (W3C Trace Context), if it is one."""
-    for name, value in headers:
-        if name == b"traceparent" and TRACEPARENT.fullmatch(value):
-            return value.decode("ascii")
-    return None
-
-
-def _about(webhook: Webhook) -> dict[str, str]:
-    """Its trace alone: what can't be read is named by a hash of bytes that aren't masked yet."""
-    return about(None, _traceparent(webhook.headers))
 
 
 def _error(refused: Refused) -> tuple[Answer, Extra]:

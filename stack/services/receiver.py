@@ -32,7 +32,8 @@ from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
 from ingest.body import BodyReader
 from ingest.claims import RedisGate, RedisGenerations
-from ingest.endpoints import SecretFiles, check_endpoints
+from ingest.endpoints import Contexts, SecretFiles, check_endpoints
+from ingest.event_reader import EventReader
 from ingest.fetch import HttpFetch
 from ingest.http import http_protocol
 from ingest.limits import LIMITS, Limits, Load, RateLimits
@@ -185,14 +186,14 @@ async def open_receiver(
         protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
-        masker = CardMasker(ingest.pan, masking_key(ingest))
+        reader = EventReader(Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
         tracing = open_tracing("receiver", clock)
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
         rates = RateLimits(ingest.rates_per_s, clock)
         verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
         reports = Reports(publisher, metrics, clock, ingest.mode)
-        receiver = Receiver(ingest, adapters, bodies, verifier, protocol, reports, clock, masker, tracing)
+        receiver = Receiver(adapters, bodies, verifier, reader, protocol, reports, clock, tracing)
         metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher

@@ -19,7 +19,8 @@ from core.tracing import Tracing
 from ingest.app import create_app
 from ingest.body import BodyReader
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.endpoints import SecretFiles, secret_file
+from ingest.endpoints import Contexts, SecretFiles, secret_file
+from ingest.event_reader import EventReader
 from ingest.limits import Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker, MaskingKey
@@ -180,14 +181,13 @@ class Bench:
         rates = RateLimits(self.settings.rates_per_s, self.clock)
         load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
         receiver = Receiver(
-            self.settings,
             self.adapters,
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
             Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics),
+            EventReader(Contexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
             protocol,
             Reports(self.publisher, metrics, self.clock, self.settings.mode),
             self.clock,
-            CardMasker(self.settings.pan, MASKING_KEY),
             self.tracing,
         )
         yield receiver, self.publisher

@@ -1,0 +1,87 @@
+"""From a verified request to its events: poison where they can't be read, without card data, as their path says."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from core.errors import Unparseable
+from core.event import OWN_TYPES, Event, poison_event
+from core.log import about
+from ingest.body import RawHeaders
+from ingest.endpoints import ENDPOINT, Context, Contexts, UnknownEndpoint
+from ingest.errors import Refused
+from ingest.pan import CardMasker
+from providers.port import Adapter, ModeMismatch, Request
+
+log = logging.getLogger(__name__)
+
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class EventReader:
+    """What a path says of its traffic, and the events of the verified requests there."""
+
+    def __init__(self, contexts: Contexts, masker: CardMasker) -> None:
+        self._contexts = contexts
+        self._masker = masker
+
+    def context(self, provider: str, endpoint: str | None) -> Context:
+        """
+        :raises Refused: 404, there is no such endpoint
+        """
+        if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
+            raise Refused("unknown_endpoint")
+        try:
+            return self._contexts.of(provider, endpoint)
+        except UnknownEndpoint:
+            raise Refused("unknown_endpoint") from None
+
+    def events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it.
+
+        :raises ModeMismatch: the request or one of its events is of another mode than is taken there
+        :raises Refused: 503, an event can't be looked through for card data
+        """
+        name, mode = adapter.name, context.mode
+        try:
+            events = adapter.events(webhook, mode)
+        except ModeMismatch:
+            raise
+        except Unparseable as unreadable:
+            events = [poison_event(name, webhook.body, mode, unreadable.problem)]
+            log.warning("%s sent signed bytes that can't be read", name, extra=_about(webhook))
+        except Exception as bug:
+            # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
+            problem = type(bug).__name__
+            events = [poison_event(name, webhook.body, mode, f"the adapter failed: {problem}")]
+            log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_about(webhook))
+        return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
+
+    def _masked(self, adapter: Adapter, event: Event) -> Event:
+        """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
+        try:
+            return self._masker.masked(event, adapter)
+        except Exception as bug:
+            log.error("card numbers in an event of %s can't be masked: %s", adapter.name, type(bug).__name__)
+            raise Refused("not_masked") from None
+
+
+def _not_ours(event: Event) -> Event:
+    """What claims to be an event of payhook's own making is poison: its type says how it is booked."""
+    if not event.event_type.startswith(OWN_TYPES):
+        return event
+    return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
+
+
+def traceparent_of(headers: RawHeaders) -> str | None:
+    """The caller's trace (W3C Trace Context), if it is one."""
+    for name, value in headers:
+        if name == b"traceparent" and TRACEPARENT.fullmatch(value):
+            return value.decode("ascii")
+    return None
+
+
+def _about(webhook: Request) -> dict[str, str]:
+    """Its trace alone: what can't be read is named by a hash of bytes that aren't masked yet."""
+    return about(None, traceparent_of(webhook.headers))
