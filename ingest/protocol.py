@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
+from core.card_numbers import without_card_numbers
 from core.clock import Clock, Deadline
 from core.crash import crash_point
 from core.event import Dedupe, Event, to_headers
 from core.routing import topics_of
+from core.tracing import Tracing
 from ingest.claims import OWNER_BYTES, ClaimKey, Claims, ClaimState, ClaimsUnavailable, Generations
 from ingest.metrics import IngestMetrics
 from ingest.publisher import Publisher
@@ -213,3 +216,26 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
             taking = takings[same] = Taking(event, firsts.get(event.event_key))
             firsts.setdefault(event.event_key, taking)
     return list(takings.values())
+
+
+Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[Taken]]
+"""`Protocol.take`, traced or not."""
+
+
+def traced(take: Take, tracing: Tracing | None) -> Take:
+    """``take`` within a span, which begins where the request was read; without ``tracing`` as it is."""
+    if tracing is None:
+        return take
+
+    async def take_traced(events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
+        span = tracing.receive(events[0].provider, traceparent, received_at)
+        outcome = "failed"
+        try:
+            taken = await take(events, received_at, span.traceparent)
+            outcome = ",".join(sorted({taking.outcome for taking in taken.takings}))
+            return taken
+        finally:
+            key = without_card_numbers(events[0].event_key)
+            span.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})
+
+    return take_traced

@@ -5,22 +5,18 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
-from core.card_numbers import without_card_numbers
 from core.clock import Clock
 from core.errors import SettingError, Unparseable
-from core.event import Event
-from core.tracing import Tracing
 from ingest.body import BodyReader
 from ingest.endpoints import Context, SecretsMissing
 from ingest.errors import Refused
 from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
-from ingest.protocol import Protocol, Taken
+from ingest.protocol import Take, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.reports import Reports
 from ingest.verifier import Verifier
@@ -44,19 +40,17 @@ class Receiver:
         bodies: BodyReader,
         verifier: Verifier,
         reader: EventReader,
-        protocol: Protocol,
+        take: Take,
         reports: Reports,
         clock: Clock,
-        tracing: Tracing | None = None,
     ) -> None:
         self._adapters = adapters
         self._bodies = bodies
         self._verifier = verifier
         self._reader = reader
-        self._protocol = protocol
+        self._take = take
         self._reports = reports
         self._clock = clock
-        self._tracing = tracing
 
     def close(self) -> None:
         """Hands the last receipts over; no request may be under way any more."""
@@ -69,7 +63,7 @@ class Receiver:
         adapter = self._adapters.get(provider)
         known = UNKNOWN if adapter is None else provider
         try:
-            answer, extra = await self._take(scope, receive, adapter, provider, endpoint)
+            answer, extra = await self._receive(scope, receive, adapter, provider, endpoint)
         except Refused as refused:
             self._reports.refused(known, refused)
             answer, extra = _error(refused)
@@ -77,7 +71,7 @@ class Receiver:
         headers = [*_content_headers(answer.content_type, len(answer.body)), *extra]
         await send_answer(scope, send, answer.status, headers, answer.body)
 
-    async def _take(
+    async def _receive(
         self, scope: Scope, receive: Receive, adapter: Adapter | None, provider: str, endpoint: str | None
     ) -> tuple[Answer, Extra]:
         """The answer, and headers to go with it."""
@@ -96,9 +90,17 @@ class Receiver:
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
-        """Proves the request, takes its events, and says what adapter and provider refuse."""
+        """Verifies the request, takes its events, and says what adapter and provider refuse."""
+        received_at = self._clock.now()
         try:
-            return await self._proven(adapter, webhook, endpoint, context)
+            webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
+            # Nothing of the body is believed before this.
+            events = self._reader.events(adapter, webhook, context)
+            if not events:
+                accepted = adapter.accepted()
+                self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)
+                return accepted, NO_EXTRA
+            return self._answer(adapter, await self._take(events, received_at, traceparent_of(webhook.headers)))
         except SignatureInvalid as invalid:
             status = None if invalid.reason == "several" else adapter.signature_status
             raise Refused(f"signature_{invalid.reason}", status=status, problem=str(invalid)) from None
@@ -112,37 +114,6 @@ class Receiver:
         except (SecretsMissing, SettingError, CredentialsRefused) as wrong:
             log.error("%s", wrong)
             raise Refused("not_configured", provider=adapter.name) from None
-
-    async def _proven(
-        self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
-    ) -> tuple[Answer, Extra]:
-        received_at = self._clock.now()
-        webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
-        events = self._reader.events(adapter, webhook, context)
-        if not events:
-            accepted = adapter.accepted()
-            self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)
-            return accepted, NO_EXTRA
-        traceparent = traceparent_of(webhook.headers)
-        if self._tracing is None:
-            taken = await self._protocol.take(events, received_at, traceparent)
-        else:
-            taken = await self._traced(self._tracing, events, received_at, traceparent)
-        return self._answer(adapter, taken)
-
-    async def _traced(
-        self, tracing: Tracing, events: list[Event], received_at: datetime, traceparent: str | None
-    ) -> Taken:
-        """Takes them within a span, which begins where the request was read; only what is proven has one."""
-        traced = tracing.receive(events[0].provider, traceparent, received_at)
-        outcome = "failed"
-        try:
-            taken = await self._protocol.take(events, received_at, traced.traceparent)
-            outcome = ",".join(sorted({taking.outcome for taking in taken.takings}))
-            return taken
-        finally:
-            key = without_card_numbers(events[0].event_key)
-            traced.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})
 
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()

@@ -39,7 +39,7 @@ from ingest.http import http_protocol
 from ingest.limits import LIMITS, Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
-from ingest.protocol import Protocol
+from ingest.protocol import Protocol, traced
 from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
@@ -187,13 +187,13 @@ async def open_receiver(
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
         reader = EventReader(Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
-        tracing = open_tracing("receiver", clock)
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
         rates = RateLimits(ingest.rates_per_s, clock)
         verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
         reports = Reports(publisher, metrics, clock, ingest.mode)
-        receiver = Receiver(adapters, bodies, verifier, reader, protocol, reports, clock, tracing)
+        tracing = open_tracing("receiver", clock)
+        receiver = Receiver(adapters, bodies, verifier, reader, traced(protocol.take, tracing), reports, clock)
         metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher

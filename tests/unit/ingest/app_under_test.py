@@ -24,7 +24,7 @@ from ingest.event_reader import EventReader
 from ingest.limits import Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker, MaskingKey
-from ingest.protocol import Protocol
+from ingest.protocol import Protocol, traced
 from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
@@ -185,10 +185,9 @@ class Bench:
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
             Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics),
             EventReader(Contexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
-            protocol,
+            traced(protocol.take, self.tracing),
             Reports(self.publisher, metrics, self.clock, self.settings.mode),
             self.clock,
-            self.tracing,
         )
         yield receiver, self.publisher
         receiver.close()
