@@ -32,7 +32,7 @@ from core.routing import mode_of, stream_of
 from dlq.command import ITEM_ACTIONS
 from dlq.commands import CommandNotSent
 from dlq.orders import OrderRefused, OrderService
-from ingest.idempotency import AnswerStore, IdempotencyKey, Problem, Run
+from ingest.idempotency import AnswerStore, IdempotencyKey, Options, Problem, Run
 
 REQUEST_BYTES_MAX = 1 << 20
 
@@ -52,9 +52,8 @@ def mount_api(
     ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
     api = create_api(services, bookings, streams)
-    api.add_middleware(
-        IdempotencyKey, store=answers, caller=_caller, request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL
-    )
+    options = Options(request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL)
+    api.add_middleware(IdempotencyKey, store=answers, caller=_caller, options=options)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.idempotency.middleware import IdempotencyKey
+from ingest.idempotency.middleware import IdempotencyKey, Options
 from ingest.idempotency.request import HEADER, KeyMalformed, Problem, read_key
 from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey, Run
 
@@ -13,6 +13,7 @@ __all__ = [
     "IdempotencyKey",
     "KeptAnswer",
     "KeyMalformed",
+    "Options",
     "Problem",
     "RedisAnswers",
     "RequestKey",

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +21,14 @@ from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RequestKe
 
 Settle = Callable[[KeptAnswer], Awaitable[None]]
 
+KEPT_HEADERS = frozenset(
+    {
+        *(b"cache-control", b"content-encoding", b"content-language", b"content-location", b"content-type"),
+        *(b"etag", b"last-modified", b"link", b"location", b"vary"),
+    }
+)
+"""What of an answer's header is repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
+
 
 class Recording:
     """The ``receive`` and ``send`` that the application gets.
@@ -28,15 +37,12 @@ class Recording:
     larger than ``bytes_max`` is passed on as it comes; it is settled, without its body, before its last part is sent.
     """
 
-    def __init__(
-        self, body: bytes, receive: Receive, send: Send, settle: Settle, bytes_max: int, kept_headers: Collection[bytes]
-    ) -> None:
+    def __init__(self, body: bytes, receive: Receive, send: Send, settle: Settle, bytes_max: int) -> None:
         self._body: bytes | None = body
         self._receive = receive
         self._send = send
         self._settle = settle
         self._bytes_max = bytes_max
-        self._kept_headers = kept_headers
         self._start: Message | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -109,18 +115,12 @@ class Recording:
 
     def _selected(self, start: Message) -> tuple[tuple[bytes, bytes], ...]:
         named = ((bytes(name).lower(), bytes(value)) for name, value in start.get("headers", ()))
-        return tuple((name, value) for name, value in named if name in self._kept_headers)
+        return tuple((name, value) for name, value in named if name in KEPT_HEADERS)
 
 
 log = logging.getLogger(__name__)
 
 DRAFT = "https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"
-METHODS = ("POST", "PATCH")
-KEPT_HEADERS = (
-    *("cache-control", "content-encoding", "content-language", "content-location", "content-type"),
-    *("etag", "last-modified", "link", "location", "vary"),
-)
-"""What of an answer's header is repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
 NOT_KEPT_STATUSES = frozenset({401, 403, 407, 408, 421, 425, 429})
 """About the sender or the moment, not about the request: the same request may fare otherwise."""
 RENEWALS_A_LEASE = 3
@@ -129,6 +129,24 @@ KEY_IN_USE_RETRY_S = 1
 UNAVAILABLE_RETRY_S = 5
 
 Caller = Callable[[Scope], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Of an `IdempotencyKey`."""
+
+    methods: Collection[str] = ("POST", "PATCH")
+    """Of the requests that it looks at."""
+    required: bool = True
+    """Whether each of them must have a key; else one without a key runs each time."""
+    open_when_unavailable: bool = False
+    request_bytes_max: int = 1 << 20
+    request_s_max: float = 30.0
+    """For a whole body."""
+    answer_bytes_max: int = 1 << 18
+    """Of an answer that is kept."""
+    docs_url: str = DRAFT
+    """Where refusals are explained, each at ``#slug``."""
 
 
 class IdempotencyKey:
@@ -149,60 +167,40 @@ class IdempotencyKey:
       unprotected instead.
 
     ``caller`` names the sender: keys of different callers are different keys. Other methods, websockets and lifespan
-    pass untouched.
+    pass untouched. What can be set is in `Options`.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        store: AnswerStore,
-        caller: Caller,
-        methods: Collection[str] = METHODS,
-        required: bool = True,
-        open_when_unavailable: bool = False,
-        request_bytes_max: int = 1 << 20,
-        request_s_max: float = 30.0,
-        answer_bytes_max: int = 1 << 18,
-        kept_headers: Collection[str] = KEPT_HEADERS,
-        docs_url: str = DRAFT,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, store: AnswerStore, caller: Caller, options: Options = Options()) -> None:
         self._app = app
         self._store = store
         self._caller = caller
-        self._methods = frozenset(methods)
-        self._required = required
-        self._open_when_unavailable = open_when_unavailable
-        self._request_bytes_max = request_bytes_max
-        self._request_s_max = request_s_max
-        self._answer_bytes_max = answer_bytes_max
-        self._kept_headers = frozenset(name.lower().encode() for name in kept_headers)
-        self._docs_url = docs_url
+        self._options = options
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; its refusals are problem details."""
-        if scope["type"] != "http" or scope["method"] not in self._methods:
+        if scope["type"] != "http" or scope["method"] not in self._options.methods:
             await self._app(scope, receive, send)
             return
         try:
             await self._guarded(scope, receive, send)
         except Problem as problem:
-            await problem.send(send, self._docs_url)
+            await problem.send(send, self._options.docs_url)
         except ClientGone:
             return
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        options = self._options
         try:
             key = read_key(scope["headers"])
         except KeyMalformed as malformed:
             raise problems.key_malformed(malformed.problem) from None
         if key is None:
-            if self._required:
+            if options.required:
                 raise problems.key_missing(scope["method"])
             await self._app(scope, receive, send)
             return
-        body = await read_whole(scope["headers"], receive, self._request_bytes_max, self._request_s_max)
+        body = await read_whole(scope["headers"], receive, options.request_bytes_max, options.request_s_max)
         request = request_key(self._caller(scope), key, scope, body)
         owner = os.urandom(OWNER_BYTES)
         claimed = await self._claim(request, owner)
@@ -211,7 +209,7 @@ class IdempotencyKey:
             return
         run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
         held = _Held(self._store, request, owner, run)
-        recording = Recording(body, receive, send, held.settle, self._answer_bytes_max, self._kept_headers)
+        recording = Recording(body, receive, send, held.settle, options.answer_bytes_max)
         await self._shielded(self._run(held, with_run(scope, run), recording), recording)
 
     async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
@@ -222,7 +220,7 @@ class IdempotencyKey:
             claimed = await self._store.claim(request, owner)
         except ClaimsUnavailable as unavailable:
             log.warning("idempotency keys can't be looked up: %s", unavailable)
-            if self._open_when_unavailable:
+            if self._options.open_when_unavailable:
                 return Claimed(ClaimState.RECLAIMED)
             # It may have been claimed all the same, and would be blocked until the lease is over.
             with contextlib.suppress(ClaimsUnavailable):

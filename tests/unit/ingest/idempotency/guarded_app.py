@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.clock import ManualClock
 from ingest.claims import ClaimsUnavailable
-from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, RequestKey, Run
+from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, Options, RequestKey, Run
 from tests.memory_answers import MemoryAnswers
 
 LEASE_S = 60.0
@@ -80,7 +80,7 @@ class Guarded:
         self.calls: list[Call] = []
         self.caller = "ann"
         self.app: ASGIApp = IdempotencyKey(
-            self._app, **{"store": self.store, "caller": lambda _: self.caller, **options}
+            self._app, store=self.store, caller=lambda _: self.caller, options=Options(**options)
         )
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
