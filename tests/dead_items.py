@@ -16,7 +16,7 @@ from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import Shard
-from dlq.index import DeadLetterIndex, Filter
+from dlq.index import DeadLetterIndex, Filter, Payloads
 from dlq.index.dead_letter_index import Amounts
 from dlq.index.payload import BodyStatuses, Origin
 from journal.reader import JournalReader
@@ -117,8 +117,8 @@ class DeadItems:
     ) -> DeadLetterIndex:
         """The index, not followed yet."""
         layout, closed = self.layout, timedelta(days=closed_days)
-        places = layout.dead_letter_index, layout.journal, layout.bodies
-        return DeadLetterIndex(*places, self.clock, closed, statuses, origin, amounts)
+        payloads = Payloads(layout.bodies, statuses, origin)
+        return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, self.clock, closed, amounts)
 
     def followed(self, **chosen: Any) -> DeadLetterIndex:
         index = self.index(**chosen)

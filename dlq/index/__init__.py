@@ -4,7 +4,7 @@ from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
 from dlq.index.file import DeadLetterIndexUnreadable
 from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
 from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
-from dlq.index.payload import OriginUnreadable, Payload, kafka_origin
+from dlq.index.payload import OriginUnreadable, Payload, Payloads, kafka_origin
 from dlq.index.shards import ShardedIndex, ShardsPage, name_in
 from dlq.index.stats import Count, Group, Stats
 from dlq.index.story import ItemStory, ItemUnknown, Neighbour
@@ -29,6 +29,7 @@ __all__ = [
     "OriginUnreadable",
     "Page",
     "Payload",
+    "Payloads",
     "Seen",
     "ShardedIndex",
     "ShardsPage",

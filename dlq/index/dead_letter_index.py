@@ -14,7 +14,7 @@ from dlq.index.file import IndexFile
 from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
 from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
-from dlq.index.payload import BodyStatuses, Origin, Payloads, kept_bodies
+from dlq.index.payload import Payloads
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
 from dlq.index.story import Context, ItemStory
 
@@ -42,9 +42,9 @@ class Prices:
     nothing has none.
     """
 
-    def __init__(self, file: IndexFile, bodies: str, amounts: Amounts) -> None:
+    def __init__(self, file: IndexFile, payloads: Payloads, amounts: Amounts) -> None:
         self._file = file
-        self._bodies = bodies
+        self._payloads = payloads
         self._amounts = amounts
 
     def fill(self) -> None:
@@ -64,7 +64,7 @@ class Prices:
             if not unpriced:
                 return
             hashes = {item.body_sha256 for item in unpriced if item.body_sha256 is not None}
-            bodies = kept_bodies(self._bodies, hashes)
+            bodies = self._payloads.kept(hashes)
             self._write([self._priced(item, bodies) for item in unpriced])
 
     def _priced(self, item: _Unpriced, bodies: Mapping[str, bytes]) -> tuple[int | None, str | None, int]:
@@ -92,28 +92,23 @@ class DeadLetterIndex:
         self,
         folder: Path,
         journal: Location,
-        bodies: Location,
+        payloads: Payloads,
         clock: Clock,
         closed: timedelta = CLOSED_KEPT,
-        statuses: BodyStatuses | None = None,
-        origin: Origin | None = None,
         amounts: Amounts | None = None,
     ) -> None:
         """
         :param folder: the index's own (`core.layout.StreamLayout.dead_letter_index`)
         :param journal: the stream's journal; its folder's name is the stream's
-        :param bodies: the table of the stream's bodies
         :param closed: for how long closed items are kept
-        :param statuses: says which bodies were removed by order (`ledger.redactions.body_statuses`)
-        :param origin: reads records from Kafka where a body isn't kept (`dlq.index.payload.kafka_origin`)
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
         """
         self._file = IndexFile(folder)
         self._clock = clock
         self._follower = Follower(self._file, str(journal), clock, closed)
-        self._prices = Prices(self._file, str(bodies), amounts) if amounts is not None else None
-        self._context = Context(Path(journal).name, self._file, str(journal), Payloads(str(bodies), statuses, origin))
+        self._prices = Prices(self._file, payloads, amounts) if amounts is not None else None
+        self._context = Context(Path(journal).name, self._file, str(journal), payloads)
 
     def follow(self) -> Followed:
         """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from core.errors import PayhookError
 from core.kafka import open_consumer
+from core.location import Location
 from core.settings import KafkaSettings
 from journal.bodies import BodyStore
 from journal.histories import FIRST, life_of
@@ -112,13 +113,14 @@ class Payload:
 
 
 class Payloads:
-    """Finds bodies: in their store, or by reference in Kafka.
+    """Finds bodies: in the table of them, or by reference in Kafka.
 
-    ``statuses`` says which were removed by order. Those are never read from Kafka, whatever it still has.
+    ``statuses`` says which were removed by order (`ledger.redactions.body_statuses`). Those are never read from Kafka,
+    whatever it still has.
     """
 
-    def __init__(self, bodies: str, statuses: BodyStatuses | None = None, origin: Origin | None = None) -> None:
-        self._bodies = bodies
+    def __init__(self, bodies: Location, statuses: BodyStatuses | None = None, origin: Origin | None = None) -> None:
+        self._bodies = str(bodies)
         self._statuses = statuses
         self._origin = origin
 
@@ -130,13 +132,20 @@ class Payloads:
         sha256 = first.body_sha256
         if sha256 is None:
             return self._from_kafka(first, "it couldn't be read, so no body of it is kept")
-        kept = kept_bodies(self._bodies, [sha256]).get(sha256)
+        kept = self.kept([sha256]).get(sha256)
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
         status = next(iter(self._statuses([first])), None) if self._statuses is not None else None
         if status is not None and status.status == "redacted":
             return Payload(None, None, None, str(status))
         return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: no longer kept")
+
+    def kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
+        """Those that the table of bodies holds, by their hashes.
+
+        :raises JournalBroken: it can't be read
+        """
+        return BodyStore(self._bodies, may_create=False).fetch(hashes) if has_table(self._bodies) else {}
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
         where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"
@@ -148,14 +157,6 @@ class Payloads:
         if hashlib.sha256(raw).hexdigest() != record_sha256(first):
             return Payload(None, None, None, f"{why}; what Kafka holds as {where} is another record")
         return Payload(raw, pretty(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
-
-
-def kept_bodies(bodies: str, hashes: Iterable[str]) -> Mapping[str, bytes]:
-    """Those that the table of bodies holds, by their hashes.
-
-    :raises JournalBroken: it can't be read
-    """
-    return BodyStore(bodies, may_create=False).fetch(hashes) if has_table(bodies) else {}
 
 
 def pretty(raw: bytes) -> str | None:

@@ -22,7 +22,7 @@ from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
 from dlq.frozen import Frozen, Selection, SelectionFiles
-from dlq.index import DeadLetterIndex, Filter, Sort
+from dlq.index import DeadLetterIndex, Filter, Payloads, Sort
 from dlq.selection.freeze import gather
 from journal.append import Appender
 from journal.log import AppTransaction
@@ -75,7 +75,7 @@ def measure_index(run: Run) -> dict[str, float]:
     with run.progress(f"{count:,} dead items", count) as done:
         _make_dead_items(Path(places.journal), count, done)
     now = FIRST_AT + timedelta(hours=count / PER_HOUR + 1)
-    index = DeadLetterIndex(places.dead_letter_index, places.journal, places.bodies, ManualClock(now))
+    index = DeadLetterIndex(places.dead_letter_index, places.journal, Payloads(places.bodies), ManualClock(now))
     began = time.perf_counter()
     assert index.follow().rows == count
     follow_per_s = count / (time.perf_counter() - began)

@@ -13,7 +13,7 @@ from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
-from dlq.index import DeadLetterIndex, kafka_origin
+from dlq.index import DeadLetterIndex, Payloads, kafka_origin
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, Places, Selections
@@ -27,15 +27,9 @@ def open_dead_letter_index(
 ) -> DeadLetterIndex:
     """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
     known = partial(body_statuses, layout.bodies, layout.shared("redactions"))
-    return DeadLetterIndex(
-        layout.dead_letter_index,
-        layout.journal,
-        layout.bodies,
-        clock,
-        statuses=known,
-        origin=None if kafka is None else kafka_origin(kafka),
-        amounts=BodyAmounts(settings.providers),
-    )
+    payloads = Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
+    amounts = BodyAmounts(settings.providers)
+    return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, amounts=amounts)
 
 
 def open_dead_letters(

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import Shard
-from dlq.index import DeadLetterIndex
+from dlq.index import DeadLetterIndex, Payloads
 from dlq.index.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
@@ -62,14 +62,8 @@ def there(lake: Lake) -> set[int]:
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
     known = partial(body_statuses, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
-    index = DeadLetterIndex(
-        Path(lake.tables.journal).parent / "index",
-        lake.tables.journal,
-        lake.tables.bodies,
-        ManualClock(NOW),
-        statuses=known,
-    )
-    return index.item(item_seq)
+    folder, payloads = Path(lake.tables.journal).parent / "index", Payloads(lake.tables.bodies, known)
+    return DeadLetterIndex(folder, lake.tables.journal, payloads, ManualClock(NOW)).item(item_seq)
 
 
 @pytest.fixture(autouse=True)

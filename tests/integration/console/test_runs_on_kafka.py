@@ -11,7 +11,7 @@ from core.clock import SystemClock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.commands import decode
-from dlq.index import DeadLetterIndex, Filter
+from dlq.index import DeadLetterIndex, Filter, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
@@ -30,7 +30,7 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     selections = Selections(
         "ledger",
         Places(journal, topics.control, places.selections, places.status),
-        DeadLetterIndex(places.dead_letter_index, journal, places.bodies, clock),
+        DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock),
         AloneLimits(),
         clock,
         Orders(lambda: producer, topics.control, recorder),

@@ -22,7 +22,7 @@ from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
-from dlq.index import DeadLetterIndex
+from dlq.index import DeadLetterIndex, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
@@ -46,7 +46,7 @@ def dead_letters(
     """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
     decided."""
     layout = Layout(data).ledger(shard=shard)
-    index = DeadLetterIndex(layout.dead_letter_index, layout.journal, layout.bodies, clock)
+    index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
     users, recorder = Users(Layout(data).users), Recorder(acts, clock, "page")
     selections = Selections(
         layout.stream,

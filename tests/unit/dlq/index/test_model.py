@@ -20,7 +20,7 @@ from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from core.layout import Layout
 from core.money import Movement
-from dlq.index import DeadLetterIndex, Filter, ItemState, Sort
+from dlq.index import DeadLetterIndex, Filter, ItemState, Payloads, Sort
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
@@ -268,7 +268,8 @@ def test_the_index_says_what_the_rows_say(
 
 def opened(folder: Path, clock: ManualClock) -> DeadLetterIndex:
     layout = Layout(folder).ledger()
-    return DeadLetterIndex(layout.dead_letter_index, layout.journal, layout.bodies, clock, timedelta(days=CLOSED_DAYS))
+    payloads, closed = Payloads(layout.bodies), timedelta(days=CLOSED_DAYS)
+    return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, closed)
 
 
 class Killed(BaseException):

@@ -17,7 +17,7 @@ from dlq.audit_log import AuditEntry
 from dlq.command import Command, ReplayMode
 from dlq.commands import decode, encode
 from dlq.frozen import SelectionFiles
-from dlq.index import DeadLetterIndex
+from dlq.index import DeadLetterIndex, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
@@ -117,7 +117,8 @@ class SelectionBench:
         self.engine.selections = SelectionFiles(places.selections)
         self.finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
         self.bodies = Bodies(Path(places.bodies), self.engine)
-        self.index = DeadLetterIndex(places.dead_letter_index, places.journal, places.bodies, self.engine.clock)
+        payloads = Payloads(places.bodies)
+        self.index = DeadLetterIndex(places.dead_letter_index, places.journal, payloads, self.engine.clock)
         self.sent: list[Command] = []
         self.acts = Acts()
         self.places = Places(places.journal, CONTROL, places.selections, places.status)
