@@ -14,11 +14,10 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from core.backoff import doubled_s
-from core.clock import Clock, SystemClock
+from core.clock import Clock
 from core.decision import Decision
 from core.log import about
-from dlq.record import DlqRecord, build_record
-from dlq.settings import DlqSettings
+from dlq.record import DeadLetterTopic
 from journal import anchors
 from journal.schema import JournalRow
 
@@ -70,30 +69,23 @@ class DlqPublisher:
     """Takes dead rows in seq order and produces each until Kafka acknowledges it; repeats are possible, gaps aren't.
 
     `publish`, `passed` and `poll` return at once whatever Kafka does, and belong to one thread. At most
-    ``in_memory_max`` letters are held: what comes beyond is read again from the journal once there is room.
+    `IN_MEMORY_MAX` letters are held: what comes beyond is read again from the journal once there is room.
     """
 
     def __init__(
         self,
         producer_factory: Callable[[], Producer],
-        topic: str,
+        topic: DeadLetterTopic,
         published_upto: int,
-        *,
-        group: str = "payhook-ledger",
-        settings: DlqSettings | None = None,
-        clock: Clock | None = None,
+        clock: Clock,
         watcher: Watcher | None = None,
         tally: Tally | None = None,
-        in_memory_max: int = IN_MEMORY_MAX,
     ) -> None:
         self._producer_factory = producer_factory
         self._producer: Producer | None = None
         self._topic = topic
-        self._group = group
-        self._settings = settings or DlqSettings()
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._watcher = watcher
-        self._in_memory_max = in_memory_max
         self._taken_upto = self._passed = published_upto
         self._unacknowledged: dict[int, _Letter] = {}
         self._waiting: deque[_Letter] = deque()
@@ -103,14 +95,6 @@ class DlqPublisher:
         self._behind = False
         self._replace_producer = False
         self.tally = tally or Tally()
-
-    @property
-    def written(self) -> int:
-        return self.tally.written
-
-    @property
-    def failed(self) -> int:
-        return self.tally.failed
 
     @property
     def published_upto(self) -> int:
@@ -185,7 +169,7 @@ class DlqPublisher:
 
     @property
     def _room(self) -> int:
-        return self._in_memory_max - len(self._unacknowledged)
+        return IN_MEMORY_MAX - len(self._unacknowledged)
 
     def _take(self, row: JournalRow, body: bytes) -> None:
         letter = _Letter(row, body, self._clock.monotonic())
@@ -198,7 +182,7 @@ class DlqPublisher:
     def _fall_behind(self) -> None:
         if not self._behind:
             self._behind = True
-            log.warning("%s: %d dead letters wait; more are left in the journal", self._topic, self.unacknowledged)
+            log.warning("%s: %d dead letters wait; more are left in the journal", self._topic.name, self.unacknowledged)
 
     def _read_on(self, source: CatchUp) -> None:
         """Reads where there is room for half of what memory holds: each reading scans the bodies."""
@@ -206,7 +190,7 @@ class DlqPublisher:
         if read is not None:
             self._take_read(read)
             self._behind = not read.whole or self._taken_upto < self._passed
-        elif not source.busy and self._room * 2 >= self._in_memory_max:
+        elif not source.busy and self._room * 2 >= IN_MEMORY_MAX:
             source.begin(self._taken_upto, self._room)
 
     def _take_read(self, read: Read) -> None:
@@ -231,25 +215,19 @@ class DlqPublisher:
     def _produce(self, letter: _Letter) -> None:
         if self._producer is None:
             self._producer = self._producer_factory()
-        record: DlqRecord = build_record(
-            letter.row,
-            letter.body,
-            self._group,
-            by_reference=letter.by_reference,
-            copy_record=self._settings.copy_record,
-        )
+        record = self._topic.record(letter.row, letter.body, by_reference=letter.by_reference)
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self._unacknowledged.pop(letter.row.seq, None)
                 self.tally.written += 1
                 if self._watcher is not None:
-                    self._watcher.published(letter.row, self._topic, message.partition(), message.offset())
+                    self._watcher.published(letter.row, self._topic.name, message.partition(), message.offset())
             else:
                 self._refused(letter, error)
 
         self._producer.produce(
-            self._topic,
+            self._topic.name,
             key=record.key,
             value=record.value,
             partition=record.partition,
@@ -275,7 +253,7 @@ class DlqPublisher:
         heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
         log.error(
             "dead row %d isn't on %s yet (%s); next try in %.1f s",
-            *(letter.row.seq, self._topic, error, delay_s),
+            *(letter.row.seq, self._topic.name, error, delay_s),
             extra=about(letter.row.event_key),
         )
 

@@ -45,6 +45,19 @@ class DlqRecord:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterTopic:
+    """A stream's topic, and how its records are made: ``group`` and ``copy_record`` as of `build_record`."""
+
+    name: str
+    group: str
+    copy_record: bool = True
+
+    def record(self, row: JournalRow, body: bytes, *, by_reference: bool) -> DlqRecord:
+        """A dead row as the topic holds it."""
+        return build_record(row, body, self.group, by_reference=by_reference, copy_record=self.copy_record)
+
+
 def build_record(
     row: JournalRow, body: bytes, group: str, *, by_reference: bool = False, copy_record: bool = True
 ) -> DlqRecord:

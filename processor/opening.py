@@ -24,6 +24,7 @@ from core.topics import check_topics
 from dlq.done_alone import DoneAlone, given_since
 from dlq.frozen import SelectionFiles
 from dlq.publisher import DlqPublisher
+from dlq.record import DeadLetterTopic
 from dlq.topic import DlqTopics
 from journal.anchors import Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
@@ -302,11 +303,9 @@ class OpenableStream:
         wired, metrics = self._wired, self._status.metrics
         return DlqPublisher(
             dead_letter_producer(self._shared.kafka),
-            wired.dlq_topic,
+            DeadLetterTopic(wired.dlq_topic, f"payhook-{wired.name}", wired.config.dlq.copy_record),
             published_upto,
-            group=f"payhook-{wired.name}",
-            settings=wired.config.dlq,
-            clock=self._shared.clock,
+            self._shared.clock,
             watcher=None if wired.build_hooks is None else HookRunner(wired.build_hooks(), metrics.hook_failed),
             tally=metrics.dead_letters,
         )

@@ -126,7 +126,7 @@ def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker
         stored.decide(batches)
     applied = [row.seq for row in stored.rows() if row.decision is Decision.APPLIED]
     assert applied == [3, 4], "the ledger goes on"
-    polled(batches, lambda: batches._derived.dead_letters.failed > 0)
+    polled(batches, lambda: batches._derived.dead_letters.tally.failed > 0)
     assert (batches.status()["published_upto"], batches.status()["unpublished"]) == (1, 2)
     batches.release()
 

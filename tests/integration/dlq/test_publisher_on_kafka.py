@@ -10,11 +10,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from core.clock import SystemClock
 from core.decision import Decision
 from core.settings import KafkaSettings
 from dlq.command import REPLAY, Command, Target
 from dlq.commands import decode, send
 from dlq.publisher import DlqPublisher
+from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
@@ -55,6 +57,10 @@ def producer(bootstrap: str, **more: object) -> Callable[[], Producer]:
     return lambda: Producer(settings)
 
 
+def publisher(producer: Callable[[], Producer], topic: str) -> DlqPublisher:
+    return DlqPublisher(producer, DeadLetterTopic(topic, "payhook-ledger"), 0, SystemClock())
+
+
 def wait_until_published(dlq: DlqPublisher, seq: int) -> None:
     until = time.monotonic() + WAIT_S_MAX
     while dlq.published_upto < seq and time.monotonic() < until:
@@ -84,7 +90,7 @@ def test_dead_letters_land_with_their_bytes_key_partition_and_headers(
     kafka_broker: str, make_topic: Callable[[str, int], str]
 ) -> None:
     topic = make_topic("dlq.ledger", 2)
-    dlq = DlqPublisher(producer(kafka_broker), topic, 0)
+    dlq = publisher(producer(kafka_broker), topic)
     publish(dlq, 1, 2, 3)
     assert dlq.published_upto == 0
     wait_until_published(dlq, 3)
@@ -102,7 +108,7 @@ def test_a_letter_that_the_topic_cannot_take_goes_by_reference(
 ) -> None:
     """1 MiB is the receiver's limit for a body; with its headers it is more than Kafka's for a record."""
     topic = make_topic("dlq.ledger", 2)
-    dlq = DlqPublisher(producer(kafka_broker), topic, 0)
+    dlq = publisher(producer(kafka_broker), topic)
     publish(dlq, 1, size=1 << 20)
     publish(dlq, 2)
     wait_until_published(dlq, 2)
@@ -114,15 +120,15 @@ def test_dead_letters_wait_for_a_broker_that_is_down(tmp_path: Path) -> None:
     """Nobody waits for Kafka; once it is there, everything lands and only then counts as published."""
     port, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{port}"
-    dlq = DlqPublisher(producer(bootstrap, **{"message.timeout.ms": 8_000}), "dlq.ledger", 0)
+    dlq = publisher(producer(bootstrap, **{"message.timeout.ms": 8_000}), "dlq.ledger")
     publish(dlq, 1, 2)
     dlq.poll()
-    assert dlq.failed == 0, "it was waited for"
+    assert dlq.tally.failed == 0, "it was waited for"
     until = time.monotonic() + WAIT_S_MAX
-    while dlq.failed == 0 and time.monotonic() < until:
+    while dlq.tally.failed == 0 and time.monotonic() < until:
         dlq.poll()
         time.sleep(0.02)
-    assert dlq.failed > 0
+    assert dlq.tally.failed > 0
     publish(dlq, 3)
     assert dlq.published_upto == 0
     with running(kafka_server(tmp_path, port, controller, tmp_path / "kafka.log")):

@@ -28,6 +28,7 @@ from core.event import Dedupe, Event, to_headers
 from core.money import Money
 from core.work import Applied, Posting
 from dlq.publisher import DlqPublisher
+from dlq.record import DeadLetterTopic
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.lease import Holder, Lease
@@ -241,6 +242,7 @@ class Stored:
 
     def open(self, tenure: Tenure | None = None, transactional: Sequence[str] = ()) -> Batches:
         """A new writer and all that is derived, in the order in which the processor opens them."""
+        clock = SystemClock()
         with contextlib.ExitStack() as undo:
             writer = JournalWriter.create_or_open(str(self.journal), "ledger", tenure)
             state = writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}}, tenure)
@@ -252,14 +254,14 @@ class Stored:
             index.catch_up(reader, bodies)
             postings = PostingsWriter.open(str(self.postings))
             postings.catch_up(reader)
-            dead_letters = DlqPublisher(self.producer, "dlq.ledger", state.published_upto)
+            topic = DeadLetterTopic("dlq.ledger", "payhook-ledger")
+            dead_letters = DlqPublisher(self.producer, topic, state.published_upto, clock)
             dead_letters.catch_up(reader, bodies)
             undo.pop_all()
         policy = parse_policy("fixed(1s x1)")
         rules = StreamRules(
             "ledger", EVENTS, CONTROL, policy, DeadHead.CONTINUE, 100, 100, 60.0, transactional=transactional
         )
-        clock = SystemClock()
         executor = InlineExecutor(self.handler, stop_on_dead=False)
         return Batches(
             rules,

@@ -12,10 +12,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.publisher import DlqPublisher
+from dlq.publisher import DlqPublisher, Tally, Watcher
+from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
 
 BODY = b'{"id": "evt_1"}'
+TOPIC = DeadLetterTopic("dlq.ledger", "payhook-ledger")
 SMALL = 4
 
 
@@ -110,9 +112,15 @@ class FakeJournal:
         return dict.fromkeys(hashes, BODY)
 
 
-def publisher(producer: FakeProducer, clock: ManualClock | None = None, in_memory_max: int = SMALL) -> DlqPublisher:
+def publisher(
+    producer: FakeProducer,
+    clock: ManualClock | None = None,
+    published_upto: int = 0,
+    watcher: Watcher | None = None,
+    tally: Tally | None = None,
+) -> DlqPublisher:
     clock = clock or ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    return DlqPublisher(lambda: producer, "dlq.ledger", 0, clock=clock, in_memory_max=in_memory_max)
+    return DlqPublisher(lambda: producer, TOPIC, published_upto, clock, watcher, tally)
 
 
 def live_row(seq: int) -> JournalRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from core.clock import ManualClock
@@ -12,6 +13,7 @@ from journal.schema import JournalRow
 from tests.unit.dlq.publishing import (
     BODY,
     SMALL,
+    TOPIC,
     FakeJournal,
     FakeProducer,
     batch,
@@ -20,6 +22,11 @@ from tests.unit.dlq.publishing import (
     publisher,
     wait_for,
 )
+
+
+@pytest.fixture(autouse=True)
+def holds_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlq.publisher.IN_MEMORY_MAX", SMALL)
 
 
 def test_published_upto_moves_with_acknowledgements_only() -> None:
@@ -65,15 +72,15 @@ def test_a_refused_record_is_tried_again_after_a_growing_wait() -> None:
         clock.advance(0.02)
         dlq.poll()
         assert len(producer.queue) == 1
-    assert (dlq.published_upto, dlq.failed) == (0, 4)
+    assert (dlq.published_upto, dlq.tally.failed) == (0, 4)
     producer.deliver()
-    assert (dlq.published_upto, dlq.written) == (1, 1)
+    assert (dlq.published_upto, dlq.tally.written) == (1, 1)
 
 
 def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
     """The counts are the stream's: the next publisher goes on from them."""
     producer, clock, tally = FakeProducer(), ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), Tally()
-    dlq = DlqPublisher(lambda: producer, "dlq.ledger", 0, in_memory_max=SMALL, clock=clock, tally=tally)
+    dlq = publisher(producer, clock, tally=tally)
     assert dlq.waiting_s == 0
     dlq.publish(batch(1, 2))
     clock.advance(90)
@@ -85,10 +92,10 @@ def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
     dlq.poll()
     producer.deliver()
     assert (tally.requests, tally.written, tally.failed, dlq.waiting_s) == (3, 2, 1, 0)
-    later = DlqPublisher(lambda: producer, "dlq.ledger", 2, in_memory_max=SMALL, clock=clock, tally=tally)
+    later = publisher(producer, clock, 2, tally=tally)
     later.publish(batch(3))
     producer.deliver()
-    assert (tally.requests, later.written) == (4, 3)
+    assert (tally.requests, later.tally.written) == (4, 3)
 
 
 def test_a_full_queue_of_the_producer_is_waited_out_without_waiting() -> None:
@@ -130,7 +137,7 @@ def test_a_fatal_error_gets_a_new_producer_and_loses_nothing() -> None:
     broken, fresh = FakeProducer(), FakeProducer()
     producers = iter([broken, fresh])
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    dlq = DlqPublisher(lambda: next(producers), "dlq.ledger", 0, in_memory_max=SMALL, clock=clock)
+    dlq = DlqPublisher(lambda: next(producers), TOPIC, 0, clock)
     dlq.publish(batch(1, 2))
     dlq.passed(2)
     broken.fail(1, KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True))
@@ -146,7 +153,7 @@ def test_a_fatal_error_gets_a_new_producer_and_loses_nothing() -> None:
 def test_a_start_takes_in_what_was_not_acknowledged_before() -> None:
     producer = FakeProducer()
     journal = FakeJournal([live_row(1), dead_row(2), live_row(3), dead_row(4), live_row(5)])
-    dlq = DlqPublisher(lambda: producer, "dlq.ledger", 2)
+    dlq = publisher(producer, published_upto=2)
     dlq.catch_up(journal, journal)
     assert dlq.published_upto == 3
     producer.deliver(9)
@@ -217,7 +224,7 @@ class Watching:
 def test_a_watcher_is_reported_before_a_letter_goes_of_each_refusal_and_where_it_is() -> None:
     producer, watching = FakeProducer(), Watching()
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
-    letters = DlqPublisher(lambda: producer, "dlq.ledger", 0, in_memory_max=SMALL, clock=clock, watcher=watching)
+    letters = publisher(producer, clock, watcher=watching)
     letters.publish([(dead_row(1, partition=2), BODY)])
     producer.fail(1, KafkaError(KafkaError._MSG_TIMED_OUT))
     clock.advance(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from confluent_kafka import KafkaError
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,6 +14,11 @@ from core.clock import ManualClock
 from core.decision import Decision
 from tests.examples import examples
 from tests.unit.dlq.publishing import BODY, SMALL, FakeJournal, FakeProducer, dead_row, live_row, publisher, wait_for
+
+
+@pytest.fixture(autouse=True)
+def holds_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlq.publisher.IN_MEMORY_MAX", SMALL)
 
 
 class PublisherMachine(RuleBasedStateMachine):
