@@ -124,7 +124,7 @@ def _change(verb: str, help_text: str) -> click.Command:
     @with_place_of_stream
     def change(place: Place, number: Named, as_json: bool) -> None:
         shard = shard_of_selection(place, number)
-        run = getattr(opened(shard).selections, verb)(number.number, this_account())
+        run = getattr(opened(shard).runs, verb)(number.number, this_account())
         if as_json:
             click.echo(RunView.of(run).model_dump_json(indent=1))
         else:
@@ -200,11 +200,11 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
 
 
 def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
-    started = dead.selections.start(number, run, this_account())
+    started = dead.runs.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
-        click.echo(f"{dead.selections.why_two_people(number, run, started.run.actor)}:")
+        click.echo(f"{dead.runs.why_two_people(number, run, started.run.actor)}:")
         page = page_of_selection(place, number)
         click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
     progress = watch(dead.selections, number, place.options_again) if wait else dead.selections.progress(number)

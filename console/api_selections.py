@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, Field
@@ -30,14 +30,13 @@ from console.selection_words import (
 from dlq.command import ReplayMode
 from dlq.command_fields import SEQ_MAX
 from dlq.frozen import NEWEST
-from dlq.selection import Kept, Run, RunItemState, RunKept, Selections, Verdict
+from dlq.selection import Kept, Run, RunItemState, RunKept, Runs, Verdict
 
 PAGE_MAX = 1_000
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[int, Query(ge=-1, le=SEQ_MAX)]
 ONE = "/selections/{number}"
-Changed = TypeVar("Changed")
 
 
 class DryRunAsked(BaseModel):
@@ -124,21 +123,16 @@ def running(streams: Streams) -> APIRouter:
     """For users who may act; each route says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
-    async def change(request: Request, stream: str, act: Callable[[Selections, str], Changed]) -> Changed:
-        return await asyncio.to_thread(act, streams.of(stream).selections, signed_in(request).name)
-
     async def begin(request: Request, dead: DeadLetters, number: int, run: Run) -> RunStarted:
-        started = await asyncio.to_thread(dead.selections.start, number, run, signed_in(request).name)
+        started = await asyncio.to_thread(dead.runs.start, number, run, signed_in(request).name)
         return RunStarted.started(started.run, again=started.again)
 
     @acting(router, "/selections", Role.REPLAYER, 201)
     async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionView:
         """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
-
-        def act(selections: Selections, actor: str) -> Kept:
-            return Kept(selections.freeze(asked.wanted(), actor, asked.note, asked.seen()), None)
-
-        return SelectionView.of(await change(request, stream, act))
+        freeze, actor = streams.of(stream).selections.freeze, signed_in(request).name
+        frozen = await asyncio.to_thread(freeze, asked.wanted(), actor, asked.note, asked.seen())
+        return SelectionView.of(Kept(frozen, None))
 
     @acting(router, f"{ONE}/replay", Role.REPLAYER)
     async def replay(
@@ -167,30 +161,26 @@ def running(streams: Streams) -> APIRouter:
         number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunView:
         """Lets begin what somebody else proposed."""
+        runs, actor = streams.of(stream).runs, signed_in(request).name
+        return RunView.of(await asyncio.to_thread(runs.approve, number, actor, asked.reason))
 
-        def act(selections: Selections, actor: str) -> RunKept:
-            return selections.approve(number, actor, asked.reason)
-
-        return RunView.of(await change(request, stream, act))
-
-    def simple(verb: str, change_run: Callable[[Selections, int, str, str], RunKept], why: str) -> None:
+    def simple(verb: str, change: Callable[[Runs, int, str, str], RunKept], why: str) -> None:
         @acting(router, f"{ONE}/{verb}", Role.REPLAYER, 200)
         async def changed(
             number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
         ) -> RunView:
-            def act(selections: Selections, actor: str) -> RunKept:
-                return change_run(selections, number, actor, request.state.idempotency.request_id)
-
-            return RunView.of(await change(request, stream, act))
+            runs, actor = streams.of(stream).runs, signed_in(request).name
+            request_id = request.state.idempotency.request_id
+            return RunView.of(await asyncio.to_thread(change, runs, number, actor, request_id))
 
         changed.__doc__ = why
         router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]
 
-    simple("pause", Selections.pause, "Nothing more of the run is taken up; what is on its way goes on")
-    simple("resume", Selections.resume, "A paused run goes on")
+    simple("pause", Runs.pause, "Nothing more of the run is taken up; what is on its way goes on")
+    simple("resume", Runs.resume, "A paused run goes on")
     simple(
         "cancel",
-        lambda selections, number, actor, _request_id: selections.cancel(number, actor),
+        lambda runs, number, actor, _request_id: runs.cancel(number, actor),
         "Nothing more is taken up, for good; what wasn't stays dead as it is",
     )
     return router

@@ -1,4 +1,4 @@
-"""One work stream's dead letters, put together: its index and its selections."""
+"""One work stream's dead letters, put together: its index, its selections and their runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
-from dlq.selection import Asked, DryRuns, Run, Selections
+from dlq.selection import Asked, DryRuns, Run, Runs, Selections
 from ingest.idempotency import Problem
 
 
@@ -21,6 +21,7 @@ class DeadLetters:
     stream: str
     index: DeadLetterIndex
     selections: Selections
+    runs: Runs
     dry_runs: DryRuns
     dead_head: str
     reading: Recorder

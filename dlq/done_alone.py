@@ -69,7 +69,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
                 yield _Done(same_person(row.actor), row.decided_at, kind, volume)
 
 
-def given_since(journal: Location, control_topic: str, since: datetime) -> list[JournalRow]:
+def given_since(journal: Location | str, control_topic: str, since: datetime) -> list[JournalRow]:
     """The rows of commands that a journal decided at a moment or later, those of runs' portions among them; none of a
     journal that hasn't begun."""
     # By the topic first: statistics pass over every file and row group that holds no command.

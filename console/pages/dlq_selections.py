@@ -18,7 +18,7 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.index import Filter
-from dlq.selection import Kept, Progress, Run, RunRefused, Verdict
+from dlq.selection import Kept, Progress, Run, RunRefused, Runs, Verdict
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
@@ -109,32 +109,28 @@ class SelectionPages:
         reason = reason_of(fields)
         if reason is None:
             return await self._show(request, number, fields, status=422)
-        selections = self._place.stream(request).selections
-        return await self._give(request, number, lambda: selections.approve(number, user.name, reason))
+        return await self._give(request, number, lambda runs: runs.approve(number, user.name, reason))
 
     async def pause(self, request: Request, number: int, user: Replayer) -> Response:
-        selections = self._place.stream(request).selections
-        return await self._give(request, number, lambda: selections.pause(number, user.name))
+        return await self._give(request, number, lambda runs: runs.pause(number, user.name))
 
     async def resume(self, request: Request, number: int, user: Replayer) -> Response:
-        selections = self._place.stream(request).selections
-        return await self._give(request, number, lambda: selections.resume(number, user.name))
+        return await self._give(request, number, lambda runs: runs.resume(number, user.name))
 
     async def cancel(self, request: Request, number: int, user: Replayer) -> Response:
-        selections = self._place.stream(request).selections
-        return await self._give(request, number, lambda: selections.cancel(number, user.name))
+        return await self._give(request, number, lambda runs: runs.cancel(number, user.name))
 
     async def _start(self, request: Request, number: int, user: User, fields: Fields, action: str) -> Response:
         """Begins the run that a form of the selection's page asks for."""
-        run, selections = run_of(fields, action), self._place.stream(request).selections
+        run = run_of(fields, action)
         if run is None:
             return await self._show(request, number, fields, status=422)
-        return await self._give(request, number, lambda: selections.start(number, run, user.name))
+        return await self._give(request, number, lambda runs: runs.start(number, run, user.name))
 
-    async def _give(self, request: Request, number: int, order: Callable[[], object]) -> Response:
+    async def _give(self, request: Request, number: int, order: Callable[[Runs], object]) -> Response:
         """The caller records it, and its refusal."""
         try:
-            await self._ask(order)
+            await self._ask(order, self._place.stream(request).dead.runs)
         except RunRefused as refused:
             return await self._show(request, number, Fields(QueryParams()), problem=str(refused), status=409)
         return RedirectResponse(self._at(request, number), 303)
@@ -220,7 +216,7 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
     run = progress.run if progress is not None else None
-    why = stream.selections.why_two_people(number, run.run, run.actor) if run is not None else None
+    why = stream.dead.runs.why_two_people(number, run.run, run.actor) if run is not None else None
     return {
         "selection": kept.selection,
         "run": run,

@@ -4,6 +4,7 @@ from dlq.frozen import Selection, SelectionBroken, SelectionUnknown
 from dlq.run import RunState
 from dlq.selection.dry_run import Asked, DryRun, DryRuns, Forecast, Verdict
 from dlq.selection.facts import FactFinder
+from dlq.selection.journal import RunLog
 from dlq.selection.model import (
     ItemShown,
     Kept,
@@ -17,7 +18,9 @@ from dlq.selection.model import (
     SelectionsFull,
     SelectionTooLarge,
 )
-from dlq.selection.selections import Places, Selections
+from dlq.selection.runs import Runs
+from dlq.selection.second_person import SecondPerson
+from dlq.selection.selections import Selections
 
 __all__ = [
     "Asked",
@@ -27,13 +30,15 @@ __all__ = [
     "Forecast",
     "ItemShown",
     "Kept",
-    "Places",
     "Progress",
     "Run",
     "RunItemState",
     "RunKept",
+    "RunLog",
     "RunRefused",
     "RunState",
+    "Runs",
+    "SecondPerson",
     "SecondPersonWanted",
     "Selection",
     "SelectionBroken",

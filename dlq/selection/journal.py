@@ -19,9 +19,9 @@ from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
 from core.status_file import STATUS_AGE_MAX, moment_of, read_said
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
-from dlq.command import Place as ReplayPlace
-from dlq.frozen import Frozen
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Place, Target
+from dlq.done_alone import given_since
+from dlq.frozen import Frozen, Selection
 from dlq.refusals import Refusal
 from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity
 from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
@@ -76,8 +76,8 @@ class RunProgress:
             self.proposed = command_of_row(row)
         elif action == RUN:
             self.begun, self.state, self.first_seq = command_of_row(row), RunState.RUNNING, row.seq
-        elif action in _CHANGES:
-            self.state, self.changed_by = _CHANGES[action], row.actor
+        elif action in CHANGES:
+            self.state, self.changed_by = CHANGES[action], row.actor
             if self.begun is None:
                 self.finished_at = row.decided_at
 
@@ -114,7 +114,8 @@ class RunProgress:
         )
 
 
-_CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN: RunState.CANCELLED}
+CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN: RunState.CANCELLED}
+"""How a run stands after each command that changes it."""
 
 
 def run_of(command: Command) -> Run:
@@ -124,13 +125,16 @@ def run_of(command: Command) -> Run:
         command.reason,
         command.mode,
         command.per_s,
-        in_place=command.expects is ReplayPlace.IN_PLACE,
+        in_place=command.expects is Place.IN_PLACE,
         force=command.force,
     )
 
 
 class RunLog:
-    """Follows one stream's journal: the rows of commands about runs. Threads may share it."""
+    """Follows one stream's journal: the rows of commands about runs. Threads may share it.
+
+    ``ordered``: by digest, runs that were ordered here and aren't decided yet, as they were ordered.
+    """
 
     def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
@@ -138,19 +142,17 @@ class RunLog:
         self._lock = threading.Lock()
         self._position = ("", 0)
         self._runs: dict[str, RunProgress] = {}
+        self.ordered: dict[str, RunKept] = {}
 
     def lineage(self) -> str:
         """The journal's as it is now; empty where none was begun."""
         return lineage_of(self._path)
 
-    def reader(self) -> JournalReader | None:
-        """The journal as it is now; None where none was begun."""
-        return JournalReader(self._path) if has_table(self._path) else None
-
-    def follow(self, reader: JournalReader | None) -> None:
-        """Takes in what the journal has gained."""
-        if reader is None:
-            return
+    def follow(self) -> JournalReader | None:
+        """Takes in what the journal has gained, and returns it as it is now; None where none was begun."""
+        if not has_table(self._path):
+            return None
+        reader = JournalReader(self._path)
         with self._lock:
             lineage, seq = self._position
             if lineage != reader.lineage:
@@ -160,11 +162,23 @@ class RunLog:
                 for row in self._rows(reader.version, seq):
                     self._runs.setdefault(row.entity_key or "", RunProgress()).take(row)
             self._position = (reader.lineage, max(seq, last))
+        return reader
 
     def of(self, digest: str) -> RunProgress:
         """A selection's run, as far as the journal was followed."""
         with self._lock:
             return self._runs.get(run_entity(digest)) or RunProgress()
+
+    def kept(self, selection: Selection) -> RunKept | None:
+        """As the journal has it; before it is decided, as it was ordered here. None: nothing was begun."""
+        kept = self.of(selection.digest).kept(selection.number)
+        if kept is not None:
+            self.ordered.pop(selection.digest, None)
+        return kept or self.ordered.get(selection.digest)
+
+    def commands_since(self, since: datetime) -> list[JournalRow]:
+        """As `dlq.done_alone.given_since`."""
+        return given_since(self._path, self._control_topic, since)
 
     def _rows(self, version: int, after: int) -> list[JournalRow]:
         # By the topic first: statistics pass over every file and row group that holds no command.

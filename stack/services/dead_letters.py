@@ -16,7 +16,7 @@ from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, Payloads, kafka_origin
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, Places, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, Runs, SecondPerson, Selections
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
@@ -41,19 +41,19 @@ def open_dead_letters(
     config = streams_of(settings)[base_of(stream)]
     limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
-    recorder = Recorder(AuditLog(layout.audit_log), clock, channel)
+    recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
     def hands(name: str) -> frozenset[str]:
         return hands_of(users.all(), name)
 
-    own = Places(places.journal, control, places.selections, places.status)
-    orders = Orders(producer, control, recorder)
-    selections = Selections(stream, own, index, limits, clock, orders, recorder, hands)
+    selections = Selections(places, log, index, clock, recorder)
+    second_person, orders = SecondPerson(limits, log, clock, hands), Orders(producer, control, recorder)
     finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
     return DeadLetters(
         stream,
         index,
         selections,
+        Runs(selections, second_person, orders, clock),
         DryRuns(selections.files, index, finder, clock),
         config.dead_head.value,
         recorder,

@@ -15,7 +15,7 @@ from dlq.index import DeadLetterIndex, Filter, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import Places, Run, RunState, Selections
+from dlq.selection import Run, RunLog, Runs, RunState, SecondPerson, Selections
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
@@ -27,19 +27,14 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     places = layout.ledger()
     producer: Any = Producer({"bootstrap.servers": kafka_broker, "enable.idempotence": True, "log_level": 0})
     recorder = Recorder(AuditLog(layout.audit_log), clock, "cli")
-    selections = Selections(
-        "ledger",
-        Places(journal, topics.control, places.selections, places.status),
-        DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock),
-        AloneLimits(),
-        clock,
-        Orders(lambda: producer, topics.control, recorder),
-        recorder,
-        sleep=lambda _: None,
-    )
+    log = RunLog(journal, topics.control)
+    index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock)
+    selections = Selections(places, log, index, clock, recorder)
+    second_person, orders = SecondPerson(AloneLimits(), log, clock), Orders(lambda: producer, topics.control, recorder)
+    runs = Runs(selections, second_person, orders, clock, lambda _: None)
     made = selections.freeze(Filter(), "ada")
     assert made.count == DEAD_ITEMS
-    started = selections.start(1, Run("replay", "mended", per_s=5.0), "ada")
+    started = runs.start(1, Run("replay", "mended", per_s=5.0), "ada")
     assert (started.run.state, started.again) == (RunState.RUNNING, False)
     command = decode(_read(kafka_broker, topics.control))
     assert (command.stream, command.action, command.act) == ("ledger", "run_selection", "replay")

@@ -104,7 +104,7 @@ def test_a_replay_that_is_proposed_tells_how_it_is_approved(bench: SelectionBenc
     reported = payhook(bench, "replay", "1", "2", "--propose", "--no-wait")
     assert "an administrator who isn't you approves it: /dlq/selections/1 at" in reported.output
     bench.round(4)
-    bench.selections.approve(1, "bob", "looked")
+    bench.runs.approve(1, "bob", "looked")
     bench.round(4)
     assert bench.states(1) == ["applied", "applied"]
 

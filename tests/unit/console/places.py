@@ -26,7 +26,7 @@ from dlq.index import DeadLetterIndex, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, Places, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, Runs, SecondPerson, Selections
 from ledger.queries import Shards
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
@@ -47,21 +47,15 @@ def dead_letters(
     decided."""
     layout = Layout(data).ledger(shard=shard)
     index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
-    users, recorder = Users(Layout(data).users), Recorder(acts, clock, "page")
-    selections = Selections(
-        layout.stream,
-        Places(layout.journal, CONTROL, layout.selections, layout.status),
-        index,
-        alone or AloneLimits(TWO_PEOPLE_ITEMS),
-        clock,
-        Orders(lambda: producer or SentTo(), CONTROL, recorder),
-        recorder,
-        lambda name: hands_of(users.all(), name),
-        sleep=sleep,  # type: ignore[arg-type]
-    )
+    users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
+    selections = Selections(layout, log, index, clock, recorder)
+    limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
+    second_person = SecondPerson(limits, log, clock, lambda name: hands_of(users.all(), name))
+    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder)
+    runs = Runs(selections, second_person, orders, clock, sleep)  # type: ignore[arg-type]
     finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
     dry_runs = DryRuns(selections.files, index, finder, clock)
-    return DeadLetters(layout.stream, index, selections, dry_runs, "wait", recorder)
+    return DeadLetters(layout.stream, index, selections, runs, dry_runs, "wait", recorder)
 
 
 def pages(

@@ -26,9 +26,9 @@ class Api:
         self.bench = bench = SelectionBench(folder / "stream")
         self.streams: dict[str, DeadLetters] = {}
         self.listener = ApiBench(folder / "listener", streams=self.streams).listener
-        selections = bench.another(self.listener.audit_log, "api")
+        selections, runs = bench.another(self.listener.audit_log, "api")
         reading = Recorder(self.listener.audit_log, bench.engine.clock, "api")
-        self.streams["ledger"] = DeadLetters("ledger", bench.index, selections, bench.dry_runs, "wait", reading)
+        self.streams["ledger"] = DeadLetters("ledger", bench.index, selections, runs, bench.dry_runs, "wait", reading)
 
     def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)

@@ -22,7 +22,7 @@ from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.run import PortionResult
-from dlq.selection import DryRuns, FactFinder, Places, Run, Selections
+from dlq.selection import DryRuns, FactFinder, Run, RunLog, Runs, SecondPerson, Selections
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from processor.decide import runs
@@ -111,7 +111,7 @@ class SelectionBench:
         folder.mkdir(exist_ok=True)
         self.folder, self.alone, self.kafka = folder, alone, EngineKafka(self)
         self.portion = portion
-        places = Layout(folder).ledger()
+        self.places = places = Layout(folder).ledger()
         self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
         self.engine.selections = SelectionFiles(places.selections)
@@ -121,23 +121,17 @@ class SelectionBench:
         self.index = DeadLetterIndex(places.dead_letter_index, places.journal, payloads, self.engine.clock)
         self.sent: list[Command] = []
         self.acts = Acts()
-        self.places = Places(places.journal, CONTROL, places.selections, places.status)
-        self.selections = self.another()
+        self.selections, self.runs = self.another()
         self.dry_runs = DryRuns(self.selections.files, self.index, self.finder, self.engine.clock)
 
-    def another(self, acts: Any = None, channel: str = "cli") -> Selections:
+    def another(self, acts: Any = None, channel: str = "cli") -> tuple[Selections, Runs]:
         """Another process on the same stream. What it orders is decided while it waits."""
-        recorder = Recorder(acts or self.acts, self.engine.clock, channel)
-        return Selections(
-            "ledger",
-            self.places,
-            self.index,
-            self.alone,
-            self.engine.clock,
-            Orders(lambda: self.kafka, CONTROL, recorder),
-            recorder,
-            sleep=lambda _: self.decide(),
-        )
+        clock, log = self.engine.clock, RunLog(self.places.journal, CONTROL)
+        recorder = Recorder(acts or self.acts, clock, channel)
+        selections = Selections(self.places, log, self.index, clock, recorder)
+        orders = Orders(lambda: self.kafka, CONTROL, recorder)
+        second_person = SecondPerson(self.alone, log, clock)
+        return selections, Runs(selections, second_person, orders, clock, lambda _: self.decide())
 
     def send(self, command: Command) -> None:
         """Into Kafka."""
@@ -200,7 +194,7 @@ class SelectionBench:
 
     def replay(self, number: int, **more: Any) -> None:
         more["mode"] = ReplayMode(more.get("mode", "alone"))
-        self.selections.start(number, Run("replay", "mended", **more), "ada")
+        self.runs.start(number, Run("replay", "mended", **more), "ada")
 
     def applied(self) -> int:
         return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)

@@ -81,7 +81,7 @@ def test_the_oldest_leave_but_never_one_that_is_under_way(tmp_path: Path, monkey
     bench.replay(3, propose=True)
     with pytest.raises(SelectionsFull):
         bench.selections.freeze(Filter(), "ada")
-    bench.selections.cancel(3, "ada")
+    bench.runs.cancel(3, "ada")
     assert bench.selections.freeze(Filter(items=(4,)), "ada").number == 4
     assert [one.selection.number for one in bench.selections.kept()] == [4, 2]
 

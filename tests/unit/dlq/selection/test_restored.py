@@ -33,14 +33,14 @@ def test_no_run_of_it_is_begun_and_the_record_says_why(bench: SelectionBench) ->
     bench.dead(2)
     for run in (PURGE, Run("replay", "mended")):
         with pytest.raises(RunRefused, match="the journal was restored since it was frozen"):
-            bench.selections.start(1, run, "ada")
+            bench.runs.start(1, run, "ada")
         assert "restored" in bench.acts.acts[-1].reason
     with pytest.raises(RunRefused, match="restored"):
         bench.dry_runs.make(1, Asked())
     bench.round(3)
     assert bench.sent == []
     assert bench.selections.freeze(Filter(), "ada").count == 3
-    bench.selections.start(2, PURGE, "ada")
+    bench.runs.start(2, PURGE, "ada")
     bench.round(3)
     assert bench.counts(2) == {"purged": 3}
 
@@ -48,7 +48,7 @@ def test_no_run_of_it_is_begun_and_the_record_says_why(bench: SelectionBench) ->
 def test_a_run_on_its_way_ends_and_says_why(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs.start(1, PURGE, "ada")
     bench.round(1)
     bench.restore(bench.engine.copy())
     bench.round(3)
@@ -58,7 +58,7 @@ def test_a_run_on_its_way_ends_and_says_why(bench: SelectionBench) -> None:
     assert bench.counts(1) == {"purged": 3, "unsent": 1}
     assert bench.engine.index.dead_count() == 1
     with pytest.raises(RunRefused, match="restored"):
-        bench.selections.start(1, PURGE, "ada")
+        bench.runs.start(1, PURGE, "ada")
 
 
 def test_a_run_that_the_older_copy_knows_nothing_of_is_gone_and_its_command_is_refused(bench: SelectionBench) -> None:
@@ -67,7 +67,7 @@ def test_a_run_that_the_older_copy_knows_nothing_of_is_gone_and_its_command_is_r
     older = bench.engine.copy()
     bench.dead(1)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs.start(1, PURGE, "ada")
     bench.round(3)
     assert bench.counts(1) == {"purged": 2}
     bench.restore(older)
@@ -82,10 +82,10 @@ def test_a_run_that_the_older_copy_knows_nothing_of_is_gone_and_its_command_is_r
 def test_a_proposed_run_cannot_be_approved(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections.start(1, Run("purge", "garbage", propose=True), "ada")
+    bench.runs.start(1, Run("purge", "garbage", propose=True), "ada")
     bench.restore(bench.engine.copy())
     with pytest.raises(RunRefused, match="restored"):
-        bench.selections.approve(1, "bob", "I looked")
+        bench.runs.approve(1, "bob", "I looked")
     bench.round(2)
     assert bench.engine.index.dead_count() == 2
 
@@ -102,7 +102,7 @@ def test_items_are_frozen_as_they_were_seen(bench: SelectionBench) -> None:
     reported = bench.dry_runs.page(1)
     assert [one.verdict for one in reported] == [Verdict.IN_PLACE, Verdict.MOVED]
     assert "the journal was restored since" in reported[1].why
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs.start(1, PURGE, "ada")
     bench.round(3)
     assert bench.states(1) == ["purged", "refused"]
     assert bench.selections.items(1)[1].reason == reported[1].why

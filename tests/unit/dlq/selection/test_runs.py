@@ -44,7 +44,7 @@ def test_another_process_sees_the_same_of_it(bench: SelectionBench) -> None:
     bench.selections.freeze(Filter(), "ada")
     bench.replay(1)
     bench.round(2)
-    other = bench.another()
+    other, _ = bench.another()
     assert other.progress(1).counts == bench.selections.progress(1).counts
     bench.round(4)
     assert [one.state for one in other.items(1)] == [one.state for one in bench.selections.items(1)]
@@ -117,20 +117,20 @@ def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_re
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
     run = Run("replay", "mended")
-    assert not bench.selections.start(1, run, "ada").again
+    assert not bench.runs.start(1, run, "ada").again
     bench.round(4)
-    assert bench.another().start(1, run, "bob").again
+    assert bench.another()[1].start(1, run, "bob").again
     bench.round(4)
     assert len(bench.sent) == 1
     assert bench.applied() == 2
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        bench.selections.start(1, Run("replay", "mended", ReplayMode.SUPERSEDED), "ada")
+        bench.runs.start(1, Run("replay", "mended", ReplayMode.SUPERSEDED), "ada")
 
 
 def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
-    other = bench.another()
+    _, other = bench.another()
     bench.kafka.first = lambda: bench.replay(1)
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
         other.start(1, Run("purge", "garbage"), "bob")
@@ -155,16 +155,16 @@ def test_kafka_down_is_said_and_the_same_start_goes_on_when_it_is_back(bench: Se
 def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections._sleep = lambda _: None
+    bench.runs._sleep = lambda _: None
     bench.replay(1)
     progress = bench.selections.progress(1)
     assert (progress.run.state, progress.run.actor, bench.counts(1)) == (RunState.RUNNING, "ada", {"unsent": 4})
     assert progress.run.problem == "waits: the processor isn't running"
-    assert bench.another().get(1).run is None
-    assert bench.selections.start(1, Run("replay", "mended"), "ada").run.state is RunState.RUNNING
+    assert bench.another()[0].get(1).run is None
+    assert bench.runs.start(1, Run("replay", "mended"), "ada").run.state is RunState.RUNNING
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        bench.selections.start(1, Run("purge", "garbage"), "ada")
-    bench.selections.cancel(1, "ada")
+        bench.runs.start(1, Run("purge", "garbage"), "ada")
+    bench.runs.cancel(1, "ada")
     assert bench.selections.get(1).run.state is RunState.CANCELLED  # type: ignore[union-attr]
     bench.round(3)
     assert bench.states(1) == ["unsent"] * 4
@@ -176,11 +176,11 @@ def test_a_paused_run_takes_nothing_more_and_goes_on_when_it_is_resumed(bench: S
     bench.selections.freeze(Filter(), "ada")
     bench.replay(1)
     bench.round(1)
-    paused = bench.selections.pause(1, "bob")
+    paused = bench.runs.pause(1, "bob")
     assert (paused.state, paused.changed_by) == (RunState.PAUSED, "bob")
     bench.round(5)
     assert bench.counts(1) == {"applied": 3, "unsent": 6}
-    assert bench.selections.resume(1, "bob").state is RunState.RUNNING
+    assert bench.runs.resume(1, "bob").state is RunState.RUNNING
     bench.round(8)
     assert bench.counts(1) == {"applied": 9}
 
@@ -190,14 +190,14 @@ def test_a_cancelled_run_leaves_what_it_did_not_take_dead(bench: SelectionBench)
     bench.selections.freeze(Filter(), "ada")
     bench.replay(1)
     bench.round(1)
-    bench.selections.cancel(1, "ada")
+    bench.runs.cancel(1, "ada")
     bench.round(9, seconds=5)
     progress = bench.selections.progress(1)
     assert bench.counts(1) == {"applied": 3, "unsent": 6}
     assert progress.finished
     assert bench.selections.freeze(Filter(), "ada").count == 6
     with pytest.raises(RunRefused, match="cancelled"):
-        bench.selections.resume(1, "ada")
+        bench.runs.resume(1, "ada")
 
 
 def test_a_run_that_waits_says_what_for(bench: SelectionBench) -> None:

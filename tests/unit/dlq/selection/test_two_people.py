@@ -13,7 +13,7 @@ from dlq.frozen import Selection
 from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
-from dlq.selection.selections import why_two_people
+from dlq.selection.second_person import why_two_people
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW
 
@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> SelectionBench:
 def test_one_person_closes_a_few(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")
-    assert bench.selections.start(1, Run("resolve", "booked by hand"), "ada").run.state is RunState.RUNNING
+    assert bench.runs.start(1, Run("resolve", "booked by hand"), "ada").run.state is RunState.RUNNING
     bench.round(5)
     assert bench.states(1) == ["resolved"] * 4
     assert bench.applied() == 0
@@ -37,15 +37,15 @@ def test_one_person_closes_a_few(bench: SelectionBench) -> None:
 def test_more_is_proposed_first_and_nothing_is_closed_until_somebody_else_approves(bench: SelectionBench) -> None:
     bench.dead(7)
     bench.selections.freeze(Filter(), "ada")
-    assert bench.selections.start(1, PURGE, "ada").run.state is RunState.PROPOSED
+    assert bench.runs.start(1, PURGE, "ada").run.state is RunState.PROPOSED
     bench.round(6)
     assert [command.action for command in bench.sent] == ["propose_run_selection"]
     assert bench.states(1) == ["unsent"] * 7
     [waiting] = bench.selections.proposals()
     assert waiting.selection.number == 1
     with pytest.raises(SecondPersonWanted):
-        bench.selections.approve(1, "ADA ", "looked myself")
-    approved = bench.selections.approve(1, "bob", "compared with the report")
+        bench.runs.approve(1, "ADA ", "looked myself")
+    approved = bench.runs.approve(1, "bob", "compared with the report")
     assert (approved.state, approved.actor) == (RunState.RUNNING, "ada")
     assert approved.approval is not None and approved.approval.actor == "bob"
     bench.round(10)
@@ -54,20 +54,20 @@ def test_more_is_proposed_first_and_nothing_is_closed_until_somebody_else_approv
     closed = [row for row in bench.engine.journal.rows if row.decision.value == "purged" and not row.first]
     assert {(row.actor, row.reason) for row in closed} == {("bob", "compared with the report")}
     with pytest.raises(RunRefused, match="nothing waits"):
-        bench.selections.approve(1, "bob", "again")
+        bench.runs.approve(1, "bob", "again")
 
 
 def test_an_approval_waits_until_the_processor_has_decided_the_proposal(bench: SelectionBench) -> None:
     bench.dead(7)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections._sleep = lambda _: None
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs._sleep = lambda _: None
+    bench.runs.start(1, PURGE, "ada")
     with pytest.raises(SecondPersonWanted):
-        bench.selections.approve(1, "ada", "looked myself")
+        bench.runs.approve(1, "ada", "looked myself")
     with pytest.raises(RunRefused, match="hasn't decided its proposal yet"):
-        bench.selections.approve(1, "bob", "compared with the report")
+        bench.runs.approve(1, "bob", "compared with the report")
     bench.round(1)
-    assert bench.selections.approve(1, "bob", "compared with the report").state is RunState.RUNNING
+    assert bench.runs.approve(1, "bob", "compared with the report").state is RunState.RUNNING
     bench.round(8)
     assert bench.states(1) == ["purged"] * 7
 
@@ -75,11 +75,11 @@ def test_an_approval_waits_until_the_processor_has_decided_the_proposal(bench: S
 def test_what_moved_between_proposal_and_approval_is_refused_by_itself(bench: SelectionBench) -> None:
     bench.dead(5)
     selection = bench.selections.freeze(Filter(), "ada")
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs.start(1, PURGE, "ada")
     bench.round(4)
     bench.engine.command(1, 1, "another")
     bench.round(2)
-    bench.selections.approve(selection.number, "bob", "looked")
+    bench.runs.approve(selection.number, "bob", "looked")
     bench.round(8)
     assert bench.states(1) == ["refused", *["purged"] * 4]
     assert "item 1 is not open" in (bench.selections.items(1)[0].reason or "")
@@ -88,25 +88,25 @@ def test_what_moved_between_proposal_and_approval_is_refused_by_itself(bench: Se
 def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> None:
     bench.dead(5)
     bench.selections.freeze(Filter(), "ada")
-    bench.selections.start(1, PURGE, "ada")
+    bench.runs.start(1, PURGE, "ada")
     bench.round(3)
-    bench.selections.cancel(1, "ada")
+    bench.runs.cancel(1, "ada")
     bench.round(3)
     assert bench.states(1) == ["unsent"] * 5
     run = bench.selections.progress(1).run
     assert (run.state, run.finished_at is not None, run.changed_by) == (RunState.CANCELLED, True, "ada")
     with pytest.raises(RunRefused):
-        bench.selections.approve(1, "bob", "too late")
+        bench.runs.approve(1, "bob", "too late")
 
 
 def test_a_replay_is_proposed_and_approved_as_it_was_asked_for(bench: SelectionBench) -> None:
     bench.dead(7)
     bench.selections.freeze(Filter(), "ada")
     run = Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=100.0, force=True, propose=True)
-    assert bench.selections.start(1, run, "ada").run.state is RunState.PROPOSED
+    assert bench.runs.start(1, run, "ada").run.state is RunState.PROPOSED
     bench.round(6)
     assert bench.states(1) == ["unsent"] * 7
-    bench.selections.approve(1, "bob", "looked")
+    bench.runs.approve(1, "bob", "looked")
     bench.round(14)
     assert bench.states(1) == ["applied"] * 7
     proposed, given = bench.sent
@@ -129,7 +129,7 @@ def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: Select
     assert bench.selections.get(1).run is None
     assert bench.acts.acts[-1].outcome.value == "refused"
     bench.replay(1, propose=True)
-    bench.selections.approve(1, "bob", "looked")
+    bench.runs.approve(1, "bob", "looked")
     bench.round(8)
     assert bench.states(1) == ["applied"] * 6
 
@@ -173,5 +173,5 @@ def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> 
         Run("reverse", "x"),
     ):
         with pytest.raises(RunRefused):
-            bench.selections.start(1, wrong, "ada")
+            bench.runs.start(1, wrong, "ada")
     assert bench.selections.get(1).run is None
