@@ -121,7 +121,7 @@ def _print_decisions(story: ItemStory, once: Once) -> None:
     rows = Rows("seq", "decided (UTC)", "decision", "who", "why", right=["seq"], title="decisions")
     for one in story.rows:
         cause = f"row {one.cause_seq}" if one.cause_seq is not None else ""
-        why = "; ".join(part for part in (once.tell(one.reason, f"row {one.seq}"), cause) if part)
+        why = "; ".join(part for part in (once.text(one.reason, f"row {one.seq}"), cause) if part)
         rows.add(one.seq, second(one.decided_at), one.decision.value, one.actor, why)
     rows.print(indent=2)
     if story.rows_cut:
@@ -131,7 +131,7 @@ def _print_decisions(story: ItemStory, once: Once) -> None:
 def _print_items(title: str, items: Iterable[Listed], once: Once) -> None:
     rows = Rows("ID", "since (UTC)", "decision", "event", "why", right=["ID"], title=title)
     for item_seq, at, decision, event_key, why, short in items:
-        rows.add(item_seq, second(at), decision, event_key, once.tell(why, f"item {item_seq}", short))
+        rows.add(item_seq, second(at), decision, event_key, once.text(why, f"item {item_seq}", short))
     rows.print(indent=2)
 
 

@@ -154,7 +154,7 @@ def _print_event(event: EntityEvent, once: Once, stream: str) -> None:
     decisions = Rows(*names, right=["row"], title=event.first.event_key or f"item {event.first.item_seq}")
     for one in event.rows:
         late = "out of order" if one.out_of_order else None
-        why = once.tell(one.reason or one.error_message, f"row {one.seq}", one.error_class or "")
+        why = once.text(one.reason or one.error_message, f"row {one.seq}", one.error_class or "")
         reason = "; ".join(text for text in (why, late) if text)
         decisions.add(row_name(stream, one.seq), second(one.decided_at), one.decision.value, reason)
     decisions.print(indent=2)

@@ -251,7 +251,7 @@ def print_left_out(left_out: Kept) -> None:
     rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
     once = Once()
     for one in left_out.some:
-        rows.add(one.difference.line, one.difference.fact_key, once.tell(one.why, f"line {one.difference.line}"))
+        rows.add(one.difference.line, one.difference.fact_key, once.text(one.why, f"line {one.difference.line}"))
     rows.print()
 
 

@@ -193,7 +193,7 @@ def print_run(reported: Reported, ran: Ran, *, as_json: bool) -> None:
         rows, once = Rows("seq", "event", "became", "why", right=["seq"]), Once()
         for stream, one in others[:SHOWN]:
             seq = row_name(stream, one.seq)
-            rows.add(seq, one.event_key, one.decision.value, once.tell(one.reason, f"row {seq}"))
+            rows.add(seq, one.event_key, one.decision.value, once.text(one.reason, f"row {seq}"))
         rows.print()
     _print_rest(reported)
     if not ran.waited:
@@ -218,7 +218,7 @@ def _print_table(forecasts: Sequence[Forecast]) -> None:
         seq = row_name(one.stream, one.row.seq)
         would = "be booked" if one.verdict is Verdict.BOOKS else one.verdict.value
         late = "behind later events" if one.late and one.verdict is Verdict.BOOKS else ""
-        what = "\n".join(map(_line, one.postings)) or once.tell(one.why, f"row {seq}")
+        what = "\n".join(map(_line, one.postings)) or once.text(one.why, f"row {seq}")
         rows.add(seq, one.row.event_key, would, what, late)
     rows.print()
     if len(ordered) > SHOWN:

@@ -213,7 +213,7 @@ def print_entity(place: Place, queue: EntityQueue, now: datetime, *, as_json: bo
     for item in queue.items:
         last = item.row
         reason = (last.reason or "")[:REASON_SHOWN_CHARS_MAX]
-        why = once.tell(reason, f"item {last.item_seq}", last.error_class or "")
+        why = once.text(reason, f"item {last.item_seq}", last.error_class or "")
         rows.add(
             last.item_seq, last.event_key, last.decision.value, queue.place(item), last.attempt, _due(item, now), why
         )

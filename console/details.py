@@ -58,7 +58,7 @@ class Once:
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
 
-    def tell(self, text: str | None, place: str, short: str = "") -> str | None:
+    def text(self, text: str | None, place: str, short: str = "") -> str | None:
         """The text, or ``short`` and that it is as at the first place."""
         if not text:
             return text
@@ -124,12 +124,12 @@ def item_details(story: ItemStory) -> list[Detail]:
 def tries_of(story: ItemStory) -> list[Moment]:
     """Each try with its error; what the item died of stands apart, and an error that came before is named once."""
     once = Once()
-    once.tell(died_of(story), "above")
+    once.text(died_of(story), "above")
     found = []
     for one in story.attempts:
         error = error_text(one.error_class, one.error_code, (one.kind,), one.message)
         details = [
-            Detail("error", once.tell(error, f"try {one.number}", one.error_class or "") or None),
+            Detail("error", once.text(error, f"try {one.number}", one.error_class or "") or None),
             Detail("handler", one.handler_version),
         ]
         title = f"try {one.number}, row {one.seq}"
@@ -251,7 +251,7 @@ def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
         Detail("by", row.actor),
         Detail("attempt", str(row.attempt) if row.attempt else None),
         Detail("due", None, row.due_at),
-        Detail("error", once.tell(error, f"row {row.seq}", row.error_class or "") or None),
+        Detail("error", once.text(error, f"row {row.seq}", row.error_class or "") or None),
         Detail("order", "later than its place in Kafka" if row.out_of_order else None),
         Detail("handler", row.handler_version),
         Detail("commit", _commit(row, story)),

@@ -78,7 +78,7 @@ class DeadItems:
             "postings": None,
         }
         payment, provider = changes.pop("payment", None), changes.pop("provider", "stripe")
-        return self.ledger.tell(Movement.CAPTURE, payment=payment, provider=provider, **said | changes)
+        return self.ledger.add(Movement.CAPTURE, payment=payment, provider=provider, **said | changes)
 
     def deaths(self, count: int, **changes: Any) -> list[JournalRow]:
         return [self.dead(**changes) for _ in range(count)]
@@ -91,7 +91,7 @@ class DeadItems:
             "handler_version": None,
             "blocking": True,
         }
-        return self.ledger.tell(Movement.REFUND, payment=payment, **said | changes)
+        return self.ledger.add(Movement.REFUND, payment=payment, **said | changes)
 
     def then(self, of: JournalRow, *decisions: Decision, **changes: Any) -> JournalRow:
         """Further rows of an item; each failure keeps the error that was there."""

@@ -156,14 +156,14 @@ class Divided:
         charged = {}
         for number, payment in enumerate((STAYS[0], MOVES[0]), 1):
             for one in (whole, before):
-                charged[payment] = one.tell(Movement.CAPTURE, 1_000 * number, payment=payment)
+                charged[payment] = one.add(Movement.CAPTURE, 1_000 * number, payment=payment)
         for one in (before, whole):
             one.commit()
         shards = before.split()
         for shard, (first, second, *_) in zip(shards, (STAYS, MOVES), strict=True):
             for one in (shard, whole):
-                one.tell(Movement.REFUND, 300, payment=first)
-                one.tell(Movement.CAPTURE, 50, payment=second, merchant="m-2")
+                one.add(Movement.REFUND, 300, payment=first)
+                one.add(Movement.CAPTURE, 50, payment=second, merchant="m-2")
             shard.commit()
         whole.commit()
         return cls(shards, whole, charged)

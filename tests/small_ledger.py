@@ -48,7 +48,7 @@ class SmallLedger:
     def bodies(self) -> str:
         return str(Layout(self.data).ledger(shard=self.shard).bodies)
 
-    def tell(
+    def add(
         self,
         movement: Movement | None,
         amount_minor: int = 1_000,

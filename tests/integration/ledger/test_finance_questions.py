@@ -54,7 +54,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> SmallLedger:
 def _tell_one(reported: SmallLedger, chance: Random, at: datetime) -> None:
     movement = chance.choice([Movement.CAPTURE] * 4 + [*Movement, None])
     payout = movement in (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
-    reported.tell(
+    reported.add(
         movement,
         chance.randint(-900 if payout else 1, 5_000) or 1,
         chance.choice(("EUR", "JPY", "KWD")),
@@ -74,12 +74,12 @@ def _tell_exceptions(reported: SmallLedger, chance: Random) -> None:
     reported.again(next(row for row in reported.rows if row.postings is None))
     late = chance.choice(booked)
     waited = reported.again(late, Decision.RETRY, event_key="stripe:evt_late:capture", fact_key=None, cause_seq=None)
-    command = reported.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended, 'at last'")
+    command = reported.add(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended, 'at last'")
     reported.later(waited, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason=command.reason)
     assert waited.received_at is not None
     hour_on = waited.received_at + ONE_HOUR
     reported.later(waited, Decision.APPLIED, postings=late.postings, decided_at=hour_on + timedelta(microseconds=1))
-    reported.tell(Movement.CAPTURE, received_at=hour_on, decided_at=hour_on + ONE_HOUR, payment="pi_1")
+    reported.add(Movement.CAPTURE, received_at=hour_on, decided_at=hour_on + ONE_HOUR, payment="pi_1")
     reversal = {"cause_seq": command.seq, "actor": "bob", "reason": "booked for the wrong merchant"}
     reported.later(late, Decision.REVERSED, postings=late.postings, **reversal)
 

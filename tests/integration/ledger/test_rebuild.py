@@ -180,10 +180,10 @@ def test_postings_of_a_shard_are_made_of_its_own_rows(spark: SparkSession, tmp_p
     """Those that it has from the journal of which it is a copy are in the other shard's postings."""
     ledger = ShardLedger(tmp_path)
     for _ in range(8):
-        ledger.tell(Movement.CAPTURE)
+        ledger.add(Movement.CAPTURE)
     ledger.commit()
     _, other = ledger.split()
-    other.tell(Movement.CAPTURE, 70, payment=MOVES[0])
+    other.add(Movement.CAPTURE, 70, payment=MOVES[0])
     other.commit()
     places = other.places
     done = rebuild(spark, places.journal, places.postings, SystemClock())

@@ -44,11 +44,11 @@ def shards_in(data: Path) -> list[ShardLedger]:
     """Two that go on from one journal, each with an event of its own and with its index."""
     before = ShardLedger(data)
     for payment in (STAYS[0], MOVES[0]):
-        before.tell(Movement.CAPTURE, payment=payment)
+        before.add(Movement.CAPTURE, payment=payment)
     before.commit()
     shards = before.split()
     for shard, own in zip(shards, (STAYS, MOVES), strict=True):
-        shard.tell(Movement.CAPTURE, payment=own[1])
+        shard.add(Movement.CAPTURE, payment=own[1])
         shard.commit()
         index = Index.open(shard.places.index, 1)
         index.catch_up(JournalReader(shard.journal), BodyStore(shard.bodies))

@@ -33,15 +33,15 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def ledger(tmp_path: Path) -> SmallLedger:
     """Three currencies, a very long merchant, a copy, and an event that died and was replayed."""
     reported = SmallLedger(tmp_path / "data")
-    first = reported.tell(Movement.CAPTURE, 123_456, payment="pi_1")
-    reported.tell(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
-    reported.tell(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
+    first = reported.add(Movement.CAPTURE, 123_456, payment="pi_1")
+    reported.add(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
+    reported.add(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
     reported.again(first)
-    refund = reported.tell(Movement.REFUND, 5_000, payment="pi_1")
+    refund = reported.add(Movement.REFUND, 5_000, payment="pi_1")
     booked, refund.postings, refund.decision = refund.postings, None, Decision.DEAD
     refund.error_class, refund.error_message = "MerchantUnknown", "no merchant [bold]for[/] acct_1"
     reported.commit()
-    command = reported.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
+    command = reported.add(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
     reported.later(refund, Decision.REPLAYED, cause_seq=command.seq, actor="ada", reason="mended")
     reported.later(refund, Decision.APPLIED, postings=booked, error_class=None, error_message=None, out_of_order=True)
     reported.commit()

@@ -100,7 +100,7 @@ def test_an_event_is_shown_with_the_names_of_its_rows(divided: Divided) -> None:
     [story] = json.loads(payhook(divided, "event", charge, "--json").output).values()
     assert (story["stream"], story["others"], [row["seq"] for row in story["rows"]]) == ("ledger.1", [], [2])
     assert "row ledger.1:4: applied" in payhook(divided, "event", "seq:ledger.1:4").output
-    divided.shards[1].tell(Movement.CAPTURE, payment=MOVES[2])
+    divided.shards[1].add(Movement.CAPTURE, payment=MOVES[2])
     divided.shards[1].commit()
     wrong = payhook(divided, "event", "seq:5")
     assert (wrong.exit_code, "say which shard's it is: ledger.1:5" in wrong.output) == (1, True)
@@ -163,7 +163,7 @@ def entry(payment: str) -> Entry:
 def proposed(tmp_path: Path) -> tuple[Divided, dict[str, Command]]:
     """Proposed before the division for an entity of each shard, and after it for one of the second shard."""
     before = ShardLedger(tmp_path / "data")
-    charged = {payment: before.tell(Movement.CAPTURE, payment=payment) for payment in (STAYS[0], MOVES[0])}
+    charged = {payment: before.add(Movement.CAPTURE, payment=payment) for payment in (STAYS[0], MOVES[0])}
     before.commit()
     lineage, commands = lineage_of(before.journal), {}
     for name, payment in (("stays", STAYS[0]), ("moves", MOVES[0])):

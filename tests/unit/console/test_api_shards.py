@@ -85,7 +85,7 @@ def test_a_decision_is_found_in_whichever_shard_made_it(divided: Divided) -> Non
     path = f"/api/dlq/commands/{command_id}"
     assert divided.listener.request("GET", path, BOB).status_code == 404
     ledger = divided.second.ledger
-    row = ledger.tell(
+    row = ledger.add(
         None, topic=CONTROL, offset=0, decision=Decision.REPLAYED, event_key=join_key("payhook", command_id, "replay")
     )
     row.partition = 0

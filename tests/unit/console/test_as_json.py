@@ -54,7 +54,7 @@ def test_an_error_that_came_before_is_named_by_where_it_stands(items: DeadItems)
     assert died_of(story).startswith("MerchantUnknown (NRE): ")
     assert tries_of(story)[0].details[0].text == "MerchantUnknown (as above)"
     once = Once()
-    assert [once.tell("long", "row 1"), once.tell("long", "row 2", "Bug"), once.tell("", "row 3")] == [
+    assert [once.text("long", "row 1"), once.text("long", "row 2", "Bug"), once.text("", "row 3")] == [
         "long",
         "Bug (as row 1)",
         "",

@@ -55,11 +55,11 @@ class IgnoredEvents(SmallLedger):
         digest = hashlib.sha256(body).hexdigest()
         self._raw.append((digest, body))
         names = {"event_key": event.event_key, "event_type": event_type, "entity_key": event.entity_key}
-        return self.tell(None, account=account, body_sha256=digest, **(names | changes))
+        return self.add(None, account=account, body_sha256=digest, **(names | changes))
 
     def applied(self, of: JournalRow, **changes: Any) -> JournalRow:
         """A later event of the same entity."""
-        return self.tell(Movement.CAPTURE, 5_000, entity_key=of.entity_key, **changes)
+        return self.add(Movement.CAPTURE, 5_000, entity_key=of.entity_key, **changes)
 
     def reopened(self, of: JournalRow, decision: Decision) -> JournalRow:
         """Taken up again, and what came of it."""

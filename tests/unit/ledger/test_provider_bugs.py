@@ -40,7 +40,7 @@ class World:
         lake = Layout(self.data).ledger()
         self.journal, self.bodies = str(lake.journal), str(lake.bodies)
 
-    def tell(self, event_id: str, refund: str, amount_minor: int = 500, adapter: Adapter = ADAPTERS["stripe"]) -> str:
+    def report(self, event_id: str, refund: str, amount_minor: int = 500, adapter: Adapter = ADAPTERS["stripe"]) -> str:
         """One refund, under an event id; a minute later than what was reported before."""
         self.engine.clock.advance(60)
         now = self.engine.clock.now()
@@ -79,14 +79,14 @@ def world(tmp_path: Path) -> World:
 def reported(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One of each kind, among events that are in order. It is only read."""
     world = World(tmp_path_factory.mktemp("reported"))
-    world.tell("evt_1", "re_1", 500)
-    world.tell("evt_2", "re_1", 500)
-    world.tell("evt_3", "re_2", 700)
+    world.report("evt_1", "re_1", 500)
+    world.report("evt_2", "re_1", 500)
+    world.report("evt_3", "re_2", 700)
     world.engine.batch()
-    world.tell("evt_4", "re_2", 799)
-    world.tell("evt_3", "re_2", 701)
-    world.tell("evt_1", "re_1", 500)
-    world.tell("evt_5", "re_3", 100)
+    world.report("evt_4", "re_2", 799)
+    world.report("evt_3", "re_2", 701)
+    world.report("evt_1", "re_1", 500)
+    world.report("evt_5", "re_3", 100)
     world.engine.batch()
     world.written()
     return world
@@ -129,8 +129,8 @@ def test_it_is_narrowed_to_a_provider_and_to_what_came_since(reported: World) ->
 
 
 def test_a_replayed_conflict_is_reported_once(world: World) -> None:
-    world.tell("evt_1", "re_1", 500)
-    world.tell("evt_2", "re_1", 501)
+    world.report("evt_1", "re_1", 500)
+    world.report("evt_2", "re_1", 501)
     world.engine.batch()
     world.engine.command(2, 2)
     world.engine.batch()
@@ -141,8 +141,8 @@ def test_a_replayed_conflict_is_reported_once(world: World) -> None:
 
 
 def test_without_the_bodies_the_hashes_still_tell(world: World) -> None:
-    world.tell("evt_1", "re_1", 500)
-    world.tell("evt_2", "re_1", 501)
+    world.report("evt_1", "re_1", 500)
+    world.report("evt_2", "re_1", 501)
     world.engine.batch()
     world.written(with_bodies=False)
     assert seen(world.bugs()) == [("fact_conflict", (1, None), (2, None))]

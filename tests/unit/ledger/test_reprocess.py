@@ -43,7 +43,7 @@ def test_only_what_is_ignored_now_is_found(ledger: IgnoredEvents) -> None:
     ledger.reopened(ledger.ignored("evt_2", payment="pi_2"), Decision.APPLIED)
     once_more = ledger.reopened(ledger.ignored("evt_3", payment="pi_3"), Decision.IGNORED)
     ledger.later(ledger.ignored("evt_4", payment="pi_4"), Decision.REPLAYED)
-    ledger.tell(None, provider="payhook", decision=Decision.IGNORED)
+    ledger.add(None, provider="payhook", decision=Decision.IGNORED)
     ledger.applied(left)
     ledger.write()
     assert seqs(ledger) == [left.seq, once_more.seq]

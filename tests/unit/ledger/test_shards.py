@@ -64,7 +64,7 @@ def test_postings_of_a_copy_that_are_made_again_begin_after_it(
 
 def test_a_shard_without_rows_of_its_own_reflects_what_it_was_copied_from(tmp_path: Path) -> None:
     before = ShardLedger(tmp_path / "data")
-    before.tell(Movement.CAPTURE, payment=MOVES[0])
+    before.add(Movement.CAPTURE, payment=MOVES[0])
     before.commit()
     _, other = before.split()
     PostingsWriter.open(other.postings).catch_up(JournalReader(other.journal))
@@ -108,10 +108,10 @@ def test_balances_after_a_row_that_a_shard_has_as_a_copy_are_those_after_that_ro
 
 def test_balances_after_a_row_that_books_nothing_count_what_the_others_had_decided_by_then(divided: Divided) -> None:
     first, other = divided.shards
-    ignored = other.tell(None, payment=MOVES[2], at=START + timedelta(hours=9))
+    ignored = other.add(None, payment=MOVES[2], at=START + timedelta(hours=9))
     other.commit()
     for hours in (8, 10):
-        first.tell(Movement.CAPTURE, 7, payment=STAYS[2], merchant="m-7", at=START + timedelta(hours=hours))
+        first.add(Movement.CAPTURE, 7, payment=STAYS[2], merchant="m-7", at=START + timedelta(hours=hours))
         first.commit()
     ledger = divided.ledger
     after = seen(balances(ledger.postings(), as_of=ledger.after_row(f"ledger.1:{ignored.seq}")))
@@ -194,7 +194,7 @@ def test_a_row_is_named_with_its_shard(divided: Divided) -> None:
     assert (story.stream, story.rows[0].entity_key) == ("ledger.1", f"stripe:acct:{MOVES[1]}")
     story, _ = ledger.story("seq:4")
     assert (story.stream, story.rows[0].entity_key) == ("ledger", f"stripe:acct:{STAYS[1]}")
-    other.tell(Movement.CAPTURE, payment=MOVES[2])
+    other.add(Movement.CAPTURE, payment=MOVES[2])
     other.commit()
     with pytest.raises(RowAmbiguous, match=r"no row 5; say which shard's it is: ledger\.1:5$"):
         ledger.story("seq:5")
@@ -232,7 +232,7 @@ def test_a_ledger_of_one_shard_looks_nothing_up(divided: Divided, monkeypatch: p
 def test_an_event_whose_copies_two_shards_decided_is_told_with_both(divided: Divided) -> None:
     """Its copies named different entities: neither shard knows of the other."""
     key = divided.shards[0].rows[-1].event_key
-    twice = divided.shards[1].tell(Movement.CAPTURE, payment=MOVES[2], event_key=key)
+    twice = divided.shards[1].add(Movement.CAPTURE, payment=MOVES[2], event_key=key)
     divided.shards[1].commit()
     story, _ = divided.ledger.story(key or "")
     assert (story.stream, story.rows[0].seq, story.others) == ("ledger", 4, (f"ledger.1:{twice.seq}",))

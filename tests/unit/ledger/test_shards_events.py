@@ -39,11 +39,11 @@ def repeated(ledger: ShardLedger, of: JournalRow) -> JournalRow:
     """The fact of a row, under another event id."""
     payment = (of.entity_key or "").rpartition(":")[2]
     fact: dict[str, Any] = {"fact_key": of.fact_key, "fact_sha256": of.fact_sha256, "postings": None}
-    return ledger.tell(Movement.CAPTURE, payment=payment, decision=Decision.DUPLICATE_FACT, **fact)
+    return ledger.add(Movement.CAPTURE, payment=payment, decision=Decision.DUPLICATE_FACT, **fact)
 
 
 def test_what_a_provider_repeated_is_one_case_whichever_shard_has_it(before: ShardLedger) -> None:
-    charges = [before.tell(Movement.CAPTURE, payment=payment) for payment in (STAYS[0], MOVES[0])]
+    charges = [before.add(Movement.CAPTURE, payment=payment) for payment in (STAYS[0], MOVES[0])]
     early = repeated(before, charges[1])
     before.commit()
     shards = before.split()
@@ -64,13 +64,13 @@ def test_what_a_provider_repeated_is_one_case_whichever_shard_has_it(before: Sha
 
 
 def test_an_ignored_event_is_its_entitys_shards(before: ShardLedger) -> None:
-    stays, moves = (before.tell(None, payment=payment) for payment in (STAYS[0], MOVES[0]))
-    taken_up = before.tell(None, payment=MOVES[1])
+    stays, moves = (before.add(None, payment=payment) for payment in (STAYS[0], MOVES[0]))
+    taken_up = before.add(None, payment=MOVES[1])
     before.commit()
     shards = before.split()
     shards[1].later(taken_up, Decision.REPLAYED)
     shards[1].later(taken_up, Decision.APPLIED)
-    new = shards[1].tell(None, payment=MOVES[2])
+    new = shards[1].add(None, payment=MOVES[2])
     shards[1].commit()
     ledger = ledger_of(shards)
     found = [ignored(at.journal, Wanted(), ledger.shard(at)).seqs for at in ledger.places]
@@ -81,10 +81,10 @@ def test_an_ignored_event_is_its_entitys_shards(before: ShardLedger) -> None:
 
 
 def test_an_event_that_any_shard_decided_is_not_undecided(before: ShardLedger) -> None:
-    charge = before.tell(Movement.CAPTURE, payment=MOVES[0])
+    charge = before.add(Movement.CAPTURE, payment=MOVES[0])
     before.commit()
     shards = before.split()
-    later = [shard.tell(Movement.CAPTURE, payment=own[1]) for shard, own in zip(shards, (STAYS, MOVES), strict=True)]
+    later = [shard.add(Movement.CAPTURE, payment=own[1]) for shard, own in zip(shards, (STAYS, MOVES), strict=True)]
     for shard in shards:
         shard.commit()
     decided = [row.event_key or "" for row in (charge, *later)]
@@ -111,7 +111,7 @@ def test_the_pages_name_rows_with_their_shards(tmp_path: Path) -> None:
     assert (charge.status_code, "row ledger.1:2" in charge.text) == (200, True)
     entity = pages.get(f"/ledger/entities/stripe:acct:{MOVES[0]}")
     assert (entity.status_code, "row ledger.1:3" in entity.text) == (200, True)
-    divided.shards[1].tell(Movement.CAPTURE, payment=MOVES[2])
+    divided.shards[1].add(Movement.CAPTURE, payment=MOVES[2])
     divided.shards[1].commit()
     ambiguous = pages.get("/ledger/events/seq:5")
     assert (ambiguous.status_code, "ledger.1:5" in ambiguous.text) == (404, True)

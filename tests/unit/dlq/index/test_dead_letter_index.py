@@ -90,7 +90,7 @@ def test_poison_that_a_mended_adapter_reads_gets_its_real_name(items: DeadItems)
     named = {"event_type": "capture", "event_key": "stripe:evt_9:capture", "entity_key": "stripe:acct:pi_9"}
     items.then(row, Decision.REPLAYED)
     items.then(row, Decision.DEAD, error_class="Late", **named)
-    items.ledger.tell(None, payment="pi_9")
+    items.ledger.add(None, payment="pi_9")
     items.commit()
     index = items.followed()
     [item] = index.page(Filter(entity="stripe:acct:pi_9")).items

@@ -70,7 +70,7 @@ class History:
             self._tell(FIRST[rest % len(FIRST)], rest)
 
     def _tell(self, decision: Decision, rest: int, provider: str | None = None) -> None:
-        row = self.ledger.tell(
+        row = self.ledger.add(
             Movement.CAPTURE,
             provider=provider or ("stripe", "adyen")[rest % 2],
             payment=f"pi_{rest % 3}",

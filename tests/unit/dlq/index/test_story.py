@@ -41,8 +41,8 @@ def test_a_story_has_each_try_with_its_error_and_log_lines(items: DeadItems) -> 
 
 
 def test_a_story_shows_the_entity_s_events_around_it(items: DeadItems) -> None:
-    items.ledger.tell(None, payment="pi_1")
-    items.ledger.tell(None, payment="pi_other")
+    items.ledger.add(None, payment="pi_1")
+    items.ledger.add(None, payment="pi_other")
     items.dead(payment="pi_1")
     parked = items.parked("pi_1")
     items.then(parked, Decision.APPLIED)
@@ -85,7 +85,7 @@ def test_earlier_ones_like_it_are_reported_latest_first(items: DeadItems, monkey
 
 
 def test_an_item_that_the_index_does_not_hold_has_a_story_too(items: DeadItems) -> None:
-    items.ledger.tell(None)
+    items.ledger.add(None)
     items.commit()
     assert items.followed().item(1).item.state == "settled"
 

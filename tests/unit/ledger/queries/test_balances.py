@@ -17,9 +17,9 @@ LEAST = timedelta(microseconds=1)
 @pytest.fixture
 def reported(ledger: SmallLedger) -> SmallLedger:
     """Two captures and a refund a minute apart from each other: two merchants, two currencies."""
-    ledger.tell(Movement.CAPTURE, 1_000, "EUR", merchant="m-1")
-    ledger.tell(Movement.CAPTURE, 700, "JPY", merchant="m-2")
-    refund = ledger.tell(Movement.REFUND, 400, "EUR", merchant="m-1")
+    ledger.add(Movement.CAPTURE, 1_000, "EUR", merchant="m-1")
+    ledger.add(Movement.CAPTURE, 700, "JPY", merchant="m-2")
+    refund = ledger.add(Movement.REFUND, 400, "EUR", merchant="m-1")
     ledger.again(refund)
     ledger.commit()
     return ledger
@@ -53,8 +53,8 @@ def test_a_merchants_bookings_are_shown_whole_with_the_other_side(reported: Smal
 
 @pytest.mark.parametrize("name", ["ab:c", "it's", "x' OR '1'='1", "Zoë", "\\", "%3A"])
 def test_a_merchant_is_found_by_its_name_and_by_what_its_accounts_say(name: str, ledger: SmallLedger) -> None:
-    row = ledger.tell(Movement.CAPTURE, merchant=name)
-    ledger.tell(Movement.CAPTURE, merchant="another")
+    row = ledger.add(Movement.CAPTURE, merchant=name)
+    ledger.add(Movement.CAPTURE, merchant="another")
     ledger.commit()
     spelled = row.postings.split("merchant:")[1].split(":payable")[0] if row.postings else ""
     for asked in (name, spelled):
@@ -89,7 +89,7 @@ def test_sums_beyond_64_bits_are_exact(ledger: SmallLedger, monkeypatch: pytest.
     from ledger.postings import PostingsWriter
     from tests.small_ledger import lines_of
 
-    row = ledger.tell(Movement.CAPTURE, AMOUNT_MINOR_MAX)
+    row = ledger.add(Movement.CAPTURE, AMOUNT_MINOR_MAX)
     ledger.commit()
     lines = [line for line in lines_of([row]) for _ in range(10_000)]
     table = module.POSTINGS_SCHEMA.empty_table().from_pylist(lines, schema=module.POSTINGS_SCHEMA)

@@ -17,12 +17,12 @@ ENTITY = "stripe:acct:pi_1"
 @pytest.fixture
 def reported(ledger: SmallLedger) -> SmallLedger:
     """A payment: captured, refunded (which waits for long), disputed; another payment in between."""
-    ledger.tell(Movement.CAPTURE, 5_000, payment="pi_1")
-    ledger.tell(Movement.CAPTURE, 9_999, payment="pi_2")
-    refund = ledger.tell(Movement.REFUND, 700, payment="pi_1")
+    ledger.add(Movement.CAPTURE, 5_000, payment="pi_1")
+    ledger.add(Movement.CAPTURE, 9_999, payment="pi_2")
+    refund = ledger.add(Movement.REFUND, 700, payment="pi_1")
     booked, refund.postings, refund.decision = refund.postings, None, Decision.RETRY
     ledger.commit()
-    ledger.tell(Movement.DISPUTE_OPENED, 4_300, payment="pi_1")
+    ledger.add(Movement.DISPUTE_OPENED, 4_300, payment="pi_1")
     ledger.later(refund, Decision.APPLIED, postings=booked, out_of_order=True)
     ledger.commit()
     return ledger

@@ -26,10 +26,10 @@ FORMS: Sequence[Form] = ("csv", "parquet")
 @pytest.fixture
 def reported(ledger: SmallLedger) -> SmallLedger:
     """Three currencies, a key that is a formula, a merchant with a comma and quotes."""
-    ledger.tell(Movement.CAPTURE, 123_450, "EUR", event_key="=HYPERLINK(1):evt:capture")
-    ledger.tell(Movement.CAPTURE, 1_234, "JPY", merchant='say "a, b"')
-    ledger.tell(None)
-    ledger.tell(Movement.REFUND, 1_005, "KWD")
+    ledger.add(Movement.CAPTURE, 123_450, "EUR", event_key="=HYPERLINK(1):evt:capture")
+    ledger.add(Movement.CAPTURE, 1_234, "JPY", merchant='say "a, b"')
+    ledger.add(None)
+    ledger.add(Movement.REFUND, 1_005, "KWD")
     ledger.commit()
     return ledger
 
@@ -101,7 +101,7 @@ def test_windows_follow_one_another_in_order(
 ) -> None:
     monkeypatch.setattr(module, "SEQS_PER_WINDOW", 3)
     for _ in range(10):
-        ledger.tell(Movement.CAPTURE)
+        ledger.add(Movement.CAPTURE)
         ledger.commit()
     reported: list[tuple[int, int]] = []
     export(

@@ -20,8 +20,8 @@ def as_of(ledger: SmallLedger, account: str, currency: str, before: datetime) ->
 def test_each_point_is_the_balance_as_of_then(ledger: SmallLedger) -> None:
     for number in range(40):
         movement = Movement.REFUND if number % 3 == 2 else Movement.CAPTURE
-        ledger.tell(movement, 100 + number, at=START + timedelta(hours=7 * number))
-    ledger.tell(Movement.CAPTURE, 9_999, "JPY")
+        ledger.add(movement, 100 + number, at=START + timedelta(hours=7 * number))
+    ledger.add(Movement.CAPTURE, 9_999, "JPY")
     ledger.commit()
     found = balances_over_time(ledger.postings, "EUR")
     assert {one.account for one in found.accounts} == {CLEARING, "merchant:m-1:payable", "merchant:m-1:refunds"}
@@ -34,7 +34,7 @@ def test_each_point_is_the_balance_as_of_then(ledger: SmallLedger) -> None:
 
 def test_the_greatest_are_shown_and_the_others_counted(ledger: SmallLedger) -> None:
     for number in range(9):
-        ledger.tell(Movement.CAPTURE, 10 ** (number + 1), merchant=f"m-{number}")
+        ledger.add(Movement.CAPTURE, 10 ** (number + 1), merchant=f"m-{number}")
     ledger.commit()
     found = balances_over_time(ledger.postings, "EUR")
     greatest = [f"merchant:m-{number}:payable" for number in (8, 7, 6, 5, 4)]
@@ -44,8 +44,8 @@ def test_the_greatest_are_shown_and_the_others_counted(ledger: SmallLedger) -> N
 
 def test_sums_are_exact_however_large(ledger: SmallLedger) -> None:
     for _ in range(30):
-        ledger.tell(Movement.CAPTURE, AMOUNT_MINOR_MAX)
-    ledger.tell(Movement.CAPTURE, 1)
+        ledger.add(Movement.CAPTURE, AMOUNT_MINOR_MAX)
+    ledger.add(Movement.CAPTURE, 1)
     ledger.commit()
     found = balances_over_time(ledger.postings, "EUR", merchant="m-1")
     assert sorted(one.points[-1][1] for one in found.accounts) == [
@@ -56,7 +56,7 @@ def test_sums_are_exact_however_large(ledger: SmallLedger) -> None:
 
 def test_nothing_booked_has_no_accounts(ledger: SmallLedger) -> None:
     assert balances_over_time(ledger.postings, "EUR").accounts == ()
-    ledger.tell(Movement.CAPTURE)
+    ledger.add(Movement.CAPTURE)
     ledger.commit()
     assert balances_over_time(ledger.postings, "CHF").accounts == ()
     assert balances_over_time(ledger.postings, "EUR", until=START).accounts == ()

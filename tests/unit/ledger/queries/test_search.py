@@ -17,12 +17,12 @@ from tests.small_ledger import START, SmallLedger
 @pytest.fixture
 def reported(ledger: SmallLedger) -> SmallLedger:
     """Rows 1 to 6, a minute apart."""
-    first = ledger.tell(Movement.CAPTURE, 1_000, payment="pi_1")
-    ledger.tell(Movement.CAPTURE, 1_000, "JPY", merchant="m-2")
-    ledger.tell(Movement.REFUND, 400, provider="adyen", merchant="a:b")
+    first = ledger.add(Movement.CAPTURE, 1_000, payment="pi_1")
+    ledger.add(Movement.CAPTURE, 1_000, "JPY", merchant="m-2")
+    ledger.add(Movement.REFUND, 400, provider="adyen", merchant="a:b")
     ledger.again(first)
-    ledger.tell(None)
-    ledger.tell(Movement.CAPTURE, 7, decision=Decision.DEAD, postings=None)
+    ledger.add(None)
+    ledger.add(Movement.CAPTURE, 7, decision=Decision.DEAD, postings=None)
     ledger.commit()
     return ledger
 
@@ -83,6 +83,6 @@ def test_before_the_first_start_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_what_is_booked_nowhere_is_not_found_by_its_amount(ledger: SmallLedger) -> None:
-    ledger.tell(None)
+    ledger.add(None)
     ledger.commit(with_postings=False)
     assert found(ledger, currency="EUR") == []

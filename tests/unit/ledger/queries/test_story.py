@@ -29,8 +29,8 @@ def seqs(story: EventStory) -> list[int]:
 @pytest.fixture
 def refund(ledger: SmallLedger) -> JournalRow:
     """Its item's life: a retry, dead, a command replays it, applied; among others, in two commits."""
-    ledger.tell(Movement.CAPTURE, 5_000, payment="pi_1")
-    row = ledger.tell(
+    ledger.add(Movement.CAPTURE, 5_000, payment="pi_1")
+    row = ledger.add(
         Movement.REFUND,
         700,
         payment="pi_1",
@@ -41,9 +41,9 @@ def refund(ledger: SmallLedger) -> JournalRow:
     )
     ledger.commit()
     ledger.later(row, Decision.DEAD)
-    command = ledger.tell(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
+    command = ledger.add(None, decision=Decision.REPLAYED, event_key=None, actor="ada", reason="mended")
     ledger.later(row, Decision.REPLAYED, cause_seq=command.seq, actor="ada")
-    booked = ledger.tell(Movement.REFUND, 700, payment="pi_1")
+    booked = ledger.add(Movement.REFUND, 700, payment="pi_1")
     ledger.rows.pop()
     ledger._fresh.pop()
     ledger.later(row, Decision.APPLIED, postings=booked.postings)
@@ -71,14 +71,14 @@ def test_a_journal_that_is_not_there_yet_knows_nothing(tmp_path: Path) -> None:
 
 
 def test_a_key_with_a_quote_in_it_is_found(ledger: SmallLedger) -> None:
-    row = ledger.tell(Movement.CAPTURE, event_key='stripe:it\'s \\ 100% "so":capture')
+    row = ledger.add(Movement.CAPTURE, event_key='stripe:it\'s \\ 100% "so":capture')
     ledger.commit()
     assert seqs(reported(ledger, row.event_key or "")) == [1]
 
 
 def test_each_delivery_says_where_it_came_from_and_what_was_decided_of_it(ledger: SmallLedger) -> None:
-    first = ledger.tell(Movement.CAPTURE, 1_000)
-    ledger.tell(None)
+    first = ledger.add(Movement.CAPTURE, 1_000)
+    ledger.add(None)
     copy = ledger.again(first, dedupe="deferred", headers=None)
     ledger.commit()
     one, two = reported(ledger, first.event_key or "").deliveries
@@ -117,7 +117,7 @@ def test_what_is_booked_is_reported_as_the_postings_table_has_it(refund: Journal
 
 
 def test_it_says_how_far_the_postings_table_follows(ledger: SmallLedger) -> None:
-    row = ledger.tell(Movement.CAPTURE)
+    row = ledger.add(Movement.CAPTURE)
     ledger.commit(with_postings=False)
     story = reported(ledger, row.event_key or "")
     assert (len(story.postings), story.reflected) == (2, 0)
@@ -131,9 +131,9 @@ def test_each_row_has_its_commit(refund: JournalRow, ledger: SmallLedger) -> Non
 
 
 def test_a_body_that_was_deleted_is_not_kept_and_one_without_a_table_is_not_known(ledger: SmallLedger) -> None:
-    row = ledger.tell(Movement.CAPTURE)
+    row = ledger.add(Movement.CAPTURE)
     ledger.commit(with_bodies=False)
-    kept = ledger.tell(Movement.CAPTURE)
+    kept = ledger.add(Movement.CAPTURE)
     ledger.commit()
     assert [reported(ledger, one.event_key or "").deliveries[0].body_kept for one in (row, kept)] == [False, True]
     shutil.rmtree(ledger.bodies)
@@ -144,7 +144,7 @@ def test_a_key_with_very_many_rows_is_reported_of_by_its_first(
     ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(story_module, "ROWS_MAX", 3)
-    first = ledger.tell(Movement.CAPTURE)
+    first = ledger.add(Movement.CAPTURE)
     for _ in range(3):
         ledger.again(first)
     ledger.commit()
@@ -167,7 +167,7 @@ def test_a_torn_entry_of_the_log_is_an_error(refund: JournalRow, ledger: SmallLe
 
 
 def test_its_answers_are_reported_oldest_first_and_no_others(ledger: SmallLedger) -> None:
-    key = ledger.tell(Movement.CAPTURE).event_key or ""
+    key = ledger.add(Movement.CAPTURE).event_key or ""
     ledger.commit()
     others = receipt("stripe:other:x", 1)
     receipts = answered(ledger.data, receipt(key, 9, "duplicate"), others, receipt(key, 2))
@@ -180,7 +180,7 @@ def test_its_answers_are_reported_oldest_first_and_no_others(ledger: SmallLedger
 
 
 def test_what_was_answered_and_is_not_decided_yet_has_answers_and_no_rows(ledger: SmallLedger) -> None:
-    ledger.tell(Movement.CAPTURE)
+    ledger.add(Movement.CAPTURE)
     ledger.commit()
     receipts = answered(ledger.data, receipt("stripe:new:x", 2))
     story = event_story(ledger.journal, ledger.postings, "stripe:new:x", ledger.bodies, receipts)
@@ -188,6 +188,6 @@ def test_what_was_answered_and_is_not_decided_yet_has_answers_and_no_rows(ledger
 
 
 def test_where_nothing_was_collected_yet_that_is_reported(ledger: SmallLedger) -> None:
-    key = ledger.tell(Movement.CAPTURE).event_key or ""
+    key = ledger.add(Movement.CAPTURE).event_key or ""
     ledger.commit()
     assert event_story(ledger.journal, ledger.postings, key, ledger.bodies, str(ledger.data / "none")).receipts is None
