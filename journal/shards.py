@@ -14,7 +14,7 @@ from typing import Protocol
 
 from core.location import Location
 from core.routing import WHOLE, Shard
-from journal.errors import Refused
+from journal.errors import JournalBroken, Refused
 from journal.lake import has_table
 from journal.reader import JournalReader
 
@@ -91,13 +91,18 @@ def own_rows_after(journal: Location | str) -> int:
     return own_after(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else 0
 
 
-def check_shard(stream: str, shard: Shard, first: Location, own: Location) -> None:
+def check_shard(stream: str, shard: Shard, first: Location, own: Location, others: Sequence[Location] = ()) -> None:
     """Looks at the first shard's journal, which a division marks first and changes last, and at the shard's own.
 
+    :param others: every place where a shard's journal may be: looked at where the shard has none of its own yet
     :raises ShardsChanged: one of them was divided among another number of shards
+    :raises JournalBroken: the journal at the shard's own place is another shard's
     """
-    for journal in (first, own):
+    is_new = not has_table(str(own))
+    for journal in (first, own, *(others if is_new else ())):
         check_count(stream, shard.count, journal)
+    if not is_new and (found := shard_at(own)) != shard:
+        raise JournalBroken(str(own), f"it is the journal of shard {found}, not of {shard}")
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:

@@ -87,7 +87,8 @@ class Tenure:
         :raises Fenced: another process began an epoch after this process's last one
         """
         if 0 < self.epoch < before.epoch and before.notes.get(OWNER_NOTE) != self.owner:
-            raise Fenced(stream, self.epoch, f"epoch {before.epoch} was begun by {before.notes.get(OWNER_NOTE)}")
+            by = before.notes.get(OWNER_NOTE, "a command")
+            raise Fenced(stream, self.epoch, f"epoch {before.epoch} was begun by {by}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,8 @@ class JournalWriter:
         ``starts`` is where partitions begin that the journal doesn't know, ``topic_ids`` the ids of topics whose
         history has none yet; ``notes`` are as those of `commit`. The commit holds no rows and no file: metadata and the
         application id alone. A process that begins another epoch after a failure passes its
-        ``tenure``: it doesn't take the journal from a process that took over meanwhile.
+        ``tenure``: it doesn't take the journal from a process that took over meanwhile. Without one it is a command's
+        epoch, which no process may follow unless it has taken the lease again.
 
         :raises Fenced: another process took over, or other writers won every time
         :raises StorageDown: the table can't be reached or written now; another writer may try again
@@ -194,7 +196,7 @@ class JournalWriter:
 
         :param replaced: the state of the journal that this one takes the place of, where that can be read: whatever
             lineages it knew, and this one doesn't, are given up whole
-        :param publish_again: every dead letter is published once more
+        :param publish_again: for rows that are lost: every dead letter is published once more, and claims are void
         :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
         """
 
@@ -206,8 +208,8 @@ class JournalWriter:
                 lineage=uuid.uuid4().hex,
                 epoch=max(before.epoch, 0 if replaced is None else replaced.epoch) + 1,
                 published_upto=0 if publish_again else before.published_upto,
-                generation=max(before.generation, 0 if replaced is None else replaced.generation),
-                notes={**before.notes, LINEAGES_NOTE: to_note(lineages)},
+                generation=max(before.generation, 0 if replaced is None else replaced.generation) + publish_again,
+                notes={**_without(before.notes, OWNER_NOTE), LINEAGES_NOTE: to_note(lineages)},
             )
 
         return self._begin(renewed, "restore")
@@ -231,9 +233,8 @@ class JournalWriter:
                 marks={**before.marks, topic: own},
                 start={**before.start, topic: own},
                 histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
-                lasts={name: lasts for name, lasts in before.lasts.items() if name != topic},
-                notes={name: text for name, text in before.notes.items() if name != DIVIDING_NOTE}
-                | {SHARD_NOTE: str(shard)},
+                lasts=_lasts_at(before, {**before.marks, topic: own}),
+                notes=_without(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(shard)},
             )
             return state if lineage is None else _as_copy(state, lineage, shard, at)
 
@@ -273,7 +274,7 @@ class JournalWriter:
             marks=with_starts(before.marks, starts),
             start=with_starts(before.start, starts),
             histories=with_ids(before.histories, topic_ids),
-            notes=before.notes if tenure is None else {**before.notes, OWNER_NOTE: tenure.owner},
+            notes=_without(before.notes, OWNER_NOTE) | ({} if tenure is None else {OWNER_NOTE: tenure.owner}),
         )
 
     def commit(
@@ -318,7 +319,7 @@ class JournalWriter:
             histories=turn.histories,
             generation=turn.generation,
             published_upto=0,
-            lasts={topic: lasts for topic, lasts in before.lasts.items() if not _is_new(topic, turn, before)},
+            lasts=_lasts_at(before, turn.marks),
             chain=extend(before.chain, digest) if turn.rows else before.chain,
             row_hash=turn.rows[-1].row_hash if turn.rows else before.row_hash,
             notes=_noted(before.notes, turn.notes),
@@ -387,6 +388,20 @@ class JournalWriter:
         } | {PREFIX + name: text for name, text in state.notes.items()}
         # What counts is the application id, not the version: any later commit under this one is a conflict.
         return appender.append(table, AppTransaction(f"payhook-{self._stream}", seq), metadata | extra)
+
+
+def _lasts_at(before: JournalState, marks: Marks) -> Marks:
+    """The rows of the last offsets of partitions that go on from where they were, in whatever history: what is there
+    is still held against them.
+    """
+    return {
+        topic: {number: seq for number, seq in lasts.items() if marks[topic].get(number) == before.marks[topic][number]}
+        for topic, lasts in before.lasts.items()
+    }
+
+
+def _without(notes: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: text for name, text in notes.items() if name not in names}
 
 
 def _is_new(topic: str, turn: Turn, before: JournalState) -> bool:

@@ -54,6 +54,7 @@ from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_
 from processor.reporting.status import StreamStatus
 from processor.rules import BYTES_PER_BATCH_MAX
 from processor.run.execute import Executor
+from processor.settings import SHARDS_MAX
 from processor.source.feed import FeedRecords
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
 from processor.source.journal_source import JournalSource
@@ -274,7 +275,8 @@ class OpenableStream:
             ahead of it
         """
         wired, journal = self._wired, str(self._wired.places.journal)
-        check_shard(wired.name, wired.shard, wired.places.of_shard(0).journal, wired.places.journal)
+        places = [wired.places.of_shard(number).journal for number in range(SHARDS_MAX)]
+        check_shard(wired.name, wired.shard, places[0], wired.places.journal, places)
         if not has_table(journal):
             return None
         reader = JournalReader(journal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -144,6 +145,11 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
     :raises MovedOn: rows came meanwhile
     :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`
     """
+    # Receivers claim in the highest generation of all shards: the next one is higher than each of them.
+    generations: Counter[Mode] = Counter()
+    for one in looks:
+        mode = mode_of(one.layout.stream)
+        generations[mode] = max(generations[mode], one.state.generation)
     return [
         accept(
             one.layout.journal,
@@ -151,6 +157,7 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
             [LostEvent(event.event_key, event.provider, event.at, event.content_sha256) for event in one.events],
             one.anchored,
             acceptance,
+            generation=generations[mode_of(one.layout.stream)],
             is_older=bool(one.older),
         )
         for one in looks

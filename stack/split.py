@@ -126,6 +126,9 @@ class _Stream:
         copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
         for table, copy in ((source.bodies, place.bodies), (source.journal, place.journal)):
             check_leases()
+            if self._is_copied(number):
+                # By another process, while this one was paused.
+                raise LeaseLost(self.first.stream)
             self._copy_table(table, copy)
         check_leases()
         _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)

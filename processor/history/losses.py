@@ -84,10 +84,13 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What disagrees between one stream's journal and Kafka. ``seq``: the journal's last row when it was looked at."""
+    """What disagrees between one stream's journal and Kafka. ``seq`` and ``epoch``: the journal's last row and
+    its epoch when it was looked at.
+    """
 
     stream: str
     seq: int
+    epoch: int
     disagreements: tuple[Disagreement, ...] = ()
     parted: tuple[Parted, ...] = field(default=())
 
@@ -117,7 +120,7 @@ def find(
         own = [one for one in found if one.topic == topic]
         if own:
             parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, own))
-    return Findings(stream, state.next_seq - 1, tuple(dict.fromkeys(found)), tuple(parted))
+    return Findings(stream, state.next_seq - 1, state.epoch, tuple(dict.fromkeys(found)), tuple(parted))
 
 
 def _part(
@@ -156,9 +159,8 @@ def _begins(
         return until
     if until < low:
         return low
-    for one in found:
-        if one.kind is Kind.HOLE:
-            return one.low
+    if all(one.kind is Kind.HOLE for one in found):
+        return found[0].low
     compared = sorted(offset for offset in seqs if low <= offset < min(until, high))
     if not compared:
         return min(low, high)
@@ -177,13 +179,26 @@ def _begins(
 
 
 def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
-    """By partition and offset: first rows of the topic's current history."""
-    table = reader.offsets_of(topic, state.history(topic).number)
+    """By partition and offset: first rows of the topic's current history, and of those before it that it goes on
+    from: where a partition was at the end of one, the next one began.
+    """
+    history, names = state.history(topic), ("partition", "offset", "seq")
+    begins = state.start.get(topic, {})
     found: dict[int, dict[int, int]] = {}
-    names = ("partition", "offset", "seq")
-    for number, offset, seq in zip(*(table[name].to_pylist() for name in names), strict=True):
-        found.setdefault(number, {})[offset] = seq
+    for number, start in ((history.number, begins), *_before(history, begins)):
+        table = reader.offsets_of(topic, number)
+        for partition, offset, seq in zip(*(table[name].to_pylist() for name in names), strict=True):
+            if partition in start or number == history.number:
+                found.setdefault(partition, {})[offset] = seq
     return dict(found)
+
+
+def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+    """Histories that this one goes on from, the newest first: the number, and where each such partition began in it."""
+    for ended in reversed(history.ended):
+        begins = {n: ended.start.get(n, 0) for n, offset in begins.items() if ended.end.get(n) == offset}
+        if begins:
+            yield ended.number, begins
 
 
 def _spread(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]:
@@ -195,15 +210,18 @@ def _spread(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]
 
 
 class MovedOn(PayhookError):
-    """The journal has rows that the findings don't know."""
+    """The journal has rows that the findings don't know, or a process or command has begun something with it since."""
 
     def __init__(self, stream: str, seq: int, now: int) -> None:
         self.stream = stream
         self.seq = seq
         self.now = now
-        super().__init__(
-            f"stream {stream}: row {seq} was the last one when it was looked at, it is {now} now; look again"
+        what = (
+            "a processor was started, or a command changed the journal, after it was looked at"
+            if now == seq
+            else f"row {seq} was the last one when it was looked at, it is {now} now"
         )
+        super().__init__(f"stream {stream}: {what}; look again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,33 +250,41 @@ def accept(
     anchored: int,
     acceptance: Acceptance,
     *,
+    generation: int = 0,
     is_older: bool = False,
 ) -> JournalState:
     """Writes the loss and begins the next histories, in one commit; the writer before is fenced off.
 
     :param anchored: the last seq of which an anchor is on Kafka now
+    :param generation: the highest of all shards' claims: a higher one voids them
     :param is_older: what was derived from the journal knows later rows; a new lineage begins before that commit
-    :raises MovedOn: rows came since it was looked at
+    :raises MovedOn: the journal isn't as it was when it was looked at
     :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`
     """
-    _check_seq(findings, JournalReader(str(journal)).last_seq)
+    before = JournalReader(str(journal)).state()
+    _check_same(findings, before.next_seq - 1, before.epoch)
     writer = JournalWriter.create_or_open(str(journal), findings.stream)
     state = (
         writer.renew_lineage(acceptance.at, acceptance.reason, publish_again=True)
         if is_older
         else writer.begin_epoch({})
     )
-    _check_seq(findings, state.next_seq - 1)
-    return writer.turn(_turn(state, findings, events, anchored, acceptance))
+    _check_same(findings, state.next_seq - 1, state.epoch - 1)
+    return writer.turn(_turn(state, findings, events, anchored, acceptance, max(generation, before.generation) + 1))
 
 
-def _check_seq(findings: Findings, seq: int) -> None:
-    if seq != findings.seq:
+def _check_same(findings: Findings, seq: int, epoch: int) -> None:
+    if (seq, epoch) != (findings.seq, findings.epoch):
         raise MovedOn(findings.stream, findings.seq, seq)
 
 
 def _turn(
-    state: JournalState, findings: Findings, events: Sequence[LostEvent], anchored: int, acceptance: Acceptance
+    state: JournalState,
+    findings: Findings,
+    events: Sequence[LostEvent],
+    anchored: int,
+    acceptance: Acceptance,
+    generation: int,
 ) -> Turn:
     rows = [*_ranges(state, findings, acceptance), *_events(findings, events, acceptance)]
     for seq, row in enumerate(rows, state.next_seq):
@@ -279,7 +305,7 @@ def _turn(
         LOOKED_NOTE: str(state.next_seq - 1 + len(rows)),
         ANCHORED_NOTE: str(min(anchored, remembered)),
     }
-    return Turn(rows, marks, start, histories, state.generation + 1, notes)
+    return Turn(rows, marks, start, histories, generation, notes)
 
 
 def _next(state: JournalState, parted: Parted) -> History:

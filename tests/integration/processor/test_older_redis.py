@@ -177,6 +177,12 @@ def test_a_claim_that_was_pending_in_the_copy_is_taken_over(tmp_path: Path) -> N
     assert ground.stored.decisions() == {"a": ["applied", "duplicate"], "dead-b": ["dead"]}
 
 
+def accept_lost(journal: Path) -> None:
+    state = JournalReader(str(journal)).state()
+    findings = Findings("ledger", state.next_seq - 1, state.epoch)
+    accept(journal, findings, [], 0, Acceptance("ada", "lost", NOW))
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lost(
     ground: Ground, *, restarted: bool
@@ -188,7 +194,7 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
     shutil.rmtree(ground.folder / "older")
     shutil.copytree(ground.data, ground.folder / "older")
     stored.kafka.lose(1)
-    accept(stored.journal, Findings("ledger", stored.rows()[-1].seq), [], 0, Acceptance("ada", "lost", NOW))
+    accept_lost(stored.journal)
     with ground.redis():
         assert (ground.generation, ground.sends("f")) == (1, ["claimed"])
     older(ground)
@@ -205,7 +211,7 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
 
 def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(ground: Ground) -> None:
     with ground.redis() as client:
-        accept(ground.stored.journal, Findings("ledger", 4), [], 0, Acceptance("ada", "lost", NOW))
+        accept_lost(ground.stored.journal)
         client.set(generation_key("live"), Announced(1, 4).encode())
         assert ground.sends("e") == ["claimed"]
     older(ground)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from core.clock import ManualClock, SystemClock
+from core.clock import Clock, ManualClock, SystemClock
 from core.routing import Shard
 from journal import snapshots
-from journal.errors import Fenced
+from journal.errors import Fenced, JournalBroken
 from journal.index import Index
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
@@ -24,11 +24,13 @@ from journal.reader import JournalReader
 from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
 from journal.state import JournalState
 from journal.storage import open_storage
-from journal.writer import JournalWriter
+from journal.writer import JournalWriter, Tenure
 from processor.history.check import PARTITIONS_NOTE
+from processor.history.losses import Acceptance, Findings, Parted, Parting
 from stack import split as splitting
 from stack.backup.copying import Target
 from stack.backup.trees import CopiedFile, Readable
+from stack.recovery import Look, decide
 from stack.split import LeaseLost, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
@@ -191,7 +193,7 @@ def test_a_processor_that_was_paused_writes_nothing_from_the_moment_that_anythin
     assert [lake.state(shard).next_seq for shard in range(4)] == [LAST + 1] * 4
 
 
-@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.parametrize("steps", range(6))
 def test_a_division_that_was_paused_changes_nothing_beside_another_process(
     lake: DividedLake, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,9 +222,107 @@ def test_a_division_that_was_paused_changes_nothing_beside_another_process(
     with pytest.raises(LeaseLost, match="another process has taken the lease of ledger meanwhile: stop it"):
         split(lake.settings, 2, lake.clock)
     assert [lake.state(0)] == seen
-    assert has_table(str(lake.place(1).journal)) == (steps > 1)
+    assert has_table(str(lake.place(1).journal)) == (steps > 2)
     other.release()
     split(lake.settings, 2, lake.clock)
+
+
+def test_a_division_that_was_paused_removes_no_journal_that_another_one_has_made(
+    lake: DividedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host ended the division meanwhile, and its processor has decided an event."""
+    place, looks = lake.place(1), iter(range(9))
+    is_copied = splitting._Stream._is_copied
+
+    class OnAnotherHost(Lease):
+        def __init__(self, at: str, owner: str, clock: Clock, lock: Path) -> None:
+            self.clock = ManualClock(clock.now())
+            super().__init__(at, owner, self.clock, tmp_path / f"{lock.name} of another host")
+
+        def take(self) -> bool:
+            taken = super().take()
+            self.clock.advance(LAPSES_S)
+            return taken
+
+    def pauses(stream: splitting._Stream, number: int) -> bool:
+        if next(looks) == 2:
+            with monkeypatch.context() as there:
+                there.setattr(splitting, "Lease", OnAnotherHost)
+                there.setattr(splitting, "LOOK_S", 0.01)
+                split(lake.settings, 2, lake.clock)
+            writer = JournalWriter.create_or_open(str(place.journal), place.stream)
+            writer.begin_epoch({})
+            late = row(LAST + 1, 4, partition=1, entity_key=entity(1), history=2)
+            writer.commit([late], {TOPIC: {1: 5, 3: 3}}, 0)
+        return is_copied(stream, number)
+
+    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(Lease, "keep", lambda *_given: None)
+    monkeypatch.setattr(splitting._Stream, "_is_copied", pauses)
+    with pytest.raises(LeaseLost):
+        split(lake.settings, 2, lake.clock)
+    assert lake.state(1).next_seq == LAST + 2
+
+
+def test_a_processor_that_was_paused_before_its_epoch_takes_back_no_divided_journal(lake: DividedLake) -> None:
+    """It had begun epochs before; the division's is no epoch of its own."""
+    journal = str(lake.place(0).journal)
+    tenure = Tenure("a processor")
+    tenure.follow(journal)
+    JournalWriter.create_or_open(journal, "ledger", tenure).begin_epoch({}, tenure)
+    split(lake.settings, 2, lake.clock)
+    marks = lake.state(0).marks
+    with pytest.raises(Fenced, match="was begun by a command"):
+        JournalWriter.create_or_open(journal, "ledger", tenure).begin_epoch({TOPIC: {1: 0, 3: 0}}, tenure)
+    assert lake.state(0).marks == marks == {TOPIC: {0: 3, 2: 3}}
+
+
+def test_what_kafka_held_before_the_division_is_compared_after_it(lake: DividedLake) -> None:
+    split(lake.settings, 2, lake.clock)
+    lasts = [lake.state(shard).lasts[TOPIC] for shard in (0, 1)]
+    assert lasts == [{0: 9, 2: 11}, {1: POISON, 3: 12}]
+
+
+def test_a_loss_of_one_shard_voids_the_claims_of_all(lake: DividedLake) -> None:
+    """Receivers claim in the highest generation of all shards."""
+    split(lake.settings, 2, lake.clock)
+    for shard, lost in ((0, 0), (1, 1), (1, 1)):
+        looks = [found(lake, number, is_lost=number == lost) for number in (0, 1)]
+        before = max(lake.state(number).generation for number in (0, 1))
+        decide(looks, Acceptance("ada", "Kafka's disk died", lake.clock.now()))
+        assert lake.state(shard).generation == before + 1
+
+
+def test_partitions_that_agree_are_compared_after_a_loss_as_before(lake: DividedLake) -> None:
+    state, place = lake.state(0), lake.place(0)
+    partings = [Parting(TOPIC, number, until, 0, until, until) for number, until in state.marks[TOPIC].items()]
+    partings[0] = replace(partings[0], high=0, begins=0)
+    findings = Findings(place.stream, LAST, state.epoch, (), (Parted(TOPIC, "", tuple(partings)),))
+    decide([Look(place, state, findings, 0)], Acceptance("ada", "Kafka's disk died", lake.clock.now()))
+    assert lake.state(0).lasts == {TOPIC: {1: POISON, 2: 11, 3: 12}}
+
+
+def found(lake: DividedLake, shard: int, *, is_lost: bool) -> Look:
+    """What `look` finds of a shard, of whose partitions Kafka has lost everything."""
+    state, place = lake.state(shard), lake.place(shard)
+    partings = [Parting(TOPIC, number, until, 0, 0, 0) for number, until in state.marks[TOPIC].items()]
+    parted = (Parted(TOPIC, "", tuple(partings)),) if is_lost else ()
+    return Look(place, state, Findings(place.stream, state.next_seq - 1, state.epoch, (), parted), 0)
+
+
+def test_the_journal_of_another_shard_is_refused(lake: DividedLake) -> None:
+    split(lake.settings, 2, lake.clock)
+    with pytest.raises(JournalBroken, match="it is the journal of shard 0/2, not of 1/2"):
+        check_shard("ledger.1", Shard(1, 2), lake.place(0).journal, lake.place(0).journal)
+
+
+def test_a_first_start_beside_journals_of_another_number_is_refused(lake: DividedLake) -> None:
+    places = [lake.place(number).journal for number in range(4)]
+    split(lake.settings, 2, lake.clock)
+    shutil.rmtree(str(places[0]))
+    with pytest.raises(ShardsChanged, match="processor.shards is 1, and its journal is one of 2"):
+        check_shard("ledger", Shard(), places[0], places[0], places)
+    check_shard("ledger", Shard(0, 2), places[0], places[0], places)
 
 
 def test_a_shard_that_never_began_is_found_before_anything_is_changed(lake: DividedLake) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
+from core.routing import Shard
 from journal.errors import BatchInvalid, Fenced
 from journal.histories import Position, follows
 from journal.reader import JournalReader
@@ -40,7 +41,7 @@ def rows(path: Path) -> list:  # type: ignore[type-arg]
 
 def test_nothing_is_found_where_nothing_disagrees(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD[:4])
-    assert found(path, state, MemoryLog(OLD)) == Findings("ledger", 4)
+    assert found(path, state, MemoryLog(OLD)) == Findings("ledger", 4, state.epoch)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,39 @@ def test_an_older_journal_that_has_moved_on_keeps_its_lineage(path: Path) -> Non
     assert JournalReader(str(path)).lineage == before
 
 
+def test_a_decision_about_a_journal_that_another_command_has_changed_is_not_taken(path: Path) -> None:
+    """It has as many rows as it had: a division adds none."""
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    findings = found(path, state, MemoryLog(BACK))
+    divided = JournalWriter.create_or_open(str(path), "ledger").divide(TOPIC, Shard(0, 2), NOW)
+    with pytest.raises(MovedOn, match="a command changed the journal, after it was looked at; look again"):
+        accept(path, findings, [], 0, WHO)
+    assert JournalReader(str(path)).state() == divided
+
+
+def test_records_that_part_before_a_division_are_found_after_it(path: Path) -> None:
+    journal_of(path, MemoryLog(OLD), OLD)
+    state = JournalWriter.create_or_open(str(path), "ledger").divide(TOPIC, Shard(0, 2), NOW)
+    check("ledger", state, JournalReader(str(path)), MemoryLog(OLD), [TOPIC])
+    with pytest.raises(HistoryRefused):
+        check("ledger", state, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+    assert found(path, state, MemoryLog(OLD)).parted == ()
+    [parted] = found(path, state, MemoryLog(BACK)).parted
+    assert parted.partings[0].begins == 3
+
+
+def test_another_topic_with_a_gap_at_the_mark_is_read_from_where_it_parts(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    other = [*records(*(f"new_{at}" for at in range(6))), *records("new_7", low=7)]
+    [parted] = found(path, state, MemoryLog(other, topic_id="id-2")).parted
+    assert (parted.partings[0].begins, parted.partings[0].lost) == (0, None)
+
+
+def test_the_next_generation_is_higher_than_that_of_every_shard(path: Path) -> None:
+    state = journal_of(path, MemoryLog(OLD), OLD)
+    assert accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO, generation=3).generation == 4
+
+
 def test_an_event_that_is_lost_is_named_and_holds_no_key(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
     lost = [LostEvent("stripe:evt_9:charge", "stripe", NOW)]
@@ -158,9 +192,9 @@ def test_a_decision_about_a_journal_that_has_moved_on_is_not_taken(path: Path) -
 
 
 def test_who_wrote_before_the_decision_is_fenced_off(path: Path) -> None:
-    state = journal_of(path, MemoryLog(OLD), OLD)
+    journal_of(path, MemoryLog(OLD), OLD)
     writer = JournalWriter.create_or_open(str(path), "ledger")
-    writer.begin_epoch({})
+    state = writer.begin_epoch({})
     accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
     late = records("late", low=6)
     with pytest.raises(Fenced):
