@@ -71,13 +71,12 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        hands = hands_of(self._users.all(), actor) - same_person(actor)
         at = self._ledger.of_entity(entry.entity_key)
         with self._orders.giving(actor, PROPOSE_ENTRY, f"{at.stream} {entry.entity_key}", reason) as giving:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
             lineage, now = lineage_of(str(at.journal)), self._clock.now()
-            return _sent(giving, propose_entry(at.stream, lineage, entry, actor, reason, now, hands, command_id))
+            return _sent(giving, propose_entry(at.stream, lineage, entry, actor, reason, now, command_id))
 
     def approve(self, proposal_id: str, actor: str, reason: str, command_id: str) -> CommandSent:
         """Sends the approval of a proposal that waits, unless it was decided already; the processor books it, once.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -40,6 +40,9 @@ APPROVES = {
     RUN: PROPOSE_RUN,
 }
 """By an act: the proposal of it that a second person approves by giving it."""
+
+HANDED = frozenset({*APPROVES, *APPROVES.values()})
+"""Actions whose commands name the hands behind them, unless they approve a proposal, which does."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
 """Actions that always take two people."""
@@ -168,7 +171,8 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
-    ``hands``: of a proposal, who else could have given it in its actor's name, sorted (`dlq.limits`).
+    ``hands``: of what one person gives (`is_of_one`), who else could have given it in its actor's name, sorted
+    (`dlq.limits`).
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
@@ -205,6 +209,11 @@ class Command:
     ) -> Command:
         """With an id of its own."""
         return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether one person gives it, so that it counts who that may be: a proposal, or an act that carries none."""
+        return self.proposal is None and self.action in HANDED
 
     @property
     def proposed(self) -> Command:
@@ -253,7 +262,6 @@ def propose_entry(
     actor: str,
     reason: str,
     at: datetime,
-    hands: Collection[str] = (),
     command_id: str | None = None,
 ) -> Command:
     """A command that asks for a booking by hand; nothing is booked before a second person approves it.
@@ -261,9 +269,7 @@ def propose_entry(
     ``command_id``: None is a new one.
     """
     named = command_id or new_command_id()
-    return Command(
-        named, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry, hands=tuple(sorted(hands))
-    )
+    return Command(named, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry)
 
 
 def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id: str | None = None) -> Command:

@@ -18,6 +18,7 @@ from dlq.command import (
     COMMAND_BYTES_MAX,
     CONTROL_TOPIC,
     ENTRY_ACTIONS,
+    HANDED,
     PER_S_MAX,
     PER_S_MIN,
     PROPOSE_REPLAY,
@@ -233,7 +234,7 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
     if wanted - tree.keys() == {"lineage"}:
         raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
-    may |= {"hands"} if action in APPROVES.values() else set()
+    may |= {"hands"} if action in HANDED and "proposal" not in tree else set()
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(

@@ -1,4 +1,4 @@
-"""What one person did within a day without a second one: read from the rows of commands."""
+"""What each hand was behind within a day without a second person: read from the rows of commands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 import pyarrow.compute as pc
 
 from core.location import Location
-from dlq.limits import Kind, Volume, same_person
+from dlq.limits import Kind, Volume, people
 from journal.reader import rows_where
 from journal.schema import JournalRow
 
@@ -24,16 +26,16 @@ GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What one command did."""
+    """What one command did. ``hands``: of its actor, and who else could have given it."""
 
-    person: frozenset[str]
+    hands: frozenset[str]
     at: datetime
     kind: Kind
     volume: Volume
 
 
 class DoneAlone:
-    """What each person did alone within the last day, read from a journal when first asked for. Not thread-safe.
+    """What was done alone within the last day, read from a journal when first asked for. Not thread-safe.
 
     The journal's writer adds its own (`add`), so that no order reads the journal again while the stream waits.
     """
@@ -42,16 +44,18 @@ class DoneAlone:
         self._given_since = given_since
         self._done: list[_Done] | None = None
 
-    def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
-        """What a person did within the day before ``now``."""
+    def of(self, hands: Iterable[str], kind: Kind, now: datetime) -> Volume:
+        """The most that any of these hands was behind within the day before ``now``: each has one day, by however many
+        users it acts."""
         if self._done is None:
             self._done = list(_of_rows(self._given_since(now - DAY)))
         self._done = [one for one in self._done if one.at >= now - DAY]
-        person, volume = same_person(actor), Volume()
+        behind = dict.fromkeys(people(hands), Volume())
         for one in self._done:
-            if one.kind is kind and one.person == person:
-                volume += one.volume
-        return volume
+            if one.kind is kind:
+                for hand in one.hands & behind.keys():
+                    behind[hand] += one.volume
+        return reduce(or_, behind.values(), Volume())
 
     def add(self, row: JournalRow) -> None:
         """A command's row that is decided and about to be committed, once `of` was asked."""
@@ -66,7 +70,8 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
         for kind in Kind:
             if (held := json.loads(row.headers).get(kind.value)) is not None:
                 volume = Volume(held["items"], Counter(held["amounts_minor"]))
-                yield _Done(same_person(row.actor), row.decided_at, kind, volume)
+                # Rows of before hands were noted have none.
+                yield _Done(people([row.actor, *held.get("hands", ())]), row.decided_at, kind, volume)
 
 
 def given_since(journal: Location | str, control_topic: str, since: datetime) -> list[JournalRow]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dlq.command import REPLAY, REPROCESS
 
@@ -87,21 +87,32 @@ class Volume:
     def __add__(self, other: Volume) -> Volume:
         return Volume(self.items + other.items, self.amounts_minor + other.amounts_minor)
 
-    def to_json(self, kind: Kind) -> str:
-        """As the ``headers`` of a command's row hold it."""
-        amounts = dict(sorted(self.amounts_minor.items()))
-        return json.dumps({kind.value: {"items": self.items, "amounts_minor": amounts}}, separators=(",", ":"))
+    def __or__(self, other: Volume) -> Volume:
+        """The larger of both, in items and in each currency: it is beyond a limit where one of them is."""
+        return Volume(max(self.items, other.items), self.amounts_minor | other.amounts_minor)
+
+    def to_json(self, kind: Kind, hands: Sequence[str] = ()) -> str:
+        """As the ``headers`` of a command's row hold it. ``hands``: who else could have given the command."""
+        done: dict[str, Any] = {"items": self.items, "amounts_minor": dict(sorted(self.amounts_minor.items()))}
+        if hands:
+            done["hands"] = list(hands)
+        return json.dumps({kind.value: done}, separators=(",", ":"))
 
 
 Hands: TypeAlias = Callable[[str], frozenset[str]]
 """Everybody who could act as a person, by the person's name; themselves among them."""
 
 
+def people(names: Iterable[str]) -> frozenset[str]:
+    """Each once, however their name was typed."""
+    return frozenset(name.casefold().strip() for name in names)
+
+
 def same_person(name: str) -> frozenset[str]:
     """The one hand of a person of whom nothing else is known."""
-    return frozenset({name.casefold().strip()})
+    return people({name})
 
 
 def in_common(ones: Iterable[str], others: Iterable[str]) -> frozenset[str]:
     """The hands that are behind both."""
-    return frozenset(one.casefold().strip() for one in ones) & {other.casefold().strip() for other in others}
+    return people(ones) & people(others)

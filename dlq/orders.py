@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from core.location import Location
 from core.routing import WHOLE
 from dlq.command import ACTIONS, APPROVES, Command, Target
 from dlq.commands import Producer, Sent, send
+from dlq.limits import Hands, same_person
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import lineage_of, rows_where
@@ -99,12 +100,20 @@ class DeltaView:
 class Orders:
     """Sends commands to one control topic, each recorded in the audit log with what became of it. It blocks; threads
     may share it. ``producer`` is asked for when the first command goes out: an order that is refused needs no Kafka.
+    ``hands``: who could act as whom; a command of one person names them (`Command.hands`), as they are when it is sent.
     """
 
-    def __init__(self, producer: Callable[[], Producer], control_topic: str, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        producer: Callable[[], Producer],
+        control_topic: str,
+        recorder: Recorder,
+        hands: Hands = same_person,
+    ) -> None:
         self._producer = producer
         self._control_topic = control_topic
         self._recorder = recorder
+        self._hands = hands
 
     def send(self, command: Command, what: str) -> Sent:
         """Sends a command that needs no check here; ``what`` says to people what it is about.
@@ -123,7 +132,7 @@ class Orders:
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
         """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
         with self._recorder.act(actor, action, what, reason) as changes:
-            yield Giving(self._producer, self._control_topic, changes)
+            yield Giving(self._producer, self._control_topic, changes, self._hands)
 
 
 @dataclass(slots=True)
@@ -133,12 +142,15 @@ class Giving:
     producer: Callable[[], Producer]
     control_topic: str
     changes: Changes
+    hands: Hands
     sent: list[str] = field(default_factory=list)
 
     def send(self, command: Command) -> Sent:
         """
         :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
         """
+        if command.is_of_one:
+            command = replace(command, hands=tuple(sorted(self.hands(command.actor) - same_person(command.actor))))
         sent = send(self.producer(), command, self.control_topic)
         self.sent.append(command.command_id)
         called = "proposal" if command.action in APPROVES.values() else "command"

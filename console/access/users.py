@@ -131,6 +131,13 @@ class Users:
         """
         return self._now().accounts
 
+    def hands(self, name: str) -> frozenset[str]:
+        """As `hands_of`, of the accounts as they are now.
+
+        :raises UsersUnreadable: see there
+        """
+        return hands_of(self.all(), name)
+
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
         """A token that is known, also one that is over, and whose it is.
 

@@ -158,7 +158,6 @@ class Runs:
             mode=run.mode,
             expects=Place.IN_PLACE if run.in_place else None,
             force=run.force,
-            hands=self._second_person.others(actor) if action == PROPOSE_RUN else (),
             selection=selection.digest,
             act=run.action,
             per_s=run.per_s,

@@ -14,7 +14,8 @@ from dlq.selection.model import Run, RunKept, SecondPersonWanted
 
 
 def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
-    """Why another person must approve a run; None: none need. ``before``: what its actor did alone within a day."""
+    """Why another person must approve a run; None: none need. ``before``: the most that any hand
+    behind it did alone within a day."""
     if run.propose:
         return "it was asked for a second person's approval"
     return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
@@ -31,12 +32,8 @@ class SecondPerson:
 
     def why(self, selection: Selection, run: Run, actor: str) -> str | None:
         """Why this run of a person needs another's approval; None: it doesn't."""
-        before = DoneAlone(self._log.commands_since).of(actor, kind_of(run.action), self._clock.now())
+        before = DoneAlone(self._log.commands_since).of(self._hands(actor), kind_of(run.action), self._clock.now())
         return why_two_people(selection, run, self._limits, before)
-
-    def others(self, actor: str) -> tuple[str, ...]:
-        """Who else could act as a person, sorted."""
-        return tuple(sorted(self._hands(actor) - same_person(actor)))
 
     def check(self, proposed: RunKept, behind: Iterable[str], actor: str) -> None:
         """``behind``: who else could have proposed the run, as its command names them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from console.access.users import Users, hands_of
+from console.access.users import Users
 from console.dead_letters import DeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
@@ -37,17 +37,14 @@ def open_dead_letters(
 ) -> DeadLetters:
     """``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order."""
     layout, control = settings.layout, topics_of(mode_of(stream)).control
-    places, users = layout.stream(stream), Users(layout.users)
+    places, hands = layout.stream(stream), Users(layout.users).hands
     config = streams_of(settings)[base_of(stream)]
     limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
-    def hands(name: str) -> frozenset[str]:
-        return hands_of(users.all(), name)
-
     selections = Selections(places, log, index, clock, recorder)
-    second_person, orders = SecondPerson(limits, log, clock, hands), Orders(producer, control, recorder)
+    second_person, orders = SecondPerson(limits, log, clock, hands), Orders(producer, control, recorder, hands)
     finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
     return DeadLetters(
         stream,

@@ -101,7 +101,9 @@ async def _serve(settings: Settings) -> None:
         streams = {
             name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
         }
-        by_api, by_page = (_orders(settings, producer, Recorder(audit_log, clock, one)) for one in ("api", "page"))
+        by_api, by_page = (
+            _orders(settings, producer, Recorder(audit_log, clock, one), users) for one in ("api", "page")
+        )
         bookings = _bookings(settings, by_api, users, clock)
         mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams))
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
@@ -158,9 +160,11 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
         anchors.close()
 
 
-def _orders(settings: Settings, producer: Any, recorder: Recorder) -> Mapping[Mode, Orders]:
+def _orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, Orders]:
     """What sends orders, for each mode whose traffic is taken."""
-    return {mode: Orders(lambda: producer, topics_of(mode).control, recorder) for mode in settings.ingest.modes}
+    return {
+        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.hands) for mode in settings.ingest.modes
+    }
 
 
 def _order_services(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> OrderServices:

@@ -11,7 +11,6 @@ import httpx2
 from fastapi import APIRouter
 
 from console.access import Sessions, Users, UserService
-from console.access.users import hands_of
 from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
@@ -50,8 +49,8 @@ def dead_letters(
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(layout, log, index, clock, recorder)
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
-    second_person = SecondPerson(limits, log, clock, lambda name: hands_of(users.all(), name))
-    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder)
+    second_person = SecondPerson(limits, log, clock, users.hands)
+    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.hands)
     runs = Runs(selections, second_person, orders, clock, sleep)  # type: ignore[arg-type]
     finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
     dry_runs = DryRuns(selections.files, index, finder, clock)
@@ -95,5 +94,6 @@ def bookings_at(
 ) -> BookingService:
     """The live ledger's bookings by two people."""
     layout = Layout(data)
-    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel))
-    return BookingService(Shards(layout.ledgers()), control, orders, Users(layout.users), clock)
+    users = Users(layout.users)
+    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.hands)
+    return BookingService(Shards(layout.ledgers()), control, orders, users, clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -88,8 +89,8 @@ def test_hands_are_names_each_once_and_sorted(hands: object) -> None:
         decode(json.dumps(json.loads(encode(PROPOSED)) | {"hands": hands}).encode())
 
 
-def test_hands_are_a_proposals() -> None:
-    behind = propose_entry("ledger", "l1", ENTRY, "zoe", "why", AT, hands={"yan", "ada"})
+def test_hands_are_of_what_one_person_gives() -> None:
+    behind = replace(PROPOSED, hands=("ada", "yan"))
     assert decode(encode(behind)).hands == ("ada", "yan")
     approval = decode(encode(approve(behind, "bob", "read it", AT)))
     assert (approval.hands, approval.proposed) == ((), behind)

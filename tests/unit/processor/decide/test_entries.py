@@ -78,7 +78,7 @@ def test_nobody_approves_what_they_proposed(engine: Engine, approver: str) -> No
 
 
 def test_nobody_approves_what_they_could_have_proposed(engine: Engine) -> None:
-    wanted = propose_entry("ledger", LINEAGE, entry(), "zoe", "why", NOW, hands={"ada", "yan"})
+    wanted = replace(propose_entry("ledger", LINEAGE, entry(), "zoe", "why", NOW), hands=("ada", "yan"))
     give(engine, wanted)
     for who in ("ada", "Yan", "zoe"):
         (row,) = give(engine, approve(wanted, who, "fine", NOW))
