@@ -61,7 +61,9 @@ class RedactionsBroken(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """One act. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq`` is the event's first row."""
+    """One act. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq``: the first row of the
+    stream's journal that refers to it, the event's own where it has one there.
+    """
 
     number: int
     act: str
@@ -115,6 +117,16 @@ class Redactions:
         done = {(one.stream, one.body_sha256): one for one in acts if one.act == DONE}
         ordered = [(one, done.get((one.stream, one.body_sha256))) for one in acts if one.act == ORDERED]
         return [(one, last if last is not None and last.number > one.number else None) for one, last in ordered]
+
+    def last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
+        """The last order of each body, by its hash, as `orders` has it: the stream's own, or where that has none,
+        another one's.
+
+        What another stream had removed may be here. But what is missing here may have gone by its order, before this
+        journal began as a copy of that one.
+        """
+        own_last = sorted(self.orders(), key=lambda order: order[0].stream == stream)
+        return {act.body_sha256: (act, done) for act, done in own_last}
 
     def add(self, acts: Sequence[Redaction]) -> None:
         """Appends acts in one commit; their numbers and chain are set here.
@@ -189,8 +201,8 @@ class BodyStatus:
         return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
 
 
-def body_statuses(bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyStatus]:
-    """Of every body that rows refer to, in the rows' order.
+def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyStatus]:
+    """Of every body that rows of a stream refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read
     :raises RedactionsBroken: the table of redactions was changed
@@ -199,11 +211,11 @@ def body_statuses(bodies: Location, redactions: Location, rows: Sequence[Journal
     if not hashes:
         return []
     there = BodyStore(str(bodies)).held(hashes) if DeltaTable.is_deltatable(str(bodies)) else set()
-    last = {act.body_sha256: (act, done) for act, done in Redactions(redactions).orders()}
+    last = Redactions(redactions).last_orders(stream)
     found = []
     for sha256 in hashes:
         act, done = last.get(sha256, (None, None))
-        if act is None:
+        if act is None or (sha256 in there and act.stream != stream):
             found.append(BodyStatus(sha256, "kept" if sha256 in there else "dropped"))
         else:
             came_again = done is not None and sha256 in there

@@ -204,7 +204,7 @@ class Forecaster:
     def _gone(self, rows: Sequence[JournalRow], kept: Collection[str]) -> dict[str, str]:
         """Why bodies aren't there."""
         without = [row for row in rows if row.body_sha256 not in kept and row.body_sha256 != EMPTY_SHA256]
-        return {one.body_sha256: str(one) for one in body_statuses(self.bodies, self.redactions, without)}
+        return {one.body_sha256: str(one) for one in body_statuses(self.stream, self.bodies, self.redactions, without)}
 
     def _one(self, row: JournalRow, kept: Mapping[str, bytes], gone: Mapping[str, str]) -> Forecast:
         sha256 = row.body_sha256 or ""

@@ -104,16 +104,19 @@ def redact(
 ) -> Redacted:
     """Removes every body that rows of an event refer to, from each shard's bodies; that is written down before they go.
 
+    Of each shard whose rows refer to one, by whatever event: the same bytes may have come to two endpoints, or were
+    replayed under another entity.
+
     ``shards``: of one stream, those that have a journal. ``alone_max``: bodies that one person may have removed within
     24 hours. The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
-    found = [(stream, _first_seqs(stream, order.event_key)) for stream in shards]
-    hashes = {sha256 for _, first_seqs in found for sha256 in first_seqs}
+    hashes = {sha256 for stream in shards for sha256 in _bodies_of(stream, order.event_key)}
     if not hashes:
         raise EventUnknown(order.event_key)
+    found = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in shards]
     for stream in shards:
         check_closed(stream.journal, order.event_key, hashes)
     earlier = [act for stream, first_seqs in found for act in _removed(stream, redactions, first_seqs)]
@@ -135,12 +138,19 @@ def redact(
     return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier))
 
 
-def _first_seqs(stream: StreamTables, event_key: str) -> dict[str, int]:
-    """The bodies that rows of an event refer to, and the first row of each. A shard that began as a copy of another
-    one's journal has those of that one too.
+def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
+    """The bodies that rows of an event refer to. A shard that began as a copy of another one's journal has those of
+    that one too.
     """
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
-    return {one.body_sha256: one.seq for one in reversed(rows) if one.body_sha256 is not None}
+    return {one.body_sha256 for one in rows if one.body_sha256 is not None}
+
+
+def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
+    """The first row that refers to each body: the event's, or where it has none in this journal, another one's."""
+    rows = _referring(stream.journal, hashes)
+    last = sorted(rows, key=lambda one: (one.event_key == event_key, -one.seq))
+    return {one.body_sha256: one.seq for one in last if one.body_sha256 is not None}
 
 
 def _ordered_within_a_day(shards: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
@@ -231,8 +241,7 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
         goes on with is that one's to say
     """
     shard = shard_in(JournalReader(str(journal)).state().notes)
-    referring = rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))
-    items = pa.array(sorted({one.item_seq for one in referring}), pa.int64())
+    items = pa.array(sorted({one.item_seq for one in _referring(journal, hashes)}), pa.int64())
     last: dict[int, JournalRow] = {}
     for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
@@ -240,3 +249,7 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
         is_command = row.first and row.decision is Decision.REPLAYED
         if row.decision in OPEN_DECISIONS and not is_command and decides(shard, row):
             raise EventOpen(event_key, item_seq, row.decision.value)
+
+
+def _referring(journal: Location, hashes: Collection[str]) -> Sequence[JournalRow]:
+    return rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))

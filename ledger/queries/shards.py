@@ -183,7 +183,7 @@ class Shards:
         at, named, others = self.of_event(key)
         receipts = str(self.shared("receipts"))
         story = event_story(str(at.journal), str(at.postings), named, str(at.bodies), receipts, at.stream)
-        return replace(story, others=others), body_statuses(at.bodies, self.shared("redactions"), story.rows)
+        return replace(story, others=others), body_statuses(at.stream, at.bodies, self.shared("redactions"), story.rows)
 
     def entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
         """The first ``limit`` events of an entity.

@@ -59,7 +59,7 @@ class BodiesWhole(Invariant):
             SELECT 'a redacted body is there again, as from a backup: redact it again' AS problem,
                    body_sha256, event_key
             FROM redacted LEFT SEMI JOIN bodies USING (body_sha256)
-            WHERE done AND NOT EXISTS (
+            WHERE own AND done AND NOT EXISTS (
                 SELECT 1 FROM whole
                 WHERE first AND decision <> 'duplicate'
                       AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
@@ -76,9 +76,12 @@ class BodiesWhole(Invariant):
         table = DeltaTable(str(self.bodies))
         held = read_table(session, self.bodies, table.version())
         held.createOrReplaceTempView("bodies")
-        last = {act.body_sha256: (act, done is not None) for act, done in Redactions(self.redactions).orders()}
-        ordered = [(act.body_sha256, act.event_key, act.at, done) for act, done in last.values()]
-        columns = "body_sha256 string, event_key string, at timestamp, done boolean"
+        stream = evidence.lake.stream
+        last = Redactions(self.redactions).last_orders(stream).values()
+        ordered = [
+            (one.body_sha256, one.event_key, one.at, one.stream == stream, done is not None) for one, done in last
+        ]
+        columns = "body_sha256 string, event_key string, at timestamp, own boolean, done boolean"
         session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
         missing = session.sql(
             f"""
@@ -100,7 +103,8 @@ class BodiesWhole(Invariant):
                 SELECT DISTINCT body_sha256 FROM spans WHERE {_had_its_time(Retained.of(table))})
             SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
                                    WHEN had_its_time.body_sha256 IS NOT NULL THEN 'dropped' ELSE 'gone' END AS status
-            FROM missing LEFT JOIN redacted ON redacted.body_sha256 = missing.body_sha256
+            FROM missing LEFT JOIN redacted
+                      ON redacted.body_sha256 = missing.body_sha256 AND (own OR redacted.at >= missing.decided_at)
                  LEFT JOIN had_its_time ON had_its_time.body_sha256 = missing.body_sha256
             """  # noqa: S608 - a moment and words of our own making
         ).persist(StorageLevel.MEMORY_AND_DISK)

@@ -26,7 +26,7 @@ def open_dead_letter_index(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
     """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
-    known = partial(body_statuses, layout.bodies, layout.shared("redactions"))
+    known = partial(body_statuses, layout.stream, layout.bodies, layout.shared("redactions"))
     payloads = Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
     amounts = BodyAmounts(settings.providers)
     return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, amounts=amounts)

@@ -61,7 +61,7 @@ def there(lake: Lake) -> set[int]:
 
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
-    known = partial(body_statuses, lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
+    known = partial(body_statuses, "ledger", lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
     folder, payloads = Path(lake.tables.journal).parent / "index", Payloads(lake.tables.bodies, known)
     return DeadLetterIndex(folder, lake.tables.journal, payloads, ManualClock(NOW)).item(item_seq)
 
@@ -178,7 +178,7 @@ def test_whoever_asks_for_a_dropped_body_is_reported(spark: SparkSession, lake: 
     payload = story_of(lake, 1).payload
     assert payload.raw is None
     assert "dropped by retention (ledger.bodies_days)" in payload.note
-    assert [one.status for one in body_statuses(lake.tables.bodies, tmp_path / "none", rows[:2])] == [
+    assert [one.status for one in body_statuses("ledger", lake.tables.bodies, tmp_path / "none", rows[:2])] == [
         "dropped",
         "dropped",
     ]

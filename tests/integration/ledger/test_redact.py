@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import journal.bodies
 from core.clock import SystemClock
 from core.decision import Decision
+from core.money import Movement
 from journal.bodies import BodyStore
 from journal.log import NotCommitted
 from journal.reader import JournalReader
@@ -26,6 +27,7 @@ from journal.storage import DiskStorage
 from ledger.maintain import StreamTables, maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, Order, finish, redact
 from ledger.redactions import DONE, ORDERED, Redactions, body_statuses
+from tests.divided_ledger import MOVES, STAYS, Divided
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -96,7 +98,7 @@ def test_its_story_says_who_had_it_removed_and_why(lake: Lake) -> None:
     redact([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     rows = JournalReader(str(lake.tables.journal)).rows_of([5, 6])
     assert lake.tables.redactions is not None
-    gone, kept = body_statuses(lake.tables.bodies, lake.tables.redactions, rows)
+    gone, kept = body_statuses("ledger", lake.tables.bodies, lake.tables.redactions, rows)
     assert "redacted by ada at " in str(gone) and str(gone).endswith(": a person asked to be forgotten")
     assert (gone.status, kept.status) == ("redacted", "kept")
 
@@ -115,11 +117,11 @@ def test_a_body_that_came_again_with_another_event_is_removed_again(spark: Spark
     (copy,) = lake.commit(count=1, body_sha256=sha("body 4"))
     lake.bodies.append([(sha("body 4"), b"body 4")])
     assert lake.tables.redactions is not None
-    (kept,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
+    (kept,) = body_statuses("ledger", lake.tables.bodies, lake.tables.redactions, [copy])
     assert kept.status == "kept" and "it came again after it was redacted by ada" in str(kept)
     (act,) = redact([lake.tables], acts(lake), replace(order(copy.offset), actor="bob"), CLOCK, ALONE_MAX).done
     assert held_on_disk(lake, 4) == []
-    (gone,) = body_statuses(lake.tables.bodies, lake.tables.redactions, [copy])
+    (gone,) = body_statuses("ledger", lake.tables.bodies, lake.tables.redactions, [copy])
     assert (act.seq, gone.status, gone.actor) == (copy.seq, "redacted", "bob")
     assert [one.act for one in acts(lake).all()] == [ORDERED, DONE, ORDERED, DONE]
     assert verified(lake)
@@ -244,6 +246,53 @@ def test_a_rewrite_that_is_refused_is_an_error_and_finished_later(lake: Lake, mo
     assert len(acts(lake).unfinished("ledger")) == 1 and held_on_disk(lake, 4)
     assert finish(lake.tables, acts(lake), CLOCK) == 1
     assert not acts(lake).unfinished("ledger")
+
+
+class TestOneBodyInTwoShards:
+    """It came to two endpoints, or was replayed under its real entity, which is another shard's."""
+
+    @pytest.fixture
+    def divided(self, tmp_path: Path) -> Divided:
+        divided = Divided.under(tmp_path)
+        for shard, payment in zip(divided.shards, (STAYS[2], MOVES[2]), strict=True):
+            shard.add(Movement.CAPTURE, payment=payment, body_sha256=sha("one"))
+            shard._bodies[sha("one")] = b"one"
+            shard.commit()
+        return divided
+
+    @pytest.fixture
+    def tables(self, divided: Divided) -> list[StreamTables]:
+        places = divided.layout.ledgers()
+        redactions = places[0].shared("redactions")
+        return [StreamTables(at.stream, at.journal, at.bodies, at.postings, (), redactions) for at in places]
+
+    def held(self, tables: list[StreamTables]) -> list[str]:
+        return [one.stream for one in tables if BodyStore(str(one.bodies)).held([sha("one")])]
+
+    def test_it_leaves_both_by_one_order(self, divided: Divided, tables: list[StreamTables]) -> None:
+        redactions = Redactions(divided.layout.ledger().shared("redactions"))
+        first, second = (shard.rows[-1] for shard in divided.shards)
+        redacted = redact(tables, redactions, Order(first.event_key or "", "ada", "asked"), CLOCK, 1)
+        assert self.held(tables) == []
+        assert [(one.stream, one.seq, one.event_key) for one in redacted.done] == [
+            ("ledger", first.seq, first.event_key),
+            ("ledger.1", second.seq, first.event_key),
+        ]
+        for row in (first, second):
+            (gone,) = divided.ledger.story(row.event_key or "")[1]
+            assert (gone.status, gone.actor) == ("redacted", "ada")
+
+    def test_what_an_earlier_order_left_is_removed_by_the_next_one(
+        self, divided: Divided, tables: list[StreamTables]
+    ) -> None:
+        redactions = Redactions(divided.layout.ledger().shared("redactions"))
+        first, second = (shard.rows[-1] for shard in divided.shards)
+        redact(tables[:1], redactions, Order(first.event_key or "", "ada", "asked"), CLOCK, 1)
+        (kept,) = divided.ledger.story(second.event_key or "")[1]
+        assert (str(kept), self.held(tables)) == (f"body {sha('one')}: kept", ["ledger.1"])
+        redacted = redact(tables, redactions, Order(first.event_key or "", "bob", "asked"), CLOCK, 1)
+        assert [one.stream for one in redacted.earlier] == ["ledger"]
+        assert ([one.stream for one in redacted.done], self.held(tables)) == (["ledger.1"], [])
 
 
 @pytest.mark.parametrize(("actor", "reason"), [("", "asked"), ("ada", " "), ("ada\x1fbob", "asked")])

@@ -48,10 +48,10 @@ def retain(world: World, after: timedelta) -> None:
         Appender.open(str(world.lake.bodies)).append(None, mark)
 
 
-def redact(world: World, sha256: str, at: datetime = AT, *acts: str) -> None:
+def redact(world: World, sha256: str, at: datetime = AT, *acts: str, stream: str = "ledger") -> None:
     table = Redactions(world.lake.bodies.parent / "redactions")
     for act in acts or (ORDERED,):
-        table.add([Redaction(0, act, "ledger", "stripe:evt_5:charge", 8, sha256, "ada", "asked", at)])
+        table.add([Redaction(0, act, stream, "stripe:evt_5:charge", 8, sha256, "ada", "asked", at)])
 
 
 def test_bodies_that_are_what_their_hashes_say_are_right(look: Look) -> None:
@@ -126,6 +126,24 @@ def test_one_that_an_event_brought_since_or_that_is_still_to_go_is_right(
     decided = world.row(8)
     redact(world, decided.body_sha256 or "", decided.decided_at + timedelta(seconds=after_s), *acts)
     assert look().offenders == ()
+
+
+def test_what_another_stream_had_removed_may_be_here(look: Look, world: World) -> None:
+    decided = world.row(8)
+    redact(
+        world, decided.body_sha256 or "", decided.decided_at + timedelta(seconds=1), ORDERED, DONE, stream="ledger.1"
+    )
+    assert look().offenders == ()
+
+
+@pytest.mark.parametrize(("after_s", "is_missed"), [(1, False), (-1, True)])
+def test_one_that_went_before_the_journal_was_divided_is_accounted_for_by_that_order(
+    look: Look, world: World, after_s: int, is_missed: bool
+) -> None:
+    """An order of the journal that this one began as a copy of; not one from before an event brought the body here."""
+    decided = world.row(8)
+    redact(world, drop(world, 8), decided.decided_at + timedelta(seconds=after_s), ORDERED, DONE, stream="ledger.1")
+    assert [one["seq"] for one in look().offenders] == ([8] if is_missed else [])
 
 
 def test_a_body_that_had_its_time_is_accounted_for(look: Look, world: World) -> None:

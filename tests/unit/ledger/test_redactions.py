@@ -44,6 +44,13 @@ def test_what_was_ordered_and_is_not_done_is_known(redactions: Redactions) -> No
     assert [one.body_sha256 for one in redactions.unfinished("ledger-test")] == ["c"]
 
 
+def test_the_last_order_of_a_body_is_the_streams_own_where_it_has_one(redactions: Redactions) -> None:
+    redactions.add([act("a"), act("a", DONE), act("b", stream="ledger.1")])
+    redactions.add([act("a", stream="ledger.1"), act("b"), act("c", stream="ledger.1")])
+    last = {sha256: (one.stream, done is not None) for sha256, (one, done) in redactions.last_orders("ledger").items()}
+    assert last == {"a": ("ledger", True), "b": ("ledger", False), "c": ("ledger.1", False)}
+
+
 def test_no_row_can_be_removed_or_changed(redactions: Redactions) -> None:
     redactions.add([act("a")])
     with pytest.raises(DeltaError):
