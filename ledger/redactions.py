@@ -153,30 +153,39 @@ def _redaction(row: dict[str, Any]) -> Redaction:
 
 BEFORE_APP_ID = "payhook-retention-before"
 DAYS_APP_ID = "payhook-retention-days"
+PUBLISHED_APP_ID = "payhook-retention-published"
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then."""
+    """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then.
+
+    ``published_upto``: the row up to which dead letters were on their topic then; the bodies of later ones stayed. The
+    journal's own falls back when all are published again. None: an older version dropped them.
+    """
 
     before: datetime
     days: int
+    published_upto: int | None
 
     @classmethod
     def of(cls, bodies: DeltaTable) -> Self | None:
         """None: retention never dropped one."""
         before, days = (bodies.transaction_version(name) for name in (BEFORE_APP_ID, DAYS_APP_ID))
-        return cls(from_micros(before), days) if before is not None and days is not None else None
+        published_upto = bodies.transaction_version(PUBLISHED_APP_ID)
+        return cls(from_micros(before), days, published_upto) if before is not None and days is not None else None
 
     def with_earlier(self, earlier: Self | None) -> Self:
         """Both: what was dropped stays so when bodies are kept for longer since."""
         if earlier is None:
             return self
-        return type(self)(max(self.before, earlier.before), min(self.days, earlier.days))
+        known = [one for one in (self.published_upto, earlier.published_upto) if one is not None]
+        return type(self)(max(self.before, earlier.before), min(self.days, earlier.days), max(known, default=None))
 
     def transactions(self) -> list[AppTransaction]:
         """As a commit says it."""
-        return [AppTransaction(BEFORE_APP_ID, to_micros(self.before)), AppTransaction(DAYS_APP_ID, self.days)]
+        marks = {BEFORE_APP_ID: to_micros(self.before), DAYS_APP_ID: self.days, PUBLISHED_APP_ID: self.published_upto}
+        return [AppTransaction(name, mark) for name, mark in marks.items() if mark is not None]
 
 
 Status: TypeAlias = Literal["kept", "redacted", "dropped"]

@@ -17,6 +17,7 @@ from core.location import Location
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
 from journal.shards import shard_in
+from journal.state import JournalState
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
@@ -93,13 +94,17 @@ def find_expired(session: Session, stream: StreamTables, now: datetime, days: in
     journal then: what is being decided now has its body in a younger file.
     """
     before, bodies = now - timedelta(days=days), snapshot(stream.bodies)
+    state = JournalReader(str(stream.journal)).state()
     known = Retained.of(DeltaTable(str(stream.bodies)))
-    retained, is_marked = Retained(before, days).with_earlier(known), known is not None
+    is_marked = known is not None and known.published_upto is not None
+    # Of what an older version dropped, any dead letter may have been on its topic.
+    published_upto = state.published_upto if is_marked else state.next_seq - 1
+    retained = Retained(before, days, published_upto).with_earlier(known)
     old = [one for one in bodies.files if one.modified_ms < to_micros(before) // 1_000]
     if not old:
         return Expired(bodies, retained, is_marked, (), {}, None)
     spark = session.get()
-    needed = _needed(spark, stream, before)
+    needed = _needed(spark, stream, state, before)
     named = read(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
     counted = named.join(needed, "body_sha256", "left_semi").groupBy("name").count().collect()
     kept_of = {one["name"]: int(one["count"]) for one in counted}
@@ -149,9 +154,8 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
     return groups
 
 
-def _needed(spark: SparkSession, stream: StreamTables, before: datetime) -> DataFrame:
+def _needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
     """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
-    state = JournalReader(str(stream.journal)).state()
     rows = journal_view(read_table(spark, stream.journal, state.version), shard_in(state.notes))
     last = (
         rows.where("mine AND (NOT first OR waits)").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))

@@ -13,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
+from core.decision import Decision
 from core.location import Location
 from journal.index_changes import EMPTY_SHA256
 from ledger.handler import handler_version
@@ -83,6 +84,7 @@ class BodiesWhole(Invariant):
         ]
         columns = "body_sha256 string, event_key string, at timestamp, own boolean, done boolean"
         session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
+        retained = Retained.of(table)
         missing = session.sql(
             f"""
             WITH missing AS (
@@ -92,21 +94,23 @@ class BodiesWhole(Invariant):
                 GROUP BY body_sha256),
             referring AS (
                 SELECT whole.seq, body_sha256, whole.decided_at, brought, int(mine AND waits) AS open,
+                       int({_unpublished(retained)}) AS unpublished,
                        lag(int(mine AND waits), 1, 0) OVER (PARTITION BY item_seq ORDER BY whole.seq) AS was_open
                 FROM whole JOIN missing USING (body_sha256)),
             spans AS (
                 SELECT body_sha256, seq >= brought AS is_last, decided_at,
                        sum(open - was_open) OVER by_seq AS open,
+                       sum(unpublished) OVER by_seq AS unpublished,
                        lead(decided_at) OVER by_seq AS next_at
                 FROM referring WINDOW by_seq AS (PARTITION BY body_sha256 ORDER BY seq)),
             had_its_time AS (
-                SELECT DISTINCT body_sha256 FROM spans WHERE {_had_its_time(Retained.of(table))})
+                SELECT DISTINCT body_sha256 FROM spans WHERE {_had_its_time(retained)})
             SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
                                    WHEN had_its_time.body_sha256 IS NOT NULL THEN 'dropped' ELSE 'gone' END AS status
             FROM missing LEFT JOIN redacted
                       ON redacted.body_sha256 = missing.body_sha256 AND (own OR redacted.at >= missing.decided_at)
                  LEFT JOIN had_its_time ON had_its_time.body_sha256 = missing.body_sha256
-            """  # noqa: S608 - a moment and words of our own making
+            """  # noqa: S608 - a moment, a number and words of our own making
         ).persist(StorageLevel.MEMORY_AND_DISK)
         missing.createOrReplaceTempView("bodiless")
         return missing
@@ -118,6 +122,16 @@ class BodiesWhole(Invariant):
         return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
 
 
+def _unpublished(retained: Retained | None) -> str:
+    """Whether a row is of a dead letter that wasn't on its topic when retention dropped bodies: it kept the body.
+
+    The journal's ``published_upto`` doesn't tell: after a recovery all are published again.
+    """
+    if retained is None or retained.published_upto is None:
+        return "false"
+    return f"decision = '{Decision.DEAD.value}' AND whole.seq > {retained.published_upto}"
+
+
 def _had_its_time(retained: Retained | None) -> str:
     """Whether retention could drop a body after a row that refers to it and before the next one, which may have come
     when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body again.
@@ -125,7 +139,7 @@ def _had_its_time(retained: Retained | None) -> str:
     if retained is None:
         return "false"
     return (
-        f"is_last AND open = 0 AND decided_at < timestamp'{retained.before.isoformat()}' "
+        f"is_last AND open = 0 AND unpublished = 0 AND decided_at < timestamp'{retained.before.isoformat()}' "
         f"AND (next_at IS NULL OR next_at >= decided_at + INTERVAL {retained.days} DAYS)"
     )
 

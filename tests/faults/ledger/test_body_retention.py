@@ -85,7 +85,7 @@ def test_what_was_dropped_stays_accounted_for_when_bodies_are_kept_for_longer(sp
     written(lake, NOW - timedelta(days=500))
     run(spark, lake)
     maintain([lake.tables], job(spark, ManualClock(NOW), bodies_days=400))
-    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS)
+    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS, lake.seq)
     assert verified(lake, deep=True)
 
 
@@ -95,7 +95,7 @@ def test_a_table_that_does_not_say_yet_what_is_gone_says_it_where_nothing_is_to_
     """Code before this one dropped bodies and didn't say so."""
     written(lake, YOUNG, 2)
     assert run(spark, lake).bodies_dropped == 0
-    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS)
+    assert Retained.of(DeltaTable(str(lake.tables.bodies))) == Retained(NOW - timedelta(days=DAYS), DAYS, lake.seq)
     assert len(there(lake)) == 4
 
 
@@ -130,6 +130,21 @@ def test_it_stays_until_its_dead_letter_is_on_the_topic(spark: SparkSession, lak
     assert run(spark, lake).bodies_dropped == 0
     lake.follow(purged, Decision.RESOLVED, at=OLD)
     assert run(spark, lake).bodies_dropped == 1
+
+
+def test_the_table_says_which_dead_letters_were_on_the_topic_when_bodies_were_dropped(
+    spark: SparkSession, lake: Lake
+) -> None:
+    """All are published again after a recovery, those of dropped bodies too."""
+    written(lake, OLD)
+    run(spark, lake, OLD)
+    (dead,) = lake.commit(count=1, decision=Decision.DEAD)
+    purged = lake.follow(dead, Decision.PURGED, at=OLD)
+    assert run(spark, lake).bodies_dropped == 3
+    JournalWriter.create_or_open(str(lake.tables.journal), "ledger").renew_lineage(NOW, "lost", publish_again=True)
+    assert JournalReader(str(lake.tables.journal)).state().published_upto == 0
+    retained = Retained.of(DeltaTable(str(lake.tables.bodies)))
+    assert retained is not None and retained.published_upto == purged.seq - 1
 
 
 def test_a_body_that_a_younger_row_refers_to_stays(spark: SparkSession, lake: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
+from core.decision import Decision
 from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions, Retained
 from ledger.verify import Finding, Options, verify
 from ledger.verify.evidence import Limits
-from tests.integration.ledger.conftest import AT, KEYS, World
+from tests.integration.ledger.conftest import AT, KEYS, World, later_row
 
 NAME = "bodies_whole"
 
@@ -42,9 +44,9 @@ def drop(world: World, seq: int) -> str:
     return gone
 
 
-def retain(world: World, after: timedelta) -> None:
-    """Retention, set to 30 days, ran at that time."""
-    for mark in Retained(AT + after - timedelta(days=30), 30).transactions():
+def retain(world: World, after: timedelta, published_upto: int | None = 14) -> None:
+    """Retention, set to 30 days, ran at that time. None: that of an older version."""
+    for mark in Retained(AT + after - timedelta(days=30), 30, published_upto).transactions():
         Appender.open(str(world.lake.bodies)).append(None, mark)
 
 
@@ -160,6 +162,48 @@ def test_a_body_that_an_open_event_needs_never_had_its_time(look: Look, world: W
     retain(world, timedelta(days=31))
     (offender,) = look().offenders
     assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 12)
+
+
+def follow(world: World, of: int, *decisions: Decision, after: timedelta = timedelta()) -> None:
+    """More rows of an item."""
+    for decision in decisions:
+        row = later_row(world.row(of), world.state.next_seq, decision)
+        row.batch_seq, row.decided_at = world.rows[-1].batch_seq, row.decided_at + after
+        world.rows.append(row)
+        world.state = replace(world.state, next_seq=row.seq + 1)
+    world.rewrite()
+
+
+@pytest.mark.parametrize(("published_upto", "is_missed"), [(11, True), (12, False), (None, False)])
+def test_a_settled_dead_letter_had_its_time_once_it_was_on_its_topic(
+    look: Look, world: World, published_upto: int | None, is_missed: bool
+) -> None:
+    follow(world, 12, Decision.PURGED)
+    drop(world, 12)
+    retain(world, timedelta(days=31), published_upto)
+    found = look()
+    assert [one["seq"] for one in found.offenders] == ([12] if is_missed else [])
+    assert found.figures["dropped"] == (0 if is_missed else 1)
+
+
+def test_dead_letters_that_are_published_again_do_not_ask_for_what_was_dropped(look: Look, world: World) -> None:
+    """As after `payhook recover --accept-loss`."""
+    follow(world, 12, Decision.PURGED)
+    drop(world, 12)
+    retain(world, timedelta(days=31))
+    world.state = replace(world.state, published_upto=0)
+    world.rewrite()
+    found = look()
+    assert (found.offenders, found.figures["dropped"]) == ((), 1)
+
+
+def test_one_that_died_after_its_body_was_dropped_does_not_ask_for_it(look: Look, world: World) -> None:
+    """An ignored event that was reprocessed too late."""
+    follow(world, 8, Decision.REPLAYED, Decision.DEAD, Decision.PURGED, after=timedelta(days=35))
+    drop(world, 8)
+    retain(world, timedelta(days=31))
+    found = look()
+    assert (found.offenders, found.figures["dropped"]) == ((), 1)
 
 
 def test_a_body_that_a_younger_row_refers_to_has_not_had_its_time(look: Look, world: World) -> None:

@@ -20,7 +20,7 @@ def test_a_table_of_which_nothing_was_dropped_says_nothing(tmp_path: Path) -> No
 
 
 def test_it_is_read_as_it_was_committed_after_later_bodies_and_a_checkpoint(tmp_path: Path) -> None:
-    path, said = str(tmp_path / "bodies"), Retained(BEFORE, 30)
+    path, said = str(tmp_path / "bodies"), Retained(BEFORE, 30, 7)
     store = BodyStore(path)
     for mark in said.transactions():
         Appender.open(path).append(None, mark)
@@ -32,9 +32,10 @@ def test_it_is_read_as_it_was_committed_after_later_bodies_and_a_checkpoint(tmp_
 
 
 def test_what_was_dropped_stays_so_when_bodies_are_kept_for_longer() -> None:
-    dropped = Retained(BEFORE, 30)
-    longer = Retained(BEFORE - timedelta(days=300), 400)
+    dropped = Retained(BEFORE, 30, 7)
+    longer = Retained(BEFORE - timedelta(days=300), 400, 5)
     assert longer.with_earlier(dropped) == dropped
-    later = Retained(BEFORE + timedelta(days=1), 400)
-    assert later.with_earlier(dropped) == Retained(later.before, 30)
+    later = Retained(BEFORE + timedelta(days=1), 400, 9)
+    assert later.with_earlier(dropped) == Retained(later.before, 30, 9)
+    assert later.with_earlier(Retained(BEFORE, 400, None)) == later, "an older version's"
     assert dropped.with_earlier(None) == dropped
