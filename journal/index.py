@@ -280,18 +280,14 @@ class Index:
     def begin_with(self, fill: Callable[[Path], None]) -> None:
         """Goes on from a copy, whose files ``fill`` puts into a folder; its bodies are fetched by `catch_up`.
 
-        If that fails it is empty, and raises what ``fill`` raised.
+        If that fails it is empty, and raises what ``fill`` raised, or `IndexBroken`. If its process is killed
+        meanwhile, the next one's is empty.
         """
         try:
-            self._store.begin_again(fill)
+            self._store.begin_again(fill, self._note_bodiless)
         finally:
             self._read_mark()
             self._queues = layout.Queues(self._store.keys(layout.QUEUE))
-        batch = WriteBatch(raw_mode=True)
-        for item in self.open_items():
-            if item.row.body_sha256 not in (None, EMPTY_SHA256):
-                batch.put(layout.BODILESS + layout.SEQ.pack(item.row.item_seq), b"")
-        self._store.write(batch)
 
     def keep(self, shard: Shard) -> None:
         """Forgets the open items that aren't the shard's: those of a journal that was divided after they came."""
@@ -326,6 +322,14 @@ class Index:
         self._any_line = changes.any_line
         if self._queues is not None:
             self._queues.change(changes.queued)
+
+    def _note_bodiless(self) -> None:
+        """Of a copy: whose bodies are to be fetched."""
+        batch = WriteBatch(raw_mode=True)
+        for item in self.open_items():
+            if item.row.body_sha256 not in (None, EMPTY_SHA256):
+                batch.put(layout.BODILESS + layout.SEQ.pack(item.row.item_seq), b"")
+        self._store.write(batch)
 
     def _fetch_bodies(self, bodies: BodyStore) -> None:
         while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):

@@ -10,6 +10,7 @@ import shutil
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
@@ -59,7 +60,8 @@ class RocksDbStore:
     """Byte keys in order, written in atomic batches.
 
     The owner holds a lock on a file in the folder for as long as it lives, paused or not; the folder may be renamed
-    under it. A read that finds damage marks the folder, so that the next owner makes it again.
+    under it. A read that finds damage marks the folder, so that the next owner makes it again. It is marked too
+    while it is being filled.
     """
 
     def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:
@@ -174,16 +176,24 @@ class RocksDbStore:
         """What it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write buffers."""
         return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
-    def begin_again(self, fill: Callable[[Path], None] = lambda _folder: None) -> None:
-        """Forgets everything, and begins with the copy that ``fill`` puts into the folder."""
+    def begin_again(
+        self, fill: Callable[[Path], None] = lambda _folder: None, complete: Callable[[], None] = lambda: None
+    ) -> None:
+        """Forgets everything, and begins with the copy that ``fill`` puts into the folder and what ``complete`` writes:
+        with both, or it is empty."""
         self._close()
-        _wipe(self._folder)
         try:
+            (self._folder / _BROKEN).touch()
+            _wipe(self._folder)
             fill(self._folder)
             self._use(_opened(self._folder))
+            complete()
+            self._db.flush_wal()  # on the disk before the mark goes: the machine may fail too
+            (self._folder / _BROKEN).unlink()
         except Exception:
-            _wipe(self._folder)
-            self._use(_opened(self._folder))
+            with suppress(Exception):  # it wasn't opened, or its last flush fails: it goes all the same
+                self._close()
+            self._use(_begun(self._folder))
             raise
 
     def copy(self, folder: Path) -> RocksDbStore:
@@ -282,16 +292,23 @@ def _open_or_begin(folder: Path) -> Rdict:
             if _STORAGE.search(str(failed)):
                 raise IndexBroken(str(folder), str(failed)) from failed
             log.exception("the index in %s can't be opened: it is made again", folder)
+    return _begun(folder)
+
+
+def _begun(folder: Path) -> Rdict:
+    """An empty one."""
     _wipe(folder)
-    return _opened(folder)
+    begun = _opened(folder)
+    (folder / _BROKEN).unlink(missing_ok=True)
+    return begun
 
 
 def _wipe(folder: Path) -> None:
-    """Everything but the owner's file, which holds the lock."""
+    """Everything but the owner's file, which holds the lock, and the mark: who is killed meanwhile leaves that."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != _OWNER:
+        elif path.name not in (_OWNER, _BROKEN):
             path.unlink()
 
 

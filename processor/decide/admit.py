@@ -114,8 +114,10 @@ class _Admission:
 
     def _is_settled(self, item: Item) -> bool:
         """Whether what is taken up is settled before it is handled: only its key's holder may be handled."""
-        row, key = item.row, item.row.event_key
-        if not item.body and row.body_sha256 not in (None, EMPTY_SHA256):
+        row, key, sha256 = item.row, item.row.event_key, item.row.body_sha256 or EMPTY_SHA256
+        if not item.body and sha256 != EMPTY_SHA256:
+            item.body = self.known.bodies_of([sha256]).get(sha256, b"")
+        if not item.body and sha256 != EMPTY_SHA256:
             settle(item, Decision.IGNORED, BODY_GONE)
         elif row.event_type == POISON_TYPE and item.body:
             self.admitted.poison.append(item)

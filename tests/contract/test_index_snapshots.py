@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rocksdict import WriteBatch
 
 from core.clock import ManualClock
 from core.decision import Decision
@@ -17,6 +22,7 @@ from journal import snapshots
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
+from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
 from journal.snapshots import GRACE, Going, load_newest, save
 from journal.storage import open_storage
@@ -254,6 +260,65 @@ def test_a_damaged_file_is_found_out_and_the_index_is_made_from_the_journal(
     assert "isn't what its name says" in caplog.text
     index.catch_up(site.reader(), site.bodies)
     site.index.catch_up(site.reader(), site.bodies)
+    assert_same(index, site.index)
+    index.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from journal import snapshots
+from journal.index import Index
+from journal.reader import JournalReader
+from journal.rocksdb_store import RocksDbStore
+snapshots.ROWS_MIN = 5
+index = Index.open(Path(sys.argv[1]), 2)
+RocksDbStore.write = lambda self, batch: os.kill(os.getpid(), signal.SIGKILL)
+snapshots.load_newest(index, sys.argv[2], JournalReader(sys.argv[3]))
+"""
+
+
+def test_who_is_killed_before_the_index_knows_which_bodies_it_lacks_begins_with_the_snapshot_again(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Every file of the snapshot is there by then, and the index would count as one that has all bodies."""
+    site = Site(tmp_path, str(tmp_path / "snapshots"))
+    site.decide(30)
+    save(site.index, site.place, clock)
+    folder = tmp_path / "other machine"
+    command = [sys.executable, "-c", KILLED, str(folder), site.place, site.journal]
+    assert subprocess.run(command, cwd=Path(__file__).parents[2]).returncode == -signal.SIGKILL
+    index = Index.open(folder, 3)
+    assert load_newest(index, site.place, site.reader()) == 30
+    index.catch_up(site.reader(), site.bodies)
+    assert next(index.queue("e-3")).body == BODY
+    assert_same(index, site.index)
+    index.close()
+    site.index.close()
+
+
+def test_where_the_disk_is_full_before_the_index_knows_which_bodies_it_lacks_it_is_made_from_the_journal(
+    site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.decide(30)
+    save(site.index, site.place, clock)
+    index, write = site.fresh(), RocksDbStore.write
+
+    def full(store: RocksDbStore, batch: WriteBatch) -> None:
+        monkeypatch.setattr(RocksDbStore, "write", write)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            write(store, batch)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setattr(RocksDbStore, "write", full)
+    assert load_newest(index, site.place, site.reader()) is None
+    assert "File too large" in caplog.text
+    assert (index.seq, list(index.open_items())) == (0, [])
+    index.catch_up(site.reader(), site.bodies)
+    assert next(index.queue("e-3")).body == BODY
     assert_same(index, site.index)
     index.close()
 

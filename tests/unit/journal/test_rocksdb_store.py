@@ -174,7 +174,67 @@ def test_there_is_nothing_to_read_where_there_is_no_folder(tmp_path: Path) -> No
         RocksDbStore.read_only(tmp_path)
 
 
+# a copy that it begins with
+
+
+def test_it_begins_with_a_copy_and_what_completes_it_or_is_empty(tmp_path: Path) -> None:
+    store = RocksDbStore.take_over(tmp_path / "root", 1)
+    put(store, k="copied")
+    copied = store.copy(tmp_path / "copy")
+    copied.close()
+
+    def fill(folder: Path) -> None:
+        for file in copied.files():
+            shutil.copy(file, folder)
+
+    def fail() -> None:
+        put(store, more="x")
+        raise ValueError
+
+    store.begin_again(fill, lambda: put(store, more="x"))
+    assert list(store.keys(b"")) == [b"k", b"more"]
+    with pytest.raises(ValueError):
+        store.begin_again(fill, fail)
+    assert list(store.keys(b"")) == []
+    put(store, k="v")
+    store.close()
+    assert RocksDbStore.take_over(tmp_path / "root", 2).get(b"k") == b"v", "what it began is whole"
+
+
 # damage
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from journal.rocksdb_store import RocksDbStore
+left, listed = int(sys.argv[2]), os.listdir
+os.listdir = lambda folder: sorted(listed(folder), key="BROKEN".__ne__)  # a folder may list its names in any order
+
+def look(event, args):
+    global left
+    if event == "os.remove":
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(look)
+RocksDbStore.take_over(Path(sys.argv[1]), 2).close()
+"""
+
+
+def test_a_marked_folder_ends_up_empty_though_who_empties_it_is_killed(tmp_path: Path) -> None:
+    removals, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL:
+        removals += 1
+        root = tmp_path / f"{removals}"
+        filled(root)
+        (root / "epoch-00000001" / "BROKEN").touch()
+        status = subprocess.run([sys.executable, "-c", KILLED, str(root), str(removals)], cwd=CHECKOUT).returncode
+        store = RocksDbStore.take_over(root, 3)
+        assert list(store.keys(b"")) == [], f"killed at removal {removals}"
+        store.close()
+    assert status == 0 and removals > 5
 
 
 def remove(path: Path) -> None:

@@ -341,6 +341,18 @@ def test_a_body_that_goes_just_then_leaves_the_event_ignored(engine: Engine) -> 
     assert engine.index.open_count() == 0
 
 
+def test_a_body_that_only_the_index_lacks_is_fetched(engine: Engine) -> None:
+    """That it was removed is said by the table of bodies alone."""
+    key = engine.post("evt_1")
+    engine.handler.fails(key, Stuck("409 try later"), times=1)
+    engine.batch()
+    engine.bodies.by_hash, kept = {}, engine.bodies.by_hash
+    engine.start()
+    engine.bodies.by_hash = kept
+    engine.advance(5)
+    assert engine.decisions(key)[-1] == "applied"
+
+
 @pytest.mark.parametrize(
     ("item_seq", "seen_seq", "why"),
     [
