@@ -94,13 +94,13 @@ class RocksDbStore:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
         folder, owner = newest
-        if folder != mine:
-            try:
-                folder.rename(mine)
-            except OSError as taken:
-                os.close(owner)
-                raise IndexHeld(str(mine)) from taken
-        return cls(mine, _open_or_begin(mine), owner)
+        try:
+            if folder != mine:
+                _rename(folder, mine)
+            return cls(mine, _open_or_begin(mine), owner)
+        except BaseException:
+            os.close(owner)
+            raise
 
     @classmethod
     def read_only(cls, root: Path) -> RocksDbStore:
@@ -282,6 +282,13 @@ def _lock(folder: Path) -> int | None:
         pass
     os.close(descriptor)
     return None
+
+
+def _rename(folder: Path, mine: Path) -> None:
+    try:
+        folder.rename(mine)
+    except OSError as taken:
+        raise IndexHeld(str(mine)) from taken
 
 
 def _open_or_begin(folder: Path) -> Rdict:

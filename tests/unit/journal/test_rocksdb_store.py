@@ -18,7 +18,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from journal.errors import IndexBroken, IndexHeld
-from journal.rocksdb_store import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, RocksDbStore
+from journal.rocksdb_store import BLOCK_CACHE_BYTES, BLOOM_BITS_PER_KEY, RocksDbStore, is_held
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -107,6 +107,24 @@ def test_an_epoch_that_is_owned_already_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IndexHeld):
         RocksDbStore.take_over(tmp_path, 1)
     assert first.get(b"k") == b"first"
+
+
+def test_a_folder_that_cannot_be_opened_is_free_for_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a full disk: the same process tries again, and nothing is begun beside it."""
+    RocksDbStore.take_over(tmp_path, 1).close()
+
+    def full(_folder: Path) -> None:
+        raise IndexBroken(str(tmp_path), "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("journal.rocksdb_store._open_or_begin", full)
+        with pytest.raises(IndexBroken):
+            RocksDbStore.take_over(tmp_path, 2)
+    assert not is_held(tmp_path)
+    RocksDbStore.take_over(tmp_path, 3).close()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["epoch-00000003"]
 
 
 def test_a_folder_of_a_later_epoch_is_taken_over_when_its_owner_is_dead(tmp_path: Path) -> None:
