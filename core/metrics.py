@@ -285,7 +285,7 @@ _ALERTS = _rows(
     (
         "payhook_backup_age_ratio",
         "times",
-        "Age of the newest good backup in times of backup.every_h; 0 where none are made by schedule",
+        "Age of the newest good backup in times of backup.every_h; NaN where none are made by schedule",
     ),
     ("payhook_disk_used_ratio", "share", "Used part of the disk that holds a place", "place"),
     (
@@ -297,12 +297,12 @@ _ALERTS = _rows(
     (
         "payhook_maintenance_age_ratio",
         "times",
-        "Age of the last round of maintenance that was done, in times of ledger.maintain.every_s; 0 where none is set",
+        "Age of the last round of maintenance that was done, in times of ledger.maintain.every_s; NaN if none is set",
     ),
     (
         "payhook_kafka_partitions_out_of_sync",
         "partitions",
-        "Partitions of payhook's topics of which a replica isn't in sync; 0 while Kafka can't be asked",
+        "Partitions of payhook's topics of which a replica isn't in sync, as Kafka last said; NaN until it does",
     ),
     (
         "payhook_kafka_partitions_under_min_isr",

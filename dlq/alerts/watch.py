@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
@@ -245,7 +246,11 @@ OF_RULE: Final[Mapping[str, str]] = {
     "isr": "payhook_kafka_partitions_out_of_sync",
     "min_isr": "payhook_kafka_partitions_under_min_isr",
 }
-"""The gauge that shows a rule's readings; one with a label has the subject there."""
+"""The gauge that shows a rule's readings; one with a label has the subject there.
+
+What can't be seen stays there as it was seen last, as the built-in alert does: a Prometheus alert ends where its value
+is gone, isn't a number (``NaN > 0`` is false), or is 0. What was never seen is NaN, or has no series.
+"""
 
 
 class AlertMetrics:
@@ -255,14 +260,21 @@ class AlertMetrics:
         self._clock = clock
         self.registry = CollectorRegistry()
         self._gauges = {entry.name: gauge(entry.name, self.registry) for entry in entries(Service.ALERTS, Kind.GAUGE)}
+        for name in OF_RULE.values():
+            if not CATALOGUE[name].labels:
+                self._gauges[name].set(math.nan)
         self._fired: set[tuple[str, str]] = set()
         add_process(self.registry)
 
     def update(self, watch: Watch) -> None:
         """After each look."""
         self._gauges["payhook_alerts_looked_timestamp_seconds"].set((self._clock.now() - EPOCH).total_seconds())
+        known = {alert.key: alert.value for alert in watch.engine.alerts}
         for reading in watch.last:
-            self._read(reading)
+            # After a restart the last value of what fires is its alert's.
+            value = known.get((reading.rule, reading.subject)) if reading.value is None else reading.value
+            if value is not None:
+                self._show(reading, value)
         for stream, dead in watch.seen.dead.items():
             if dead is None:
                 self._gauges["payhook_dlq_open"].remove(stream)
@@ -281,13 +293,8 @@ class AlertMetrics:
             shown.remove(*alert)
         self._fired = firing
 
-    def _read(self, reading: Reading) -> None:
+    def _show(self, reading: Reading, value: float) -> None:
         name = OF_RULE.get(reading.rule)
-        if name is None:
-            return
-        if not CATALOGUE[name].labels:
-            self._gauges[name].set(reading.value or 0.0)
-        elif reading.value is None:
-            self._gauges[name].remove(reading.subject)
-        else:
-            self._gauges[name].labels(reading.subject).set(reading.value)
+        if name is not None:
+            of_it = self._gauges[name]
+            (of_it.labels(reading.subject) if CATALOGUE[name].labels else of_it).set(value)

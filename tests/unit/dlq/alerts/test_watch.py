@@ -16,7 +16,7 @@ from prometheus_client import Gauge, generate_latest
 from core.clock import ManualClock, to_rfc3339
 from dlq.alerts.engine import REPEAT_S
 from dlq.alerts.looking import Looking, Places
-from dlq.alerts.readings import Dead, Seen
+from dlq.alerts.readings import Dead, Replicas, Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import AlertMetrics, Watch
@@ -31,7 +31,8 @@ class Stack:
     def __init__(self, folder: Path, port: int) -> None:
         self.clock = ManualClock(AT)
         self.file = folder / "run" / "alerts.json"
-        self.dead = Dead(0, None)
+        self.dead: Dead | None = Dead(0, None)
+        self.replicas: Replicas | None = None
         self.got = folder / "got"
         program = folder / "tell.sh"
         program.write_text(f"#!/bin/sh\ncat >> {self.got}; echo >> {self.got}\n")
@@ -44,7 +45,7 @@ class Stack:
     def restart(self) -> None:
         self.watch = Watch(
             self.settings,
-            lambda: Seen(dead={"ledger": self.dead}),
+            lambda: Seen(dead={"ledger": self.dead}, replicas=self.replicas),
             receivers(self.settings),
             self.file,
             self.clock,
@@ -215,6 +216,37 @@ def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: Stack, monkeypa
     metrics.update(stack.watch)
     firing = 'payhook_alert_firing{rule="dlq_depth",subject="ledger"} 1.0'
     assert pages and all(firing in page for page in pages)
+
+
+def page_after_a_look(stack: Stack, metrics: AlertMetrics) -> list[str]:
+    stack.step()
+    metrics.update(stack.watch)
+    return generate_latest(metrics.registry).decode().splitlines()
+
+
+def test_what_cannot_be_seen_stays_on_the_page_as_it_was_seen_last(stack: Stack) -> None:
+    """A Prometheus alert ends where its value is gone, isn't a number, or is 0; a new process knows what fires."""
+    metrics = AlertMetrics(stack.clock)
+    stack.dead, stack.replicas = Dead(1, AT - timedelta(hours=50)), Replicas(out_of_sync=6, under_min=6)
+    page_after_a_look(stack, metrics)
+    stack.dead = stack.replicas = None
+    known = {
+        "payhook_kafka_partitions_under_min_isr 6.0",
+        "payhook_kafka_partitions_out_of_sync 6.0",
+        'payhook_dlq_oldest_seconds{stream="ledger"} 180015.0',
+    }
+    page = page_after_a_look(stack, metrics)
+    assert known - set(page) == set()
+    assert not any(line.startswith("payhook_dlq_open{") for line in page), "PayhookDlqDepthUnknown asks for this"
+    stack.restart()
+    assert known - set(page_after_a_look(stack, AlertMetrics(stack.clock))) == set()
+    stack.replicas = Replicas(0, 0)
+    assert "payhook_kafka_partitions_under_min_isr 0.0" in page_after_a_look(stack, metrics)
+
+
+def test_what_was_never_seen_is_no_number_on_the_page(stack: Stack) -> None:
+    page = page_after_a_look(stack, AlertMetrics(stack.clock))
+    assert "payhook_kafka_partitions_under_min_isr NaN" in page and "payhook_backup_age_ratio NaN" in page
 
 
 def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
