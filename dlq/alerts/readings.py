@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -86,8 +86,13 @@ def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series,
 class Readings:
     """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
-    def __init__(self, window_s: float = WINDOW_S) -> None:
+    def __init__(self, window_s: float = WINDOW_S, providers: Iterable[str] = ()) -> None:
+        """
+        :param providers: that the alerts are about which a state file remembers
+        """
         self._window_s = window_s
+        self._providers = set(providers)
+        """Those that were ever seen; as many as the receivers have adapters."""
         self._window = Window(max(HOUR_S, window_s))
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
@@ -156,17 +161,21 @@ class Readings:
         return Reading("redis_slow", "", share)
 
     def _signatures(self, seen: Seen) -> Iterator[Reading]:
-        """Of each provider's requests, those that were refused for their signature; 0 where they are few."""
+        """Of each provider's requests, those that were refused for their signature; 0 where they are few, None while no
+        receiver's page is there to name providers.
+        """
         answers = _series(seen, "payhook_ingest_answers_total")
-        refusals = _series(seen, "payhook_ingest_refusals_total")
-        invalid = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
-        for provider in sorted({name for one in answers if (name := _label(one, "provider")) is not None}):
-            every = [one for one in answers if _label(one, "provider") == provider]
-            some = [one for one in invalid if _label(one, "provider") == provider]
-            refused = self._window.gained(some, answers, self._window_s)
-            counted = self._window.gained(every, answers, self._window_s)
-            share = refused / counted if counted and refused >= SIGNATURES_MIN else 0.0
-            yield Reading("signatures", provider, share)
+        self._providers |= {name for one in answers if (name := _label(one, "provider")) is not None}
+        for provider in sorted(self._providers):
+            yield Reading("signatures", provider, self._refused_share(seen, answers, provider) if answers else None)
+
+    def _refused_share(self, seen: Seen, answers: list[Series], provider: str) -> float:
+        refusals = _series(seen, "payhook_ingest_refusals_total", provider=provider)
+        some = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+        every = [one for one in answers if _label(one, "provider") == provider]
+        refused = self._window.gained(some, answers, self._window_s)
+        counted = self._window.gained(every, answers, self._window_s)
+        return refused / counted if counted and refused >= SIGNATURES_MIN else 0.0
 
     def _share(
         self,

@@ -54,8 +54,8 @@ class Watch:
         self._receivers = receivers
         self._file = file
         self._clock = clock
-        self._readings = Readings()
         known = read_state(file)
+        self._readings = Readings(providers=[alert.subject for alert in known.alerts if alert.rule == "signatures"])
         self.engine = Engine(rules(settings), known.alerts)
         self.outbox = Outbox({name: settings.receivers[name].only_critical for name in receivers}, known.waiting)
         self.seen = Seen()

@@ -18,7 +18,7 @@ from prometheus_client import start_http_server
 from core.clock import ManualClock, to_rfc3339
 from core.memory import memory_used
 from dlq.alerts.looking import Looking, Places, count_replicas, disk_used
-from dlq.alerts.readings import Replicas
+from dlq.alerts.readings import Replicas, Seen
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Watch
 from ingest.metrics import IngestMetrics
@@ -35,6 +35,8 @@ class House:
     folder: Path
     receiver: IngestMetrics
     watch: Watch
+    look: Callable[[], Seen]
+    pages: dict[str, str]
     clock: ManualClock
     replicas: list[Replicas | None] = field(default_factory=lambda: [None])
 
@@ -44,16 +46,22 @@ class House:
         self.watch.step()
         return {alert.key: alert.text for alert in self.watch.engine.alerts if alert.state == "firing"}
 
+    def restart(self) -> None:
+        """Of the alerts' process."""
+        self.watch.close()
+        self.watch = Watch(AlertsSettings(), self.look, {}, self.folder / "alerts.json", self.clock)
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     receiver, clock, replicas = IngestMetrics(), ManualClock(AT), list[Replicas | None]([None])
     server, thread = start_http_server(0, "127.0.0.1", receiver.registry)
+    pages = {"ingest": f"http://127.0.0.1:{server.server_port}/metrics"}
     places = Places(
         "",
         {},
         {},
-        {"ingest": f"http://127.0.0.1:{server.server_port}/metrics"},
+        pages,
         verified=tmp_path / "verified.json",
         maintained=tmp_path / "maintained.json",
         maintain_every_s=HOUR_S,
@@ -62,8 +70,9 @@ def house(tmp_path: Path) -> Iterator[House]:
     with httpx2.Client(trust_env=False) as client:
         looking = Looking(places, client, clock)
         watch = Watch(AlertsSettings(), looking.look, {}, tmp_path / "alerts.json", clock)
-        yield House(tmp_path, receiver, watch, clock, replicas)
-        watch.close()
+        house = House(tmp_path, receiver, watch, looking.look, pages, clock, replicas)
+        yield house
+        house.watch.close()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -94,6 +103,21 @@ def test_signatures_that_do_not_match_are_an_alert_of_their_provider(house: Hous
     post(house, 10, 0)
     assert ("signatures", "stripe") in house.firing(400), "it is over after its window, and two minutes"
     assert ("signatures", "stripe") not in house.firing(130)
+
+
+def test_a_receiver_that_does_not_answer_ends_no_alert_of_its_providers(house: House) -> None:
+    post(house, 100, 0)
+    house.firing()
+    post(house, 0, 100)
+    ours = house.firing()
+    assert ours.keys() == {("signatures", "stripe")}
+    page, house.pages["ingest"] = house.pages["ingest"], "http://127.0.0.1:1/metrics"
+    assert house.firing() == ours
+    house.restart()
+    assert house.firing(600) == ours, "nor at the first look after a restart"
+    house.pages["ingest"] = page
+    post(house, 100, 0)
+    assert is_over(house, "signatures", "stripe")
 
 
 def report(since: int = 1, **wrong: bool) -> Report:

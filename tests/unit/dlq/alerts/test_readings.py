@@ -38,6 +38,10 @@ def claims(quick: float, every: float) -> dict[Series, float]:
     return dict([counter(f"{name}_bucket", quick, le="0.01"), counter(f"{name}_count", every)])
 
 
+def requests(**counts: float) -> dict[Series, float]:
+    return dict(counter("payhook_ingest_answers_total", n, provider=name, status="400") for name, n in counts.items())
+
+
 class Looks:
     """Looks every 15 s."""
 
@@ -242,6 +246,14 @@ def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:
     assert found["slo_burn", "ledger"] == 0.0, "it was, and isn't any more"
     found = looks.samples(answers(in_time=99_900, late=160, failed=40), after_s=600)
     assert found["slo_burn", "ledger"] == pytest.approx(100 / 98_100)
+
+
+def test_a_provider_that_no_page_names_is_unknown_and_one_that_others_came_without_has_no_requests() -> None:
+    """A receiver that was restarted names a provider with its first request."""
+    looks = Looks()
+    assert looks.samples(requests(stripe=100))["signatures", "stripe"] == 0.0
+    assert looks.samples({})["signatures", "stripe"] is None
+    assert looks.samples(requests(adyen=1))["signatures", "stripe"] == 0.0
 
 
 def test_a_window_forgets_what_is_older() -> None:
