@@ -90,12 +90,10 @@ class Looking:
                 for process, url in each_address(self._places.metrics).items()
                 for series, value in self._samples(process, url).items()
             },
-            backup_age=self._backup_age(now),
-            card_bodies=self._card_bodies(),
+            rounds=self._rounds(now),
             disks={name: disk_used(path) for name, path in self._places.disks.items()},
             memory=memory_used(),
             broken=self._broken(),
-            maintenance_age=self._maintenance_age(now),
             replicas=self._places.replicas(),
         )
 
@@ -116,21 +114,26 @@ class Looking:
             return {}
         return streams if isinstance(streams, dict) else {}
 
-    def _backup_age(self, now: datetime) -> float | None:
-        if self._places.backed_up is None or not self._places.backup_every_s:
-            return None
-        since = moment_of(read_said(self._places.backed_up), "since")
-        return None if since is None else (now - since).total_seconds() / self._places.backup_every_s
+    def _rounds(self, now: datetime) -> dict[str, float | None]:
+        """Of those that are made: an alert on one that isn't made any more is over."""
+        places, found = self._places, dict[str, float | None]()
+        if places.backed_up is not None and places.backup_every_s:
+            since = moment_of(read_said(places.backed_up), "since")
+            found["backup"] = None if since is None else (now - since).total_seconds() / places.backup_every_s
+        if places.card_scan is not None:
+            bodies = (read_said(places.card_scan) or {}).get("found")
+            found["card_data"] = float(len(bodies)) if isinstance(bodies, list) else None
+        if places.maintained is not None and places.maintain_every_s:
+            found["maintenance"] = self._since_maintained_s(places.maintained, now) / places.maintain_every_s
+        return found
 
-    def _maintenance_age(self, now: datetime) -> float | None:
+    def _since_maintained_s(self, maintained: Path, now: datetime) -> float:
         """Since the last round that was done, or since this began to look; a round that failed doesn't count."""
-        if self._places.maintained is None or not self._places.maintain_every_s:
-            return None
-        said = read_said(self._places.maintained)
+        said = read_said(maintained)
         ended_at = moment_of(said, "ended_at")
         if said is not None and ended_at is not None and said.get("ok"):
             self._maintained_at = ended_at
-        return max(0.0, (now - self._maintained_at).total_seconds()) / self._places.maintain_every_s
+        return max(0.0, (now - self._maintained_at).total_seconds())
 
     def _broken(self) -> Mapping[str, int]:
         said = None if self._places.verified is None else read_said(self._places.verified)
@@ -138,11 +141,6 @@ class Looking:
             return {stream: len(one["wrong"]) for stream, one in (said or {}).items()}
         except (KeyError, TypeError):
             return {}
-
-    def _card_bodies(self) -> int | None:
-        said = None if self._places.card_scan is None else read_said(self._places.card_scan)
-        found = (said or {}).get("found")
-        return len(found) if isinstance(found, list) else None
 
     def _receiver_ready(self) -> bool | None:
         if not self._places.ready_url:

@@ -51,22 +51,21 @@ class Replicas:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
-    can't be read; ``samples``: of every process whose metrics answered; ``backup_age``: of the newest good backup, in
-    times of what lies between two; ``card_bodies``: kept bodies in which the scan found card data; ``disks``: used
-    share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when last looked at;
-    ``maintenance_age``: of the last round that was done, in times of what lies between two.
+    can't be read; ``samples``: of every process whose metrics answered; ``rounds``: what those that are made left,
+    by rule, None where that can't be read: of the newest good ``backup`` and of the last ``maintenance`` that was done
+    the age, in times of what lies between two, of the scan for ``card_data`` the kept bodies in which it found some;
+    ``disks``: used share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when
+    last looked at.
     """
 
     receiver_ready: bool | None = None
     statuses: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     dead: Mapping[str, Dead | None] = field(default_factory=dict)
     samples: Mapping[Series, float] = field(default_factory=dict)
-    backup_age: float | None = None
-    card_bodies: int | None = None
+    rounds: Mapping[str, float | None] = field(default_factory=dict)
     disks: Mapping[str, float | None] = field(default_factory=dict)
     memory: float | None = None
     broken: Mapping[str, int] = field(default_factory=dict)
-    maintenance_age: float | None = None
     replicas: Replicas | None = None
 
 
@@ -99,9 +98,7 @@ class Readings:
         """Every rule's value on each of its subjects."""
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
-        backup = Reading("backup", "", seen.backup_age)
-        cards = Reading("card_data", "", None if seen.card_bodies is None else float(seen.card_bodies))
-        events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen), backup, cards]
+        events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen)]
         return [*events, *_of_the_house(seen), *self._signatures(seen)]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
@@ -199,14 +196,15 @@ class Readings:
 
 
 def _of_the_house(seen: Seen) -> Iterator[Reading]:
-    """Disks, memory, what rounds over the lake found, Kafka's replicas."""
+    """Disks, memory, what `payhook verify` found, what rounds by schedule left, Kafka's replicas."""
     for place, used in seen.disks.items():
         yield Reading("disk", place, used)
     everywhere = [value for (name, _), value in seen.samples.items() if name == "payhook_memory_used_ratio"]
     yield Reading("memory", "", max([*everywhere, *([] if seen.memory is None else [seen.memory])], default=None))
     for stream, broken in seen.broken.items():
         yield Reading("verify", stream, float(broken))
-    yield Reading("maintenance", "", seen.maintenance_age)
+    for rule, left in seen.rounds.items():
+        yield Reading(rule, "", left)
     replicas = seen.replicas
     yield Reading("isr", "", None if replicas is None else float(replicas.out_of_sync))
     yield Reading("min_isr", "", None if replicas is None else float(replicas.under_min))

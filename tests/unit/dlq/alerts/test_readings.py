@@ -265,12 +265,13 @@ def test_a_window_forgets_what_is_older() -> None:
     assert window.spans(60) and not window.spans(120)
 
 
-def test_a_backup_is_as_old_as_it_is_where_some_are_made() -> None:
-    assert Looks().of(Seen(backup_age=1.6))["backup", ""] == 1.6
-    assert Looks().of(Seen())["backup", ""] is None
+@pytest.mark.parametrize("rule", ["backup", "card_data", "maintenance"])
+def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_ends_where_none_is_any_more(rule: str) -> None:
+    engine, looks = Engine(rules(AlertsSettings())), Readings()
 
+    def look(rounds: Mapping[str, float | None]) -> list[Kind]:
+        return [one.kind for one in engine.look(looks.of(Seen(rounds=rounds), NOW, 0.0), NOW)]
 
-def test_bodies_with_card_data_count_once_a_scan_was_made() -> None:
-    assert Looks().of(Seen(card_bodies=2))["card_data", ""] == 2.0
-    assert Looks().of(Seen(card_bodies=0))["card_data", ""] == 0.0
-    assert Looks().of(Seen())["card_data", ""] is None
+    assert look({rule: 2.5}) == [Kind.FIRING]
+    assert look({rule: None}) == [] and engine.alerts[0].unknown, "it is made, and can't be read"
+    assert look({}) == [Kind.RECOVERED]

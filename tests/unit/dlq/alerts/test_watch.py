@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -274,9 +275,21 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
-    assert seen.dead == {"a": Dead(0, None)} and seen.backup_age == 3.0 and seen.card_bodies == 2
+    assert seen.dead == {"a": Dead(0, None)} and seen.rounds == {"backup": 3.0, "card_data": 2.0}
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
+
+
+def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_where_none_is_made(
+    tmp_path: Path,
+) -> None:
+    none = tmp_path / "none"
+    none_made = Places("", {}, {}, {}, backed_up=none, maintained=none)
+    every = replace(none_made, backup_every_s=3_600, maintain_every_s=3_600, card_scan=none)
+    with httpx2.Client(trust_env=False) as client:
+        assert Looking(none_made, client, ManualClock(AT)).look().rounds == {}
+        seen = Looking(every, client, ManualClock(AT)).look().rounds
+    assert seen == {"backup": None, "card_data": None, "maintenance": 0.0}, "maintenance counts from the first look"
 
 
 def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:
