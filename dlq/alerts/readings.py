@@ -142,11 +142,14 @@ class Readings:
         return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
-        """What is missed now and over the last hour, whichever is less: a short dip has no one called."""
+        """What is missed now and over the last hour, whichever is less: a short dip has no one called.
+
+        The hour decides whether there are events enough, as in Prometheus' rule: few come in five minutes of a night.
+        """
         of_stream = _series(seen, "payhook_sli_events_total", stream=stream)
         counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed")]
         missed = [one for one in counted if _label(one, "outcome") != "in_time"]
-        shares = [self._share(missed, counted, seconds) for seconds in (self._window_s, HOUR_S)]
+        shares = [self._share(missed, counted, counted_min=1), self._share(missed, counted, HOUR_S)]
         return None if None in shares else min(share for share in shares if share is not None)
 
     def _redis(self, seen: Seen) -> Reading:

@@ -21,7 +21,7 @@ WINDOW_S = 300.0
 """Shares are taken over so long."""
 
 COUNTED_MIN = 100
-"""Fewer tries or events in the window make no share."""
+"""Fewer tries in the window, or events in an hour, make no share."""
 
 CLAIMS_MIN = 1_000
 """Fewer claims in the window make no share: of 100, a single slow one is 1 %."""

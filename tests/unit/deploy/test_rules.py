@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dlq.alerts.prometheus import alerting, file_of
-from dlq.alerts.rules import WINDOW_S, rules
+from dlq.alerts.rules import COUNTED_MIN, WINDOW_S, rules
 from dlq.alerts.settings import AlertsSettings
 from tests.unit.deploy.exposed import samples
 from tests.unit.deploy.promql import Matcher, Selector, selectors
@@ -117,6 +117,12 @@ def test_other_thresholds_are_in_the_file_that_they_make() -> None:
 
 def test_shares_are_over_the_same_window_in_both() -> None:
     assert WINDOW_S == 300, "the rules' shares are over [5m]"
+
+
+def test_the_burn_of_the_promise_asks_for_events_enough_in_the_hour_alone() -> None:
+    """As `dlq.alerts.readings` does: a stream of few events has too few in five minutes."""
+    counted = re.findall(r"(\S+) >= (\d+)", ALERTS["PayhookSloBurnFast"]["expr"])
+    assert counted == [("stream:payhook_sli_counted:increase1h", str(COUNTED_MIN))]
 
 
 def test_every_alert_fires_in_a_test() -> None:

@@ -256,6 +256,16 @@ def test_a_provider_that_no_page_names_is_unknown_and_one_that_others_came_witho
     assert looks.samples(requests(adyen=1))["signatures", "stripe"] == 0.0
 
 
+def test_the_hour_decides_whether_there_are_events_enough() -> None:
+    """Twelve a minute: 60 in five minutes, and more than a hundred in the hour. Prometheus asks for them there too."""
+    looks = Looks()
+    seen = [looks.samples(answers(in_time=0, failed=3 * look))["slo_burn", "ledger"] for look in range(240)]
+    assert seen[19] is None and set(seen[20:34]) == {0.0}
+    assert set(seen[34:]) == {1.0}
+    seen = [looks.samples(answers(in_time=0, failed=717))["slo_burn", "ledger"] for _ in range(20)]
+    assert seen[-1] == 0.0, "none came for five minutes"
+
+
 def test_a_window_forgets_what_is_older() -> None:
     window, (series, _) = Window(60), counter("a", 0)
     for at_s in range(0, 600, 15):
