@@ -45,7 +45,7 @@ def send(
     if is_test:
         endpoint = _test_endpoint(place, provider, endpoint)
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    known = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock())
+    known = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock(), Contexts(place.settings.ingest))
     secret = known.of(provider, endpoint or None)[0]
     signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))

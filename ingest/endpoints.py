@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from core.clock import Clock
 from core.errors import PayhookError, SettingError
@@ -23,6 +23,9 @@ API = "-api"
 LOOK_AGAIN_S = 1.0
 SECRETS_MAX = 8
 
+_Traffic: TypeAlias = tuple[Mode, str | None]
+"""Mode and tenant."""
+
 
 class SecretsMissing(PayhookError):
     """An endpoint without a secret, or with a file that holds something else: nothing it sends can be believed."""
@@ -35,13 +38,46 @@ class SecretsMissing(PayhookError):
         )
 
 
+class SecretsShared(PayhookError):
+    """Two endpoints of different tenants or modes share a secret.
+
+    What was signed for the one could be posted to the other and would take effect there as well; where the live flag
+    isn't signed (Adyen), a test notification could be booked as live.
+    """
+
+    def __init__(self, path: Path, other: str) -> None:
+        self.path = path
+        self.other = other
+        super().__init__(
+            f"{path}: it shares a secret with {other}, whose endpoint is of another tenant or mode: what is signed for "
+            "the one would count at the other. Give each secrets of its own; until then both are closed"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A provider's files of secrets, by name, as they all were at one time.
+
+    Taken apart from each other, one file's secrets could be older than another's that was given them.
+    """
+
+    at: float
+    secrets: dict[str, tuple[str, ...]] = field(repr=False)
+    problems: dict[str, str]
+    """Of the files that hold something else."""
+    shared: dict[str, str]
+    """Of each file that shares a secret with one of another tenant or mode, that other one."""
+
+
 class SecretFiles:
     """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, contexts: Contexts) -> None:
         self._folder = folder
         self._clock = clock
+        self._contexts = contexts
         self._files = TextFiles()
+        self._looks: dict[str, _Look] = {}
         self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
         """When a file was looked at, and its secrets."""
 
@@ -49,8 +85,24 @@ class SecretFiles:
         """The secrets that a request may be signed with.
 
         :raises SecretsMissing: there is none, or the file can't be read
+        :raises SecretsShared: one of them is an endpoint's of another tenant or mode too
         """
-        return self._secrets(provider if endpoint is None else f"{provider}.{endpoint}")
+        name = provider if endpoint is None else f"{provider}.{endpoint}"
+        look = self._looked(provider)
+        if name in look.shared:
+            raise SecretsShared(self._folder / name, look.shared[name])
+        if name not in look.secrets:
+            raise SecretsMissing(self._folder / name, look.problems.get(name, "there is no such file"))
+        return look.secrets[name]
+
+    def check_apart(self, providers: Iterable[str]) -> None:
+        """For the start: no secret opens two tenants or two modes.
+
+        :raises SecretsShared: one does
+        """
+        for provider in providers:
+            for name, other in sorted(self._looked(provider).shared.items()):
+                raise SecretsShared(self._folder / name, other)
 
     def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """What the provider's API is asked with, from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
@@ -81,6 +133,49 @@ class SecretFiles:
                 for credential in self._secrets(name):
                     asked.check_credential(credential)
 
+    def _looked(self, provider: str) -> _Look:
+        now = self._clock.monotonic()
+        look = self._looks.get(provider)
+        if look is None or now - look.at >= LOOK_AGAIN_S:
+            look = self._looks[provider] = self._look_at_all(provider, now)
+        return look
+
+    def _look_at_all(self, provider: str, now: float) -> _Look:
+        names = {secret_file(f"{provider}/{one}" if one else provider) for one in self._contexts.endpoints(provider)}
+        names.update(name for name in _names(self._folder) if _is_of(provider, name))
+        secrets: dict[str, tuple[str, ...]] = {}
+        problems: dict[str, str] = {}
+        for name in names:
+            try:
+                secrets[name] = self._look(self._folder / name)
+            except SecretsMissing as missing:
+                problems[name] = missing.problem
+        return _Look(now, secrets, problems, self._shared(secrets))
+
+    def _shared(self, secrets: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+        holders: dict[str, dict[str, _Traffic]] = {}
+        for name in sorted(secrets):
+            traffic = self._traffic(name)
+            if traffic is not None:
+                for secret in secrets[name]:
+                    holders.setdefault(secret, {})[name] = traffic
+        shared: dict[str, str] = {}
+        for by_name in holders.values():
+            for name, traffic in by_name.items():
+                other = next((one for one in by_name if by_name[one] != traffic), None)
+                if other is not None:
+                    shared.setdefault(name, other)
+        return shared
+
+    def _traffic(self, name: str) -> _Traffic | None:
+        """Mode and tenant of a file's endpoint; None where that isn't answered."""
+        provider, dot, endpoint = name.partition(".")
+        try:
+            context = self._contexts.of(provider, endpoint if dot else None)
+        except UnknownEndpoint:
+            return None
+        return context.mode, context.tenant
+
     def _secrets(self, name: str) -> tuple[str, ...]:
         now = self._clock.monotonic()
         looked_at, secrets = self._read.get(name, (-LOOK_AGAIN_S, ()))
@@ -102,6 +197,12 @@ class SecretFiles:
 def api_file(provider: str, endpoint: str | None) -> str:
     """The name of the file that holds a provider's API credentials."""
     return f"{provider}{API}" if endpoint is None else f"{provider}{API}.{endpoint}"
+
+
+def _is_of(provider: str, name: str) -> bool:
+    """Whether a file is an endpoint's of this provider; ``stripe.eu.bak`` is not."""
+    of, dot, endpoint = name.partition(".")
+    return of == provider and (not dot or ENDPOINT.fullmatch(endpoint) is not None)
 
 
 def _names(folder: Path) -> list[str]:
@@ -174,40 +275,19 @@ class Contexts:
 def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:
     """For the start: every endpoint has a provider, and no secret opens two tenants or two modes.
 
-    With one, what was signed for the one could be posted to the other and would take effect there as well; where the
-    live flag isn't signed (Adyen), a test notification could be booked as live.
-
     :raises SettingError: names the endpoint
+    :raises SecretsShared: names two files of one secret
     """
     known = frozenset(providers)
     for name in settings.endpoints:
         if _path(name)[0] not in known:
             raise SettingError(f"ingest.endpoints.{name}", f"no such provider; known are {', '.join(sorted(known))}")
-    # A provider's own endpoint is answered unless only listed ones are.
-    own = [] if settings.known_endpoints_only else [_path(name)[0] for name in settings.endpoints]
-    contexts = Contexts(settings)
-    scopes = {name: contexts.of(*_path(name)) for name in [*settings.endpoints, *own]}
-    for one, other in itertools.combinations(sorted(scopes), 2):
-        is_apart = (scopes[one].mode, scopes[one].tenant) != (scopes[other].mode, scopes[other].tenant)
-        if is_apart and _path(one)[0] == _path(other)[0] and _secrets(secrets, one) & _secrets(secrets, other):
-            raise SettingError(
-                f"ingest.endpoints.{other}",
-                f"it shares a secret with {one}, which is of another tenant or mode: what is signed for the one would "
-                f"count at the other. Give it a secret of its own, in secrets/{secret_file(other)}",
-            )
+    secrets.check_apart(sorted(known))
 
 
 def secret_file(name: str) -> str:
     """``stripe/eu`` has its secrets in the file ``stripe.eu``."""
     return name.replace("/", ".")
-
-
-def _secrets(secrets: SecretFiles, name: str) -> frozenset[str]:
-    """None where there is no file: such an endpoint takes nothing."""
-    try:
-        return frozenset(secrets.of(*_path(name)))
-    except SecretsMissing:
-        return frozenset()
 
 
 def _path(name: str) -> tuple[str, str | None]:

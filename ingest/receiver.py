@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from core.clock import Clock
 from core.errors import SettingError, Unparseable
 from ingest.body import BodyReader
-from ingest.endpoints import Context, SecretsMissing
+from ingest.endpoints import Context, SecretsMissing, SecretsShared
 from ingest.errors import Refused
 from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
@@ -111,7 +111,7 @@ class Receiver:
         except FetchFailed as failed:
             log.warning("%s can't be asked: %s", adapter.name, failed)
             raise Refused("not_fetched") from None
-        except (SecretsMissing, SettingError, CredentialsRefused) as wrong:
+        except (SecretsMissing, SecretsShared, SettingError, CredentialsRefused) as wrong:
             log.error("%s", wrong)
             raise Refused("not_configured", provider=adapter.name) from None
 

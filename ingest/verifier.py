@@ -41,7 +41,7 @@ class Verifier:
         :raises SignatureInvalid: not all of it is proven
         :raises Unparseable: it doesn't say what is wanted from the provider
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
-        :raises SecretsMissing, SettingError: the endpoint's secrets or credentials are missing or wrong
+        :raises SecretsMissing, SecretsShared, SettingError: the endpoint's secrets or credentials are missing or wrong
         :raises Refused: 429, beyond the provider's rate
         """
         secrets = self._secrets.of(adapter.name, endpoint)

@@ -234,7 +234,7 @@ def masking_key(ingest: IngestSettings) -> MaskingKey:
 
 
 def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
-    return SecretFiles(Path(settings.ingest.secrets_dir), clock)
+    return SecretFiles(Path(settings.ingest.secrets_dir), clock, Contexts(settings.ingest))
 
 
 def _end_without_it(task: asyncio.Task[None]) -> None:

@@ -15,10 +15,11 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
-from ingest.endpoints import SecretFiles, SecretsMissing
+from ingest.endpoints import Contexts, SecretFiles, SecretsMissing
 from ingest.fetch import FetchLimits, HttpFetch
 from ingest.pan import FILE
 from ingest.provider_client import FetchFailed
+from ingest.settings import IngestSettings
 from load.samples.paypal import capture_event
 from providers.port import Fetched, Wanted
 from stack.services.receiver import check
@@ -241,7 +242,7 @@ def test_of_two_credentials_the_newest_that_paypal_takes_counts(asking: Asking, 
 def test_credentials_of_another_form_are_refused_at_start_and_on_reload(
     asking: Asking, tmp_path: Path, wrong: str
 ) -> None:
-    secrets = SecretFiles(tmp_path, asking.clock)
+    secrets = SecretFiles(tmp_path, asking.clock, Contexts(asking.settings))
     (tmp_path / "paypal-api").write_text(wrong + "\n", "utf-8")
     with pytest.raises((SettingError, SecretsMissing)) as refused:
         secrets.check(asking.adapters)
@@ -252,7 +253,7 @@ def test_credentials_of_another_form_are_refused_at_start_and_on_reload(
 
 
 def test_credentials_that_are_taken_away_while_it_runs_close_the_door(asking: Asking, tmp_path: Path) -> None:
-    secrets = SecretFiles(tmp_path, asking.clock)
+    secrets = SecretFiles(tmp_path, asking.clock, Contexts(asking.settings))
     assert secrets.credentials("paypal", None) == (CLIENT,)
     (tmp_path / "paypal-api").unlink()
     asking.clock.advance(2)
@@ -264,7 +265,7 @@ def test_an_endpoint_has_credentials_of_its_own_or_none(tmp_path: Path) -> None:
     for name in ("paypal", "paypal.eu", "paypal.us", "stripe"):
         (tmp_path / name).write_text(WEBHOOK + "\n", "utf-8")
     (tmp_path / "paypal-api.eu").write_text(CLIENT + "\n", "utf-8")
-    secrets = SecretFiles(tmp_path, ManualClock(NOW))
+    secrets = SecretFiles(tmp_path, ManualClock(NOW), Contexts(IngestSettings()))
     assert secrets.credentials("paypal", "eu") == (CLIENT,)
     assert secrets.credentials("paypal", None) == secrets.credentials("paypal", "us") == ()
     assert secrets.without_credentials("paypal") == ["paypal-api", "paypal-api.us"]

@@ -136,7 +136,8 @@ class Bench:
         self.fetch = Answers()
         self.settings = IngestSettings(**settings)
         for name in self.settings.endpoints:
-            (folder / secret_file(name)).write_text(self.secrets[name.partition("/")[0]] + "\n", "utf-8")
+            self.secrets[name] = self.adapters[name.partition("/")[0]].new_secret()
+            (folder / secret_file(name)).write_text(self.secrets[name] + "\n", "utf-8")
         self._folder = folder
 
     @contextlib.asynccontextmanager
@@ -151,7 +152,9 @@ class Bench:
         async with self.client() as client:
             return await client.post(path, content=body, headers=headers)
 
-    def stripe(self, event_id: str = "evt_1", amount: int = 500, **changes: Any) -> tuple[bytes, dict[str, str]]:
+    def stripe(
+        self, event_id: str = "evt_1", amount: int = 500, endpoint: str = "stripe", **changes: Any
+    ) -> tuple[bytes, dict[str, str]]:
         """A signed event of the payment ``pi_1``."""
         whole: dict[str, Any] = {
             "payment": "pi_1",
@@ -161,14 +164,15 @@ class Bench:
             "created": NOW,
         }
         body = stripe_event(event_id, "charge.succeeded", **(whole | changes))
-        return self.signed("stripe", body)
+        return self.signed(endpoint, body)
 
     def adyen(self, *references: str, live: bool = True) -> tuple[bytes, dict[str, str]]:
         items = [AdyenItem(ref, f"pay-{ref}", "Shop", "order-1", "CAPTURE", 700, "EUR", NOW) for ref in references]
         return self.signed("adyen", adyen_notification(items, live))
 
-    def signed(self, provider: str, body: bytes) -> tuple[bytes, dict[str, str]]:
-        request = sign(self.adapters[provider], body, self.secrets[provider], NOW)
+    def signed(self, endpoint: str, body: bytes) -> tuple[bytes, dict[str, str]]:
+        """With the secret of an endpoint, which is named as in the settings."""
+        request = sign(self.adapters[endpoint.partition("/")[0]], body, self.secrets[endpoint], NOW)
         return request.body, request.headers
 
     @contextlib.asynccontextmanager
@@ -177,7 +181,7 @@ class Bench:
         protocol = Protocol(
             self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
         )
-        secrets = SecretFiles(self._folder, self.clock)
+        secrets = SecretFiles(self._folder, self.clock, Contexts(self.settings))
         rates = RateLimits(self.settings.rates_per_s, self.clock)
         load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
         receiver = Receiver(

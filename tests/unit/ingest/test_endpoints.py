@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,16 @@ from core.event import Dedupe as Flag
 from core.event import Event, Headers, Mode, from_record, poison_event, to_headers
 from core.routing import dlq_topic, mode_of, of_tenant, stream_of, topics_of
 from ingest.claims import ClaimKey
-from ingest.endpoints import Context, Contexts, SecretFiles, UnknownEndpoint, check_endpoints
+from ingest.endpoints import (
+    LOOK_AGAIN_S,
+    Context,
+    Contexts,
+    SecretFiles,
+    SecretsMissing,
+    SecretsShared,
+    UnknownEndpoint,
+    check_endpoints,
+)
 from ingest.settings import IngestSettings
 from providers.port import ModeMismatch
 from tests.unit.ingest.app_under_test import NOW, Bench, ListPublisher
@@ -216,15 +225,15 @@ class TestSecretsAreApart:
     def check(self, folder: Path, given: IngestSettings, **files: str) -> None:
         for name, text in files.items():
             (folder / name.replace("__", ".")).write_text(text)
-        check_endpoints(given, PROVIDERS, SecretFiles(folder, ManualClock(NOW)))
+        check_endpoints(given, PROVIDERS, SecretFiles(folder, ManualClock(NOW), Contexts(given)))
 
     @pytest.mark.parametrize("endpoint", [{"tenant": "shop-a"}, {"mode": "test"}])
     def test_an_endpoint_of_another_tenant_or_mode_needs_a_secret_of_its_own(self, tmp_path: Path, endpoint: Any):
-        with pytest.raises(SettingError, match=r"stripe/eu: it shares a secret with stripe,.*secrets/stripe\.eu"):
+        with pytest.raises(SecretsShared, match=r"stripe: it shares a secret with stripe\.eu,"):
             self.check(tmp_path, settings(endpoints={"stripe/eu": endpoint}), stripe=ONE, stripe__eu=ONE)
 
     def test_an_old_secret_in_both_files_is_found(self, tmp_path: Path):
-        with pytest.raises(SettingError, match="shares a secret"):
+        with pytest.raises(SecretsShared, match="shares a secret"):
             self.check(
                 tmp_path,
                 settings(endpoints={"adyen/t": {"mode": "test"}}),
@@ -238,6 +247,35 @@ class TestSecretsAreApart:
 
     def test_two_endpoints_of_one_tenant_may_share_one(self, tmp_path: Path):
         self.check(tmp_path, settings(endpoints={"stripe/eu": {"zone": "eu"}}), stripe=ONE, stripe__eu=ONE)
+
+    UNLISTED: ClassVar[dict[str, str]] = {"stripe": TWO, "stripe__eu": ONE, "stripe__us": ONE}
+
+    def test_an_endpoint_that_is_answered_without_being_listed_needs_one_too(self, tmp_path: Path):
+        given = settings(endpoints={"stripe/eu": {"tenant": "shop-a"}})
+        with pytest.raises(SecretsShared, match=r"stripe\.eu: it shares a secret with stripe\.us,"):
+            self.check(tmp_path, given, **self.UNLISTED)
+
+    def test_a_file_of_an_endpoint_that_is_not_answered_opens_nothing(self, tmp_path: Path):
+        known_only = settings(known_endpoints_only=True, endpoints={"stripe/eu": {"tenant": "shop-a"}})
+        self.check(tmp_path, known_only, **self.UNLISTED)
+        (tmp_path / "stripe.us").unlink()
+        for no_endpoints in ("stripe.eu.old", "stripe-api.eu"):
+            (tmp_path / no_endpoints).write_text(ONE)
+        self.check(tmp_path, settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}))
+
+    def test_a_file_that_appears_opens_nothing_before_it_was_compared_with_all_others(self, tmp_path: Path):
+        given, clock = settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), ManualClock(NOW)
+        secrets = SecretFiles(tmp_path, clock, Contexts(given))
+        (tmp_path / "stripe.eu").write_text(ONE)
+        assert secrets.of("stripe", "eu") == (ONE,)
+        (tmp_path / "stripe.us").write_text(ONE)
+        clock.advance(LOOK_AGAIN_S / 2)
+        with pytest.raises(SecretsMissing):
+            secrets.of("stripe", "us")
+        clock.advance(LOOK_AGAIN_S)
+        for endpoint in ("us", "eu"):
+            with pytest.raises(SecretsShared):
+                secrets.of("stripe", endpoint)
 
     def test_an_endpoint_without_a_file_opens_nothing(self, tmp_path: Path):
         self.check(tmp_path, settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), stripe__eu=TWO)
@@ -265,7 +303,7 @@ class TopicPublisher(ListPublisher):
 
 
 class TestAtTheReceiver:
-    """One Stripe secret for every path, so that only the path makes the difference."""
+    """One Stripe event for every path, so that only the path and its secret make the difference."""
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Bench:
@@ -282,7 +320,7 @@ class TestAtTheReceiver:
         return made
 
     async def post(self, bench: Bench, endpoint: str, livemode: bool = True) -> tuple[int, str | None]:
-        body, headers = bench.stripe(livemode=livemode)
+        body, headers = bench.stripe(endpoint=f"stripe{endpoint}", livemode=livemode)
         answer = await bench.post(body, headers, f"/webhooks/stripe{endpoint}")
         return answer.status_code, answer.headers.get("idempotent-replayed")
 
@@ -311,14 +349,15 @@ class TestAtTheReceiver:
         assert kept == [("shop-a", "shop-a"), ("shop-b", "shop-b"), ("stripe:acct_1:pi_1", None)]
 
     def test_poison_keeps_its_path_s_mode_and_tenant(self, bench: Bench):
-        body, headers = bench.signed("stripe", b'{"id": ')
         for endpoint in ("a", "t"):
+            body, headers = bench.signed(f"stripe/{endpoint}", b'{"id": ')
             assert asyncio.run(bench.post(body, headers, f"/webhooks/stripe/{endpoint}")).status_code == 200
         kept = [(one["mode"], one.get("tenant")) for *_, one in bench.publisher.records]
         assert kept == [("live", "shop-a"), ("test", None)]
 
     def test_an_unlisted_path_is_404_where_only_listed_ones_count(self, tmp_path: Path):
         bench = Bench(tmp_path, known_endpoints_only=True, endpoints={"stripe/eu": {}})
+        bench.secrets["stripe/us"] = bench.secrets["stripe/eu"]
         assert asyncio.run(self.post(bench, "/eu")) == (200, None)
         assert asyncio.run(self.post(bench, "")) == (404, None)
         assert asyncio.run(self.post(bench, "/us")) == (404, None)
