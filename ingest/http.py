@@ -15,7 +15,7 @@ import httptools
 from uvicorn._types import ASGIVersions
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from ingest.errors import Refused
@@ -36,7 +36,8 @@ from ingest.limits import LIMITS, Limits
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20
-"""A sender that is still sending is listened to for so long: a reset connection would take its answer away."""
+"""A sender that is still sending is listened to for so long: a reset connection would take its answer away. A client
+has so long to read the last answers of a connection that is closed."""
 TURNED_AWAY_MAX = 64
 """Connections beyond the limit that may linger; further ones are closed at once."""
 
@@ -110,6 +111,9 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
+        """The newest request that was begun; `cycle` may be one that waits behind it."""
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
         self._scheme = "https" if config.is_ssl else "http"
         self.url = b""
@@ -138,7 +142,25 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self._deaf = True
         self.turned_away.discard(self)
         self._cancel_timers()
+        self._cancel_unread_timer()
+        if self._running is not None:
+            self._running.disconnected = True
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client doesn't read its answers: those that wait hold the connection, until it reads or is cut off."""
+        super().pause_writing()
+        assert self._raw is not None
+        self._unread_timer = self.loop.call_later(self.limits.idle_s, self._raw.abort)
+
+    def resume_writing(self) -> None:
+        self._cancel_unread_timer()
+        super().resume_writing()
+
+    def _cancel_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def close(self) -> None:
         """Ends the connection after what was written; while a request is under way its rest is taken in and ignored."""
@@ -148,6 +170,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         crowded = self in self.turned_away and len(self.turned_away) > TURNED_AWAY_MAX
         if crowded or (self._phase == IDLE and not self._deaf):
             raw.close()
+            # What isn't sent by then, nothing else would end.
+            self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
             return
         self._deaf = self.lingering = True
         self._cancel_timers()
@@ -333,6 +357,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
+            self._running = self.cycle
             self._start_asgi_task(self.cycle, self.app)
         else:
             self.flow.pause_reading()
@@ -363,7 +388,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self.pipeline:
             self.flow.resume_reading()
-            self._start_asgi_task(*self.pipeline.pop())
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
         elif self._owed is not None:
             self._write(self._owed)
             self.close()
