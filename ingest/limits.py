@@ -183,7 +183,7 @@ def source_of(client: tuple[str, int] | None) -> str:
 
 
 class RateLimits:
-    """A token bucket by provider, of verified requests: forged ones can't use a provider's share up.
+    """A token bucket by provider, of verified requests with events: strangers can't use a provider's share up.
 
     ``per_s``: requests a second of this process, by provider; a provider without one isn't limited.
     """

@@ -94,8 +94,9 @@ class Receiver:
         received_at = self._clock.now()
         try:
             webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
-            # Nothing of the body is believed before this.
+            # Nothing of the body is read before its signature is verified, and nothing claimed before it is admitted.
             events = self._reader.events(adapter, webhook, context)
+            await self._verifier.admit(adapter, webhook, endpoint, bool(events))
             if not events:
                 accepted = adapter.accepted()
                 self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)

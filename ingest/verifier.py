@@ -16,7 +16,7 @@ from providers.port import Adapter, FetchingAdapter, Request, SignatureInvalid, 
 
 
 class Verifier:
-    """Verifies requests; nothing of a body is believed before. Only what is signed counts to a provider's rate."""
+    """Verifies requests; nothing of a body is believed before. Only verified events count to a provider's rate."""
 
     def __init__(
         self,
@@ -36,24 +36,36 @@ class Verifier:
         self._metrics = metrics
 
     async def verify(self, adapter: Adapter, webhook: Request, endpoint: str | None, received_at: datetime) -> Request:
-        """The webhook, verified, with what its adapter wants from the provider.
+        """The webhook, its signature verified, with what its adapter wants from the provider.
 
         :raises SignatureInvalid: not all of it is proven
         :raises Unparseable: it doesn't say what is wanted from the provider
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
         :raises SecretsMissing, SecretsShared, SettingError: the endpoint's secrets or credentials are missing or wrong
-        :raises Refused: 429, beyond the provider's rate
         """
         secrets = self._secrets.of(adapter.name, endpoint)
         fetching = self._fetching.get(adapter.name)
         if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
             webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
         self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
-        self._rates.take(adapter.name)
+        return webhook
+
+    async def admit(self, adapter: Adapter, webhook: Request, endpoint: str | None, has_events: bool) -> None:
+        """The rest, once its events are read: it is within its provider's rate, and its delivery proves its body.
+
+        Without an event it costs no rate: where nothing is signed (Mollie's classic webhooks), anybody sends such.
+
+        :param webhook: verified
+        :raises Refused: 429, beyond the provider's rate
+        :raises SignatureInvalid: not all of it is proven
+        :raises FetchFailed, CredentialsRefused: the provider can't be asked
+        :raises SecretsMissing, SettingError: the endpoint's credentials are wrong
+        """
+        if has_events:
+            self._rates.take(adapter.name)
         weak = self._weakly_signing.get(adapter.name)
         if weak is not None:
             await self._check_delivery(weak, webhook, endpoint)
-        return webhook
 
     async def _check_delivery(self, weak: WeaklySigningAdapter, webhook: Request, endpoint: str | None) -> None:
         """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.

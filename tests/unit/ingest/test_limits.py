@@ -14,6 +14,8 @@ import pytest
 from core.clock import ManualClock
 from ingest.errors import RETRY_AFTER_S, Refused
 from ingest.limits import BURST_S, GRACE_S, Held, Limits, Load, RateLimits, source_of
+from load.samples import mollie
+from providers.port import FORM, Fetched
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import NOW, Bench
 
@@ -249,6 +251,27 @@ async def test_nobody_without_a_secret_uses_a_providers_rate_up(tmp_path: Path) 
         forged = [await client.post("/webhooks/stripe", content=body + b" ", headers=headers) for _ in range(20)]
         assert {answer.status_code for answer in forged} == {401}
         assert (await client.post("/webhooks/stripe", content=body, headers=headers)).status_code == 200
+
+
+@on_a_loop
+async def test_a_request_without_events_uses_no_rate_up(tmp_path: Path) -> None:
+    """An id that a stranger made up is answered as if Mollie knew it, and isn't signed."""
+    bench = Bench(tmp_path, rates_per_s={"mollieclassic": 1.0})
+    headers = {"content-type": FORM}
+    url = "https://api.mollie.com/v2/payments/{}?embed=captures,refunds,chargebacks"
+    known = mollie.payment("tr_known", amount_minor=500, currency="EUR", created=NOW)
+    bench.fetch.by_url[url.format("tr_known")] = Fetched(200, mollie.fetched(known), 0)
+    async with bench.client() as client:
+
+        async def post(payment: str) -> int:
+            content = f"id={payment}".encode()
+            return (await client.post("/webhooks/mollieclassic", content=content, headers=headers)).status_code
+
+        for number in range(20):
+            bench.fetch.by_url[url.format(f"tr_{number}")] = Fetched(404, b"{}", 0)
+            assert await post(f"tr_{number}") == 200
+        assert [await post("tr_known") for _ in range(3)] == [200, 200, 429]
+    assert len(bench.publisher.records) == 1
 
 
 def test_a_claim_outlives_its_request_and_publishing_ends_before_the_shortest_time_out_of_a_provider() -> None:
