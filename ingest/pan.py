@@ -16,14 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from core.card_numbers import INVISIBLE, card_spans, seen_as, without_card_numbers
+from core.card_numbers import card_spans, without_card_numbers
 from core.errors import SettingError
 from core.event import WITHHELD_SHA256, Event, poison_event
 from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import BASE64_DIGITS, CARD_DIGITS_MIN, BodyMask, CardFields
+from ingest.pan_body import BASE64, BASE64_DIGITS, BRACKETS, CARD_DIGITS_MIN, BodyMask, CardFields, body_in_base64
+from ingest.pan_escapes import JSON_STRING
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -66,23 +67,14 @@ _CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 _SQUEEZED_OUT = b" \t\n\v\f\r-./_,"
-_BODY = rb"(?:\\[nrt]|\\u000[0ad])*(?:[\[{<]|\\u000[bc])"
-_NESTED = {
-    **dict.fromkeys((b"[", b"{", b"<", b"\\"), _BODY),
-    # In base64: {" and a line's end after {, [{" and <?xml.
-    b"e": rb"e(?:y[i-l]|wo)[a-z0+=]{12}",
-    b"w": rb"w0si[a-z0+=]{12}",
-    b"p": rb"pd00bwwg",
-}
+_NESTED = {bracket: re.escape(bracket) for bracket in BRACKETS}
 """The beginning of a text, squeezed, that may be a body of its own."""
-_HIDDEN = re.compile(rb"\\u00(?:3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|20|2[dD]|5[fF])")
-"""A digit, a letter, a blank or a dash in disguise."""
-_BREAK = re.compile(rb"\\(?:u|(?<=[0-9 \t./_,-]\\)[bfnrt/])")
-"""An escape that may stand between digits, or be one."""
-_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|[bfnrt/"\\])')
-_SURROGATE = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_CHAIN = re.compile(rf"\d(?:[^\w:;\"'{{}}\[\]]*\d){{{CARD_DIGITS_MIN - 1},}}")
-"""Digits of any script with anything but words and JSON's marks between them."""
+_SHORT_ESCAPES = (
+    *((b"\\\\", b"\1"), (b'\\"', b"\1"), (b"\\/", b"/"), (b"\\n", b"\n"), (b"\\r", b"\r")),
+    *((b"\\t", b"\t"), (b"\\b", b"\b"), (b"\\f", b"\f")),
+)
+"""In the order in which they can be read one after the other. What is neither digit nor letter nor blank is a 1."""
+_QUOTED_BASE64 = re.compile(rb'"(%b)(?=")' % BASE64.pattern)
 
 
 _HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
@@ -97,8 +89,7 @@ class CardMasker:
         self._key = key
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
         self._cards = _begun_by(_members(self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN))
-        self._card_names = _begun_by(_members(self._fields.card, b""))
-        self._secrets = _begun_by(_members(self._fields.secret, rb'"[^"]*[0\\\x80-\xff]|-?0|[\[{]'), _NESTED)
+        self._secrets = _begun_by(_members(self._fields.secret, rb'"[^"]*0|-?0|[\[{]'), _NESTED)
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -114,27 +105,21 @@ class CardMasker:
         return self._masked_body(event, named, adapter) if self.may_hold(event.body) else named
 
     def may_hold(self, body: bytes) -> bool:
-        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
+        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few."""
+        if body[:1] not in (b"{", b"[") or b"\0" in body:
+            return True
+        return self._may_hold_plain(_plain(body))
 
-        Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
-        """
-        if body[:1] not in (b"{", b"["):
+    def _may_hold_plain(self, plain: bytes) -> bool:
+        """Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone."""
+        squeezed = plain.translate(_SQUEEZE, _SQUEEZED_OUT)
+        if self._secrets.search(squeezed) or BASE64_DIGITS.search(plain):
             return True
-        squeezed = body.translate(_SQUEEZE, _SQUEEZED_OUT)
-        if self._secrets.search(squeezed) or BASE64_DIGITS.search(body):
+        if any(body_in_base64(text[1]) for text in _QUOTED_BASE64.finditer(plain)):
             return True
-        if not body.isascii() or _BREAK.search(body):
-            return _HIDDEN.search(body) is not None or self._may_hold_any_script(body, squeezed)
         if _CARD_DIGITS not in squeezed:
             return False
-        return self._cards.search(squeezed) is not None or next(card_spans(body), None) is not None
-
-    def _may_hold_any_script(self, body: bytes, squeezed: bytes) -> bool:
-        chains = [chain[0] for chain in _CHAIN.finditer(_unescaped(body))]
-        if chains and self._card_names.search(squeezed):
-            return True
-        seen = (bytes(code for code in map(seen_as, chain) if code != INVISIBLE) for chain in chains)
-        return any(next(card_spans(plain), None) is not None for plain in seen)
+        return self._cards.search(squeezed) is not None or next(card_spans(plain), None) is not None
 
     def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
         """The masked body, and what was masked."""
@@ -226,20 +211,12 @@ def _masked_type(event: Event) -> Event:
     return replace(event, event_type=masked, event_key=key)
 
 
-def _unescaped(body: bytes) -> str:
-    """JSON's text with its escapes read, and ``-`` for ``_``, which is a word's part."""
-    text = (
-        _ESCAPE.sub(_character, body.decode("utf-8", "replace")) if b"\\" in body else body.decode("utf-8", "replace")
-    )
-    return _SURROGATE.sub(_joined, text).replace("_", "-")
-
-
-def _character(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16)) if escape[1] else " "
-
-
-def _joined(pair: re.Match[str]) -> str:
-    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
+def _plain(body: bytes) -> bytes:
+    """JSON with its texts as the mask reads them. A quote that is escaped ends no text, so it isn't there any more."""
+    if b"\\" in body:
+        for escape, character in _SHORT_ESCAPES:
+            body = body.replace(escape, character)
+    return body if body.isascii() and b"\\" not in body else JSON_STRING.plain(body)
 
 
 def _identities(event: Event) -> set[bytes]:

@@ -45,7 +45,7 @@ CARD_DIGITS_MAX = 19
 _BLANKS = b" \t\r\n"
 _LEADING = bytes(range(0x80, 0x100)) + _BLANKS
 """Blanks and byte order marks."""
-_BRACKETS = frozenset({b"{", b"[", b"<"})
+BRACKETS = frozenset({b"{", b"[", b"<"})
 _VALUE_ENDS = rb"(?=[ \t\r\n]*(?:[,}\]]|\Z))"
 _JSON_TOKEN = re.compile(
     rb'[ \t\r\n]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"(?:([ \t\r\n]*:)|%b)|([{\[])|([}\]])|,' % _VALUE_ENDS
@@ -63,7 +63,7 @@ _NAMED = re.compile(
     rb"(?<![\w-])([A-Za-z][\w-]{0,63})\\{0,8}[\"']?\s{0,32}[:=]\s{0,32}\\{0,8}[\"']?([^\"'\\&<>,;{}\[\]\r\n]+)"
 )
 _TAG = re.compile(rb"<(/?)(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024}?)?(/?)>")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]{16,}={0,2}\s*")
+BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]{16,}={0,2}\s*")
 _BASE64_LETTERS = re.compile(rb"[A-Za-z0-9+/_-]{18,}={0,2}")
 _QUARTET = rb"[CDSTijyz][AEIMQUYcgkosw048][g-z0-9+/_-]"
 BASE64_DIGITS = re.compile(rb"[MNOP]%b(?:[I-P]%b){2}" % (_QUARTET, _QUARTET))
@@ -207,7 +207,7 @@ class BodyMask:
     def _form_value(self, plain: bytes, kind: Kind) -> bytes:
         if kind is Kind.ID or plain in self.spared:
             return plain
-        if kind is Kind.PLAIN and (inner := _body_in_base64(plain)):
+        if kind is Kind.PLAIN and (inner := body_in_base64(plain)):
             return _base64_like(plain, inner, self.masked(inner, 1))
         masked = self._value(plain.replace(b"+", b" "), kind, 1)
         return bytes(old if old == _PLUS and new == _BLANK else new for old, new in zip(plain, masked, strict=True))
@@ -237,9 +237,9 @@ class BodyMask:
         masked = self._by_kind(plain, kind)
         if masked is not None:
             return masked
-        if plain.lstrip(_BLANKS)[:1] in _BRACKETS:
+        if plain.lstrip(_BLANKS)[:1] in BRACKETS:
             return self.masked(plain, depth, own=False)
-        if depth < DEPTH_MAX and (inner := _body_in_base64(plain)):
+        if depth < DEPTH_MAX and (inner := body_in_base64(plain)):
             return _base64_like(plain, inner, self.masked(inner, depth + 1, own=False))
         return self._text(plain, depth, named=False)
 
@@ -378,10 +378,10 @@ def _text_of(raw: bytes) -> bytes:
         return raw
 
 
-def _body_in_base64(encoded: bytes) -> bytes:
+def body_in_base64(encoded: bytes) -> bytes:
     """XML or JSON in base64; empty for everything else that is made of base64's letters."""
-    body = _decoded(encoded) if _BASE64.fullmatch(encoded) else b""
-    return body if body.lstrip(_LEADING)[:1] in _BRACKETS else b""
+    body = _decoded(encoded) if BASE64.fullmatch(encoded) else b""
+    return body if body.lstrip(_LEADING)[:1] in BRACKETS else b""
 
 
 def _decoded(encoded: bytes) -> bytes:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from core.card_numbers import INVISIBLE, OTHER, seen_as
 
+_NO_ASCII = 0x80
+_QUOTE = ord('"')
 _SHORT_ESCAPES = {ord("n"): 10, ord("t"): 9, ord("r"): 13, ord("b"): 8, ord("f"): 12}
 
 
@@ -29,13 +31,20 @@ class Spelling:
     """How one kind of body spells characters: its units, what a unit means, and another character as such a unit.
 
     ``marks``: without any of these bytes in it, a body of ASCII is plain. ``read`` gives a code of
-    `core.card_numbers.seen_as`; ``written`` gives as many bytes as its unit has.
+    `core.card_numbers.seen_as`; ``written`` gives as many bytes as its unit has. ``escapes`` matches the
+    units that aren't a character of UTF-8.
     """
 
     marks: tuple[bytes, ...]
-    units: re.Pattern[bytes]
+    escapes: bytes
     read: Callable[[bytes], int]
     written: Callable[[bytes, int], bytes]
+    units: re.Pattern[bytes] = field(init=False)
+    disguised: re.Pattern[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", re.compile(rb"(?s)%b|%b|." % (self.escapes, _UTF8)))
+        object.__setattr__(self, "disguised", re.compile(rb"%b|[\x80-\xff]+" % self.escapes))
 
     def through(self, body: bytes, mask: Callable[[bytes], bytes]) -> bytes:
         """``body`` after ``mask``, which sees it plain, one byte a character, and keeps the length."""
@@ -55,6 +64,18 @@ class Spelling:
                 unit = bytes([byte]) if len(unit) == 1 else self.written(unit, byte)
             parts.append(unit)
         return b"".join(parts)
+
+    def plain(self, body: bytes) -> bytes:
+        """What `through` shows of ``body``, but for the quotes in disguise: those that are left begin and end texts."""
+        return self.disguised.sub(self._shown, body)
+
+    def _shown(self, found: re.Match[bytes]) -> bytes:
+        run = found[0]
+        try:
+            codes = [self.read(run)] if run[0] < _NO_ASCII else [seen_as(character) for character in run.decode()]
+        except UnicodeDecodeError:
+            codes = [self.read(unit) for unit in self.units.findall(run)]
+        return bytes(OTHER if code == _QUOTE else code for code in codes if code != INVISIBLE)
 
 
 def _read_raw(unit: bytes) -> int:
@@ -112,20 +133,8 @@ def _written_wide(unit: bytes, byte: int) -> bytes:
     return unit.replace(unit.strip(b"\0"), bytes([byte]))
 
 
-JSON_STRING = Spelling(
-    (b"\\",),
-    re.compile(rb'(?s)%b|\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]|%b|.' % (_PAIR, _UTF8)),
-    _read_json,
-    _written_json,
-)
-FORM_VALUE = Spelling(
-    (b"%",), re.compile(rb"(?s)%b|%%[0-9A-Fa-f]{2}|%b|." % (_PERCENT_UTF8, _UTF8)), _read_form, _written_form
-)
-XML_TEXT = Spelling(
-    (b"&#",),
-    re.compile(rb"(?s)&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});|%b|." % _UTF8),
-    _read_xml,
-    _written_xml,
-)
-WIDE_TEXT = Spelling((b"\0",), re.compile(rb"(?s)\0*[^\0]\0*"), _read_wide, _written_wide)
+JSON_STRING = Spelling((b"\\",), rb'%b|\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]' % _PAIR, _read_json, _written_json)
+FORM_VALUE = Spelling((b"%",), rb"%b|%%[0-9A-Fa-f]{2}" % _PERCENT_UTF8, _read_form, _written_form)
+XML_TEXT = Spelling((b"&#",), rb"&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});", _read_xml, _written_xml)
+WIDE_TEXT = Spelling((b"\0",), rb"\0*[^\0]\0*", _read_wide, _written_wide)
 """UTF-16 and UTF-32, as far as they are ASCII."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -82,6 +84,70 @@ def test_the_quick_look_never_says_no_where_there_is_something(text: str):
     for body in (text.encode(), b"{" + text.encode(), json.dumps({"a": text, "number": text, "cvc": text}).encode()):
         mask = BodyMask(FIELDS, frozenset(), frozenset())
         assert mask.masked(body) == body or MASKER.may_hold(body)
+
+
+BEFORE = ("", " ", "\n", "\r\n", "\t", "\ufeff", "\u00a0", "\u200b\u3000")
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    "body", ['{"cvc":"123","a":"b"}', '{ "cvc": "123", "a": 1}', '[ {"cvc":"123"}]', "<card><cvc>123</cvc></card>"]
+)
+def test_a_code_in_a_body_within_a_text_never_leaves(body: str, before: str):
+    for text in (before + body, in_base64(before + body), f"{in_base64(before + body)}\r\n"):
+        for document in (json.dumps({"a": [text]}), json.dumps({"a": {"raw": text}}, ensure_ascii=False)):
+            for written in (document, document.replace("/", "\\/"), document.replace("I", "\\u0049")):
+                after = masked(written.encode())
+                assert after != written.encode(), written
+                assert masked(after) == after
+
+
+PIECES = st.sampled_from(
+    [
+        *(CARD, "4111 1111 1111 1111", "41", "1", "11", "cvc", "123", "pan", "number", "12?456789", "\u0661", "\uff14"),
+        *" -/._,+:=&?%#<>{}[]\"\\'\n\t",
+        *("\ufeff", "\u00a0", "\u200b", "\uff1c", "\uff02", "\u00e9", "\U0001f600", '{"cvc":"123"}', "<cvc>123</cvc>"),
+    ]
+)
+TEXTS = st.recursive(
+    st.lists(PIECES, max_size=8).map("".join),
+    lambda inner: st.one_of(
+        inner.map(in_base64),
+        inner.map(lambda text: in_base64(text).rstrip("=").replace("/", "_")),
+        st.tuples(inner, st.booleans()).map(lambda of: json.dumps({"cvc": of[0], "a": [of[0]]}, ensure_ascii=of[1])),
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+    ),
+    max_leaves=3,
+)
+ESCAPED = st.sampled_from(["", "/", "+=", "&<>", "cvM", "0123456789"])
+"""What JSON needn't escape and some writers do."""
+
+
+@given(
+    st.lists(TEXTS, min_size=1, max_size=3),
+    st.sampled_from(["a", "number", "cvc", "c\u200bvc"]),
+    st.booleans(),
+    ESCAPED,
+)
+@example(["\uff5b cvc: 123"], "a", False, "")
+@example(["\uff02 5"], "cvc", False, "")
+@example(['" 5'], "cvc", True, "")
+@example([f"x/{in_base64('12?456789 cvc: 123')}"], "a", True, "/")
+@example([in_base64("x 4111 1111 1111 1111")], "a", True, "M")
+@example(["500000000012"], "number", True, "0123456789")
+def test_where_the_quick_look_says_no_the_mask_changes_nothing(
+    texts: list[str], name: str, ascii_only: bool, escaped: str
+):
+    document = json.dumps({"data": {name: texts[0], "b": texts}}, ensure_ascii=ascii_only)
+    for one in escaped:
+        document = document.replace(one, f"\\u{ord(one):04x}") if one != "/" else document.replace("/", "\\/")
+        if one.isalnum():
+            break
+    masked(document.encode(), ids=())
 
 
 HARMLESS = st.recursive(
