@@ -15,10 +15,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from core.card_numbers import has_check_digit
 from core.errors import Unparseable
 from core.event import WITHHELD_SHA256, Event, Mode, poison_event
 from core.money import MoneyFact
 from ingest.pan import CardMasker, MaskingKey
+from ingest.pan_body import BodyMask
 from ingest.settings import PanSettings
 from load.samples.square import payment_event
 from load.samples.stripe import stripe_event
@@ -239,6 +241,58 @@ def test_what_the_money_rests_on_stays_and_the_rest_is_masked():
     assert masked.fact_sha256 == event.fact_sha256 is not None
 
 
+class Particular:
+    """An adapter that fails, in one way where it finds the card number and in another where it doesn't."""
+
+    identity_fields: frozenset[str] = frozenset()
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        raise ValueError if CARD.encode() in body else KeyError
+
+    def content_sha256(self, body: bytes, version: int) -> str:
+        return sha256(body)
+
+
+CARDS = [f"4{at:014d}" for at in range(6_000)]
+MANY_CARDS = [digits + last for digits in CARDS for last in "0123456789" if has_check_digit((digits + last).encode())]
+
+
+def test_an_amount_that_looks_like_a_card_takes_a_few_masks_however_many_cards_are_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Each is of the whole body, on the receiver's loop."""
+    masks: list[int] = []
+    mask = BodyMask.masked
+
+    def counted(self: BodyMask, body: bytes, depth: int = 0, own: bool = True) -> bytes:
+        masks.extend([len(body)] if depth == 0 else [])
+        return mask(self, body, depth, own)
+
+    monkeypatch.setattr(BodyMask, "masked", counted)
+    event, adapter = stripe(" ".join(MANY_CARDS), amount_minor=4222222222222), ADAPTERS["stripe"]
+    masked = MASKER.masked(event, adapter)
+    assert masked.poison is None
+    assert masks == [len(event.body)] * 3
+    assert masked.fact_sha256 == event.fact_sha256 is not None
+    assert adapter.money(masked.body, masked.event_type) == adapter.money(event.body, event.event_type)
+    assert not [card for card in MANY_CARDS if card.encode() in masked.body]
+
+
+class Summing(Particular):
+    """An adapter whose money is another one without any of the card numbers."""
+
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
+        raise ValueError if b"*" in body else KeyError
+
+
+def test_an_event_whose_money_rests_on_one_of_many_cards_waits_for_a_person_masked():
+    event = replace(stripe(" ".join(MANY_CARDS)), tenant="shop")
+    masked = MASKER.masked(event, Summing())  # type: ignore[arg-type]
+    assert masked.poison == "card numbers in it were masked, and its money would be another without them"
+    assert (masked.tenant, masked.original_sha256) == ("shop", MASKING_KEY.sha256(event.body))
+    assert not [card for card in MANY_CARDS if card.encode() in masked.body]
+
+
 def test_a_type_that_is_a_card_number_is_masked_in_the_key_as_in_the_body():
     event, adapter = standard(type=f"card.{CARD}", note="4012888888881881")
     masked = MASKER.masked(event, adapter)
@@ -285,18 +339,6 @@ class Fragile:
 
     def content_sha256(self, body: bytes, version: int) -> str:
         raise ZeroDivisionError
-
-
-class Particular:
-    """An adapter that fails, in one way where it finds the card number and in another where it doesn't."""
-
-    identity_fields: frozenset[str] = frozenset()
-
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        raise ValueError if CARD.encode() in body else KeyError
-
-    def content_sha256(self, body: bytes, version: int) -> str:
-        return sha256(body)
 
 
 def test_a_body_that_cant_be_read_once_it_is_masked_is_kept_as_poison_and_never_unmasked():
