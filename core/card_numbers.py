@@ -48,9 +48,9 @@ OTHER = 0xFF
 INVISIBLE = -1
 """Stands for a character that isn't seen between two others."""
 _INVISIBLE = frozenset({"Cf", "Mn", "Me"})
-_SEPARATORS = b" \t\n\v\f\r-./_,"
-# Numbers with commas and blanks between them are a list.
-_BETWEEN = rb"(?:[ \t-\r./_-]{1,3}|,)"
+_SEPARATORS = b" \t\n\v\f\r-./_,+"
+# Numbers with commas and blanks between them are a list. In a link a + is a blank.
+_BETWEEN = rb"(?:[ \t-\r./_-]{1,3}|[,+])"
 
 # It begins with a digit, not with what must stand before it, because so the search skips to the next digit.
 _START = re.compile(
@@ -121,8 +121,8 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
     """Where card numbers stand in ``text`` (start, end), left to right, never overlapping.
 
     Together, or in groups of 4 (two of them may be together), 4-6-5, 4-6-4 and 6-13 digits with up to three blanks,
-    line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` between them; beside letters too, but not within a UUID or a
-    hash in hex.
+    line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` or ``+`` between them; beside letters too, but not within a
+    UUID or a hash in hex.
     """
     at = 0
     while (start := _START.search(text, at)) is not None:

@@ -23,8 +23,18 @@ from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import BASE64, BASE64_DIGITS, BRACKETS, CARD_DIGITS_MIN, BodyMask, CardFields, body_in_base64
-from ingest.pan_escapes import JSON_STRING
+from ingest.pan_body import (
+    BASE64,
+    BASE64_DIGITS,
+    BRACKETS,
+    CARD_DIGITS_MIN,
+    DEPTH_MAX,
+    PAIR,
+    BodyMask,
+    CardFields,
+    body_in_base64,
+)
+from ingest.pan_escapes import ESCAPE, ESCAPED_TEXT, JSON_STRING
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -71,7 +81,7 @@ class MaskingKey:
 _CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
-_SQUEEZED_OUT = b" \t\n\v\f\r-./_,"
+_SQUEEZED_OUT = b" \t\n\v\f\r-./_,+"
 _NESTED = {bracket: re.escape(bracket) for bracket in BRACKETS}
 """The beginning of a text, squeezed, that may be a body of its own."""
 _SHORT_ESCAPES = (
@@ -79,6 +89,7 @@ _SHORT_ESCAPES = (
     *((b"\\t", b"\t"), (b"\\b", b"\b"), (b"\\f", b"\f")),
 )
 """In the order in which they can be read one after the other. What is neither digit nor letter nor blank is a 1."""
+_QUOTED_FORM = re.compile(rb'"%b&' % PAIR)
 _QUOTED_BASE64 = re.compile(rb'"(%b)(?=")' % BASE64.pattern)
 
 
@@ -113,7 +124,14 @@ class CardMasker:
         """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few."""
         if body[:1] not in (b"{", b"[") or b"\0" in body:
             return True
-        return self._may_hold_plain(_plain(body))
+        plain = _plain(body)
+        for _ in range(DEPTH_MAX):
+            if self._may_hold_plain(plain):
+                return True
+            if not (b"%" in plain or b"&" in plain) or ESCAPE.search(plain) is None:
+                return False
+            plain = ESCAPED_TEXT.plain(plain)
+        return self._may_hold_plain(plain)
 
     def _may_hold_plain(self, plain: bytes) -> bool:
         """Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone."""
@@ -121,6 +139,8 @@ class CardMasker:
         if self._secrets.search(squeezed) or BASE64_DIGITS.search(plain):
             return True
         if any(body_in_base64(text[1]) for text in _QUOTED_BASE64.finditer(plain)):
+            return True
+        if b"&" in plain and _QUOTED_FORM.search(plain):
             return True
         if _CARD_DIGITS not in squeezed:
             return False

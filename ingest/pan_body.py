@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from core.card_numbers import DIGITS_MIN, card_spans, is_card_number, masked_number, track_rest
-from ingest.pan_escapes import FORM_VALUE, JSON_STRING, WIDE_TEXT, XML_TEXT
+from ingest.pan_escapes import ESCAPE, ESCAPED_TEXT, FORM_VALUE, JSON_STRING, WIDE_TEXT, XML_TEXT
 
 _ADYEN = "notificationItems NotificationRequestItem data events accountHolder balanceAccount categoryData sweep"
 _BRAINTREE = "notification subject transactions transaction subscription dispute"
@@ -58,6 +58,9 @@ _POINT = ord(".")
 _NUMBER = re.compile(rb"([0-9]+)(?:\.([0-9]+))?(?:[eE][+ ]?(-?0*[0-9]{1,6}))?")
 """Of JSON, without its sign: what stands before the point and behind it, and the exponent. In a form a + is a blank."""
 _FORM = re.compile(rb"[\w.%+\[\]-]{1,128}=")
+PAIR = rb"[\w.%+\[\]-]{1,128}=[^\s\"<>&]*"
+_INNER_FORM = re.compile(rb"%b(?:&%b)+" % (PAIR, PAIR))
+"""A form in a text: two fields or more, and no blank in it."""
 _ELEMENT = re.compile(rb"<(?:[\w.-]{1,64}:)?([\w.-]{1,64})(?:\s[^<>]{0,1024})?>(?:<!\[CDATA\[)?([^<>\[\]]+)")
 _NAMED = re.compile(
     rb"(?<![\w-])([A-Za-z][\w-]{0,63})\\{0,8}[\"']?\s{0,32}[:=]\s{0,32}\\{0,8}[\"']?([^\"'\\&<>,;{}\[\]\r\n]+)"
@@ -129,9 +132,11 @@ class BodyMask:
             elif first == b"<":
                 return before + XML_TEXT.through(inner, lambda plain: self._xml(plain, depth, own))
             elif depth == 0 and _FORM.match(inner):
-                return before + self._form(inner)
+                return before + self._form(inner, depth, own)
         # It may or may not be written in JSON's escapes.
-        return self._text(JSON_STRING.through(body, lambda plain: self._text(plain, depth)), depth)
+        return self._text(
+            JSON_STRING.through(body, lambda plain: self._text(self._escaped(plain, depth), depth)), depth
+        )
 
     def _json(self, body: bytes, depth: int, own: bool) -> bytes | None:
         """None where it isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
@@ -195,21 +200,23 @@ class BodyMask:
         self.found.append(raw)
         return masked
 
-    def _form(self, body: bytes) -> bytes:
-        return b"&".join([self._form_pair(pair) for pair in body.split(b"&")])
+    def _form(self, body: bytes, depth: int, own: bool) -> bytes:
+        return b"&".join([self._form_pair(pair, depth, own) for pair in body.split(b"&")])
 
-    def _form_pair(self, pair: bytes) -> bytes:
+    def _form_pair(self, pair: bytes, depth: int, own: bool) -> bytes:
         name, sign, value = pair.partition(b"=")
-        *path, own = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
-        place = self._place(own, Place(Kind.PLAIN, all(part in ENVELOPES for part in path)))
-        return name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, place.kind))
+        *path, last = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
+        place = self._place(last, Place(Kind.PLAIN, own and all(part in ENVELOPES for part in path)))
+        return (
+            name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, place.kind, depth + 1, own))
+        )
 
-    def _form_value(self, plain: bytes, kind: Kind) -> bytes:
+    def _form_value(self, plain: bytes, kind: Kind, depth: int, own: bool) -> bytes:
         if kind is Kind.ID or plain in self.spared:
             return plain
         if kind is Kind.PLAIN and (inner := body_in_base64(plain)):
-            return _base64_like(plain, inner, self.masked(inner, 1))
-        masked = self._value(plain.replace(b"+", b" "), kind, 1)
+            return _base64_like(plain, inner, self.masked(inner, depth, own))
+        masked = self._value(plain.replace(b"+", b" "), kind, depth)
         return bytes(old if old == _PLUS and new == _BLANK else new for old, new in zip(plain, masked, strict=True))
 
     def _xml(self, plain: bytes, depth: int, own: bool) -> bytes:
@@ -241,7 +248,15 @@ class BodyMask:
             return self.masked(plain, depth, own=False)
         if depth < DEPTH_MAX and (inner := body_in_base64(plain)):
             return _base64_like(plain, inner, self.masked(inner, depth + 1, own=False))
-        return self._text(plain, depth, named=False)
+        if depth < DEPTH_MAX and _INNER_FORM.fullmatch(plain):
+            plain = self._form(plain, depth, own=False)
+        return self._text(self._escaped(plain, depth, kind), depth, named=False)
+
+    def _escaped(self, plain: bytes, depth: int, kind: Kind = Kind.PLAIN) -> bytes:
+        """What a form's or a page's escapes say, where there are any."""
+        if depth >= DEPTH_MAX or not ESCAPE.search(plain):
+            return plain
+        return ESCAPED_TEXT.through(plain, lambda inner: self._value(inner, kind, depth + 1))
 
     def _by_kind(self, plain: bytes, kind: Kind) -> bytes | None:
         """None where the name says nothing, or the value isn't what it says."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html.entities import html5
 from urllib.parse import unquote_to_bytes
 
 from core.card_numbers import INVISIBLE, OTHER, seen_as
@@ -23,6 +24,8 @@ _PERCENT_UTF8 = (
     rb"%[CDcd][0-9A-Fa-f]%[89ABab][0-9A-Fa-f]|%[Ee][0-9A-Fa-f](?:%[89ABab][0-9A-Fa-f]){2}"
     rb"|%[Ff][0-4](?:%[89ABab][0-9A-Fa-f]){3}"
 )
+_FORM_ESCAPES = rb"%b|%%[0-9A-Fa-f]{2}" % _PERCENT_UTF8
+_XML_ESCAPES = rb"&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});"
 _PAIR = rb"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}"
 
 
@@ -125,6 +128,21 @@ def _written_xml(unit: bytes, byte: int) -> bytes:
     return head + code.rjust(room, b"0") + b";" if len(code) <= room else b"*" * len(unit)
 
 
+def _read_escaped(unit: bytes) -> int:
+    if unit[:1] != b"&":
+        return _read_form(unit)
+    if unit[1:2] == b"#":
+        return _read_xml(unit)
+    character = html5.get(unit[1:].decode(), "")
+    return seen_as(character) if len(character) == 1 else OTHER
+
+
+def _written_escaped(unit: bytes, byte: int) -> bytes:
+    if unit[:2] == b"&#":
+        return _written_xml(unit, byte)
+    return _written_form(unit, byte)
+
+
 def _read_wide(unit: bytes) -> int:
     return unit.strip(b"\0")[0]
 
@@ -134,7 +152,12 @@ def _written_wide(unit: bytes, byte: int) -> bytes:
 
 
 JSON_STRING = Spelling((b"\\",), rb'%b|\\u[0-9A-Fa-f]{4}|\\["\\/bfnrt]' % _PAIR, _read_json, _written_json)
-FORM_VALUE = Spelling((b"%",), rb"%b|%%[0-9A-Fa-f]{2}" % _PERCENT_UTF8, _read_form, _written_form)
-XML_TEXT = Spelling((b"&#",), rb"&#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});", _read_xml, _written_xml)
+FORM_VALUE = Spelling((b"%",), _FORM_ESCAPES, _read_form, _written_form)
+XML_TEXT = Spelling((b"&#",), _XML_ESCAPES, _read_xml, _written_xml)
+ESCAPED_TEXT = Spelling(
+    (b"%", b"&"), rb"%b|%b|&[A-Za-z][A-Za-z0-9]{1,31};" % (_FORM_ESCAPES, _XML_ESCAPES), _read_escaped, _written_escaped
+)
+"""A text that came from a form, a link or a page. Names of characters are HTML's: XML has none for blanks."""
+ESCAPE = re.compile(ESCAPED_TEXT.escapes)
 WIDE_TEXT = Spelling((b"\0",), rb"\0*[^\0]\0*", _read_wide, _written_wide)
 """UTF-16 and UTF-32, as far as they are ASCII."""

@@ -268,6 +268,56 @@ def test_json_and_xml_within_a_text_of_json_are_looked_through():
     assert in_json({"raw": f"{{not json {CARD}, cvc: 123"}) == {"raw": f"{{not json {HIDDEN}, cvc: ***"}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"card={CARD}&cvc=123", f"card={HIDDEN}&cvc=***"),
+        ("card=4111+1111+1111+1111&cvc=123", "card=4111+11**+****+1111&cvc=***"),
+        (f"card={CARD}&amp;cvc=123", f"card={HIDDEN}&amp;cvc=***"),
+        (f"card%3D{CARD}%26cvc%3D123", f"card%3D{HIDDEN}%26cvc%3D***"),
+        (f"{CARD}=1&x=2", f"{HIDDEN}=1&x=2"),
+        ("https://x.example/?q=4111+1111+1111+1111", "https://x.example/?q=4111+11**+****+1111"),
+        ("card=4111%201111%201111%201111", "card=4111%2011**%20****%201111"),
+        ("see x?card=4111%C2%A01111%C2%A01111-1111 now", "see x?card=4111%C2%A011**%C2%A0****-1111 now"),
+        ("4" + "%31" * 15, "4" + "%31" * 5 + "%2A" * 6 + "%31" * 4),
+        ("4111%25201111%25201111%25201111", "4111%252011**%2520****%25201111"),
+        (f"&#52;{CARD[1:]}", f"&#52;{HIDDEN[1:]}"),
+        ("4111&#32;1111&#x20;1111&#32;1111", "4111&#32;11**&#x20;****&#32;1111"),
+        ("4111&nbsp;1111&ndash;1111&shy;1111", "4111&nbsp;11**&ndash;****&shy;1111"),
+        ("411111&#49;1&#x31;1111111", "411111&#42;*&#x2a;***1111"),
+        ("&lt;cvc&gt;123&lt;/cvc&gt;", "&lt;cvc&gt;***&lt;/cvc&gt;"),
+        (quote('{"cvc":"123"}'), quote('{"cvc":"***"}', safe="*")),
+        ("{&quot;cvc&quot;:&quot;123&quot;}", "{&quot;cvc&quot;:&quot;***&quot;}"),
+    ],
+)
+def test_a_text_that_a_form_or_a_page_wrote_is_read(before: str, after: str):
+    assert in_json({"a": [before]}) == {"a": [after]}
+    assert in_json({"a": json.dumps([before])}) == {"a": json.dumps([after])}
+    assert in_json({"a": after}) == {"a": after}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("cvc=123", "cvc: 123", "https://x.example/?cid=123&a=1", "a=1&b=2", "a=1&cid=", "cid=1 & cvc=2"),
+        *("100%25 off &amp; more", "%41%42%zz%", "&#52", "&nope;4111", "&#9999999;", "1&nbsp;000&nbsp;000", "%E9%FF"),
+        *("4111+1111", "+49+4111", "12%3A00%3A00+01%3A00", f"%3D{CARD}0000", "4111&times;1111&times;1111&times;1111"),
+    ],
+)
+def test_other_texts_with_such_escapes_stay_as_they_are(text: str):
+    assert in_json({"a": text}) == {"a": text}
+
+
+def test_a_card_fields_text_in_escapes_shows_its_last_four():
+    assert in_json({"pan": "4111%201111%201111%201112"}) == {"pan": "****%20****%20****%201112"}
+    assert in_json({"number": "&#52;111111111111112"}) == {"number": "&#42;***********1112"}
+
+
+def test_a_text_that_is_no_body_is_read_in_such_escapes_too():
+    assert masked(b"pay 4111%201111%201111%201111") == b"pay 4111%2011**%20****%201111"
+    assert masked(b'{"a":"4111&nbsp;1111-1111-1111","b"') == b'{"a":"4111&nbsp;11**-****-1111","b"'
+
+
 def test_a_form_stays_a_form():
     fields = {"card[number]": CARD, "cvc": "123", "note": "+ 4111 1111 1111 1111 é", "id": CARD, "n": "4008"}
     after = masked(urlencode(fields).encode())

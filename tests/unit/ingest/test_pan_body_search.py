@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from html import escape
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import example, given
@@ -110,6 +112,7 @@ PIECES = st.sampled_from(
     [
         *(CARD, "4111 1111 1111 1111", "41", "1", "11", "cvc", "123", "pan", "number", "12?456789", "\u0661", "\uff14"),
         *" -/._,+:=&?%#<>{}[]\"\\'\n\t",
+        *("%20", "%34", "%C2%A0", "%2", "&nbsp;", "&#49;", "&#x20;", "&lt;", "&cvc=", "card=", "25"),
         *("\ufeff", "\u00a0", "\u200b", "\uff1c", "\uff02", "\u00e9", "\U0001f600", '{"cvc":"123"}', "<cvc>123</cvc>"),
     ]
 )
@@ -117,6 +120,9 @@ TEXTS = st.recursive(
     st.lists(PIECES, max_size=8).map("".join),
     lambda inner: st.one_of(
         inner.map(in_base64),
+        inner.map(quote),
+        inner.map(quote_plus),
+        inner.map(escape),
         inner.map(lambda text: in_base64(text).rstrip("=").replace("/", "_")),
         st.tuples(inner, st.booleans()).map(lambda of: json.dumps({"cvc": of[0], "a": [of[0]]}, ensure_ascii=of[1])),
         st.lists(inner, min_size=1, max_size=3).map("".join),
