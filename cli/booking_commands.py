@@ -17,7 +17,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.money import Money
-from core.routing import topics_of
+from core.routing import row_name, topics_of
 from core.work import Posting, Side
 from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
 from journal.reader import lineage_of
@@ -95,7 +95,8 @@ def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
 def _print_proposals(found: Sequence[Proposal]) -> None:
     """One below the other: ids and account names are copied from here."""
     for one in found:
-        what = f"{ACTIONS[one.action]} of items {', '.join(map(str, one.items))}" if one.items else None
+        items = ", ".join(row_name(one.stream, item) for item in one.items)
+        what = f"{ACTIONS[one.action]} of items {items}" if items else None
         details = [
             ("at", second(one.at)),
             ("by", one.actor),

@@ -187,8 +187,7 @@ def print_run(run: Reconciliation, found: Reconciliations) -> None:
         rows = Rows("line", "fact", "report", "ledger", "journal says", right=["line", "report", "ledger"], title=title)
         for one in found.differences(run.run_id, kind, SHOWN_MAX) if count else ():
             amounts = (money(one.reported_minor, one.reported_currency), money(one.booked_minor, one.booked_currency))
-            says = "\n".join(text for text in (journal_says(one), one.event_key) if text)
-            rows.add(one.line, one.fact_key, *amounts, says)
+            rows.add(one.line, one.fact_key, *amounts, journal_says(one))
         rows.print()
         if count > SHOWN_MAX:
             click.echo(f"and {count - SHOWN_MAX:,} more: `payhook ledger reconciliations --run {run.run_id} --json`")

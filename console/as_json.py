@@ -103,7 +103,7 @@ class Line:
 class Proposal:
     """What one person proposed to book. ``action``: propose_reversal, propose_entry or propose_reprocess; ``state``:
     waits, approved, or older than a restore. ``items``: those whose bookings are to be taken back, or that are to be
-    reprocessed. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
+    reprocessed, as the shard of ``stream`` numbers them. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
     """
 
     command_id: str
@@ -116,6 +116,7 @@ class Proposal:
     entity: str | None
     evidence_sha256: str | None
     lines: tuple[Line, ...]
+    stream: str
 
     @classmethod
     def of(cls, found: Proposed) -> Self:
@@ -131,6 +132,7 @@ class Proposal:
             entity=None if entry is None else entry.entity_key,
             evidence_sha256=None if entry is None else entry.evidence_sha256,
             lines=() if entry is None else tuple(map(Line.of, entry.postings)),
+            stream=command.stream,
         )
 
 

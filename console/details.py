@@ -204,7 +204,7 @@ def journal_says(one: Difference) -> str:
     if one.seq is None:
         return "nothing" if one.kind == "missing_here" else ""
     account = f", not for the account {one.account}" if one.kind == "account_differs" else ""
-    return f"{one.decision} (row {one.seq}){account}"
+    return f"{one.decision} ({one.event_name}){account}"
 
 
 def _level(age: timedelta | None) -> str:

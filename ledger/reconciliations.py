@@ -121,6 +121,11 @@ class Difference:
     line: int | None = None
     pair: str | None = None
 
+    @property
+    def event_name(self) -> str:
+        """What the journal has of it, for people: by its key, since ``seq`` doesn't say which shard's row it is."""
+        return self.event_key or f"row {self.seq}"
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:

@@ -16,11 +16,11 @@ from core.keys import join_key
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
-from dlq.command import Command
+from dlq.command import PROPOSE_REVERSAL, Command, Target
 from dlq.commands import encode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
-from journal.reader import JournalReader
+from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
@@ -148,6 +148,17 @@ class Divided:
     @property
     def ledger(self) -> Shards:
         return Shards(self.layout.ledgers())
+
+    def proposed(self, action: str = PROPOSE_REVERSAL) -> tuple[Command, JournalRow]:
+        """A proposal about the second shard's last row, and that row; the first shard has another row of its number."""
+        first, second = self.shards
+        meant = second.rows[-1]
+        command = Command.new("ledger.1", lineage_of(second.journal), action, [Target.of(meant)], "fay", "wrong", START)
+        first.given(command, Decision.IGNORED, reason="for the stream ledger.1")
+        second.given(command, Decision.RESOLVED)
+        for shard in self.shards:
+            shard.commit()
+        return command, meant
 
     @classmethod
     def under(cls, folder: Path) -> Divided:

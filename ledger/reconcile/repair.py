@@ -135,7 +135,7 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
 def _why_not(difference: Difference, wanted_of_report: str) -> str:
     """Empty where its event can be made."""
     if not difference.absent:
-        return f"the journal knows it: {difference.decision} (seq {difference.seq})"
+        return f"the journal knows it: {difference.decision} ({difference.event_name})"
     if difference.entity_key is None:
         return f"the report doesn't hold enough: {wanted_of_report}"
     if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in PAYOUTS:

@@ -22,7 +22,7 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
+from dlq.command import PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
 from dlq.commands import decode
 from dlq.entry import Entry
 from dlq.orders import Orders
@@ -197,6 +197,16 @@ def test_proposals_are_listed_once_and_those_of_moved_entities_wait_no_more(
     }
     said = payhook(divided, "proposals")
     assert said.output.count("waits") == 2, said.output
+
+
+@pytest.mark.parametrize(("action", "what"), [(PROPOSE_REVERSAL, "reversal"), (PROPOSE_REPROCESS, "reprocessing")])
+def test_a_proposal_names_its_items_with_their_shard(divided: Divided, action: str, what: str) -> None:
+    """The first shard has other items of the same numbers."""
+    _, meant = divided.proposed(action)
+    [found] = json.loads(payhook(divided, "proposals", "--json").output)
+    assert (found.get("stream"), found["items"]) == ("ledger.1", [meant.item_seq])
+    said = payhook(divided, "proposals").output
+    assert f"{what} of items ledger.1:{meant.item_seq}\n" in said, said
 
 
 def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, dict[str, Command]]) -> None:

@@ -68,13 +68,13 @@ def pages(
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     pulse = pulse or Pulse({}, httpx2.AsyncClient(trust_env=False), clock, AlertsSettings())
-    layout = Layout(data)
+    shards = dead or [dead_letters(data, clock, acts)]
+    layout = Layout(data, shards=len(shards))
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
     users = UserService(Users(layout.users), sessions, acts, clock, "page")
-    shards = dead or [dead_letters(data, clock, acts)]
     streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
-    finance = Place(Layout(data), ("live",), Asking(), clock)
-    bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo())}
+    finance = Place(layout, ("live",), Asking(), clock)
+    bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
     return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings)
 
 
@@ -90,10 +90,16 @@ class SentTo(Taking):
 
 
 def bookings_at(
-    data: Path, acts: AuditLog, clock: Clock, channel: str, producer: Producer, control: str = CONTROL
+    data: Path,
+    acts: AuditLog,
+    clock: Clock,
+    channel: str,
+    producer: Producer,
+    control: str = CONTROL,
+    shards: int = 1,
 ) -> BookingService:
     """The live ledger's bookings by two people."""
-    layout = Layout(data)
+    layout = Layout(data, shards=shards)
     users = Users(layout.users)
     orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.hands)
     return BookingService(Shards(layout.ledgers()), control, orders, users, clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from click.testing import CliRunner
 from cli.main import main
 from console.api_dead import StoryDescribed
 from console.as_json import plain
-from console.details import Once, died_of, item_details, tries_of
+from console.details import Once, died_of, item_details, journal_says, tries_of
 from core.decision import Decision
+from ledger.reconciliations import Difference
 from tests.dead_items import DeadItems
 
 
@@ -66,3 +68,15 @@ def test_details_name_what_is_known_alone(items: DeadItems) -> None:
     assert details["entity"].about == ("entity", "stripe:acct:pi_1")
     assert details["tries"].text == "2; died 2 ×, replayed 1 ×"
     assert "due" not in details and details["received"].shown == "2026-01-31T12:00:59.700000Z"
+
+
+def test_a_difference_names_its_event_by_its_key() -> None:
+    """A row's number alone could be another shard's."""
+    booked = Difference(kind="account_differs", fact_key="f", seq=4, decision="applied", account="acct_1")
+    dead = replace(booked, kind="missing_here", decision="dead")
+    assert [journal_says(replace(one, event_key="stripe:evt_4:x")) for one in (booked, dead)] == [
+        "applied (stripe:evt_4:x), not for the account acct_1",
+        "dead (stripe:evt_4:x)",
+    ]
+    assert journal_says(dead) == "dead (row 4)"
+    assert journal_says(Difference(kind="missing_here", fact_key="f")) == "nothing"

@@ -121,7 +121,8 @@ def test_other_differences_are_for_people(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"absent": False, "decision": "dead", "seq": 8}, "the journal knows it: dead (seq 8)"),
+        ({"absent": False, "decision": "dead", "seq": 8}, "the journal knows it: dead (row 8)"),
+        ({"absent": False, "decision": "dead", "seq": 8, "event_key": "stripe:evt_8:x"}, "dead (stripe:evt_8:x)"),
         ({"entity_key": None}, "it needs a column"),
         ({"reported_minor": 500}, "against its movement's own way"),
     ],

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from console.health import Watched, create_app
+from core.clock import Clock, ManualClock
+from core.layout import StreamLayout
 from dlq.commands import decode
+from tests import divided_ledger
 from tests.dead_items import DeadItems
+from tests.small_ledger import START
 from tests.unit.console.listening import Browser, Listener, csrf_of
 from tests.unit.console.places import SentTo
+
+
+def browser_of(data: Path, layout: StreamLayout, clock: Clock, sent: SentTo) -> Browser:
+    """Of an administrator who signed in, over a ledger of two shards."""
+    watched = Watched("http://127.0.0.1:9/readyz", layout.status, {}, lambda _: None)
+    app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
+    browser = Browser(Listener(app, data, clock, producer=sent, shards=2))
+    assert browser.sign_in("ada").status_code == 303
+    return browser
 
 
 class Divided:
@@ -25,10 +39,7 @@ class Divided:
         self.first.commit(with_bodies=True)
         self.second = self.first.divided()
         self.sent = SentTo()
-        watched = Watched("http://127.0.0.1:9/readyz", self.first.layout.status, {}, lambda _: None)
-        app = create_app(watched, httpx2.AsyncClient(trust_env=False), self.first.clock)
-        self.browser = Browser(Listener(app, data, self.first.clock, producer=self.sent, shards=2))
-        assert self.browser.sign_in("ada").status_code == 303
+        self.browser = browser_of(data, self.first.layout, self.first.clock, self.sent)
 
     def get(self, path: str) -> str:
         answer = self.browser.get(path)
@@ -72,3 +83,17 @@ def test_what_is_ordered_names_the_shard_s_stream(divided: Divided) -> None:
     [command] = [decode(value) for value in divided.sent.values]
     assert command.stream == "ledger.1"
     assert json.loads(divided.sent.values[0])["stream"] == "ledger.1"
+
+
+def test_who_approves_a_reversal_is_led_to_the_event_that_was_meant(tmp_path: Path) -> None:
+    """The first shard has another event of the same number."""
+    ledger = divided_ledger.Divided.under(tmp_path)
+    command, meant = ledger.proposed()
+    (data := ledger.layout.root).joinpath("console").mkdir()
+    browser = browser_of(data, ledger.layout.ledger(), ManualClock(START + timedelta(hours=1)), SentTo())
+    page = browser.get("/ledger/reversals").text
+    assert f"/ledger/reversals/{command.command_id}/approve" in page
+    [path] = re.findall(r'reversal of <a href="([^"]+)"', page)
+    assert f">{meant.seq}</a>" not in page
+    shown = browser.get(path)
+    assert (shown.status_code, (meant.event_key or "-") in shown.text) == (200, True), path
