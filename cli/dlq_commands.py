@@ -28,6 +28,7 @@ from dlq.index import (
     PAGE_SIZE,
     DeadLetterIndex,
     Filter,
+    FilterInvalid,
     ItemState,
     Mark,
     ShardedIndex,
@@ -86,7 +87,10 @@ _NAMES = tuple(field.name for field in fields(Filter) if field.name not in ("sta
 
 def _filter(states: tuple[str, ...], named: dict[str, Any]) -> Filter:
     kinds, marks = map(ErrorKind, named.pop("kinds")), map(Mark, named.pop("marks"))
-    return Filter(states=_states(states), kinds=tuple(kinds), marks=tuple(marks), **named)
+    try:
+        return Filter(states=_states(states), kinds=tuple(kinds), marks=tuple(marks), **named)
+    except FilterInvalid as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def _states(names: tuple[str, ...]) -> tuple[ItemState, ...]:

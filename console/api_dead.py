@@ -27,7 +27,7 @@ Number = Annotated[int, Path(ge=1, le=SEQ_MAX)]
 
 
 class FilterAsked(BaseModel):
-    """What is wanted; of several values in one field any will do, an empty field wants nothing."""
+    """What is wanted; of several values in one field any will do, a field without a value wants nothing."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,11 +35,11 @@ class FilterAsked(BaseModel):
     classes: Words = Field([], description="the error's class", examples=[["MerchantUnknown"]])
     providers: Words = Field([], examples=[["stripe"]])
     types: Words = Field([], description="the event's type")
-    entity: str | None = Field(None, max_length=1_000, description="a whole entity key")
+    entity: str | None = Field(None, min_length=1, max_length=1_000, description="a whole entity key")
     since: AwareDatetime | None = Field(None, description="dead since then, or later")
     until: AwareDatetime | None = Field(None, description="dead since before then")
     text: str | None = Field(None, max_length=TEXT_CHARS_MAX, description="a part of a key, the class or the message")
-    fingerprint: str | None = Field(None, max_length=TEXT_CHARS_MAX, description="of a group")
+    fingerprint: str | None = Field(None, min_length=1, max_length=TEXT_CHARS_MAX, description="of a group")
     states: list[ItemState] = Field([ItemState.OPEN], max_length=10, description="open: dead, waits for a person")
     marks: list[Mark] = Field([], max_length=10)
     accounts: Words = Field([])

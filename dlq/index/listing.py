@@ -40,9 +40,14 @@ class Sort(StrEnum):
     """By amount in minor units, whatever the currency; those whose amount isn't known come last."""
 
 
+_NOT_EMPTY = ("classes", "providers", "types", "entity", "fingerprint", "accounts", "tenants")
+"""An item that has nothing there is NULL in ``items`` and an empty text in ``cube``: the two would answer otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted; an empty field wants nothing. Of several values in one field any will do.
+    """What is wanted; a field that has no value wants nothing. Of several values in one field any will do. An empty
+    text is no value, so items that have nothing in a field can't be asked for.
 
     ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
     ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
@@ -66,6 +71,10 @@ class Filter:
     def __post_init__(self) -> None:
         if len(self.items) > ITEMS_MAX:
             raise FilterInvalid("items", f"{len(self.items)} are named, {ITEMS_MAX} at most are taken")
+        for name in _NOT_EMPTY:
+            value = getattr(self, name)
+            if value == "" or (isinstance(value, tuple) and "" in value):
+                raise FilterInvalid(name, "a value is empty; leave it out where any will do")
         if self.text is not None and len(self.text) > TEXT_CHARS_MAX:
             raise FilterInvalid("text", f"it has {len(self.text)} characters, {TEXT_CHARS_MAX} at most are taken")
         for name in ("since", "until"):

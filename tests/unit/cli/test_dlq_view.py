@@ -132,6 +132,14 @@ def test_what_waits_because_of_it_is_shown(items: DeadItems) -> None:
     assert "body of stripe:evt_xxx" in output
 
 
+@pytest.mark.parametrize("command", ["list", "groups", "stats"])
+@pytest.mark.parametrize("option", ["--fingerprint", "--entity", "--class"])
+def test_an_empty_value_of_a_filter_is_refused(items: DeadItems, command: str, option: str) -> None:
+    words = ["dlq", command, "--state", "waiting", option, "", "--data", str(items.data)]
+    said = CliRunner().invoke(main, words)
+    assert (said.exit_code, "a value is empty" in said.output) == (2, True), said.output
+
+
 @pytest.mark.parametrize("words", [["list", "--after", "x"], ["show", "99"]])
 def test_what_can_not_be_is_one_sentence(items: DeadItems, words: list[str]) -> None:
     said = CliRunner().invoke(main, ["dlq", *words, "--data", str(items.data)])

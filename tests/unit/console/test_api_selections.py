@@ -182,6 +182,14 @@ def test_what_is_not_there_or_not_valid_is_a_problem(api: Api, path: str, status
     assert (answer.status_code, problem(answer)) == (status, name), answer.text
 
 
+@pytest.mark.parametrize("name", ["fingerprint", "entity", "classes"])
+def test_an_empty_value_of_a_filter_is_refused(api: Api, name: str) -> None:
+    api.bench.dead(1)
+    answers = [api.get(path, states="waiting", **{name: ""}) for path in ("/items", "/groups", "/stats")]
+    answers.append(api.post("/selections", {"filter": {name: [""] if name == "classes" else ""}}))
+    assert [(one.status_code, problem(one)) for one in answers] == [(422, "invalid")] * 4
+
+
 def test_nothing_that_matches_is_reported_and_nothing_is_frozen(api: Api) -> None:
     api.bench.dead(1)
     answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})

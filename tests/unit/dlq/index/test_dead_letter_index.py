@@ -192,6 +192,13 @@ def test_a_filter_that_cannot_be_one_is_refused() -> None:
         Filter(text="x" * 201)
 
 
+@pytest.mark.parametrize("name", ["fingerprint", "entity", "classes", "providers", "types", "accounts", "tenants"])
+def test_an_empty_text_is_no_value_of_a_filter(name: str) -> None:
+    """The table of counts has an empty text where an item has nothing, so that the two would answer otherwise."""
+    with pytest.raises(FilterInvalid, match=f"^{name}: a value is empty"):
+        Filter(**{name: "" if name in ("fingerprint", "entity") else ("x", "")})  # type: ignore[arg-type]
+
+
 def test_three_thousand_of_one_cause_are_one_line(items: DeadItems) -> None:
     rows = items.deaths(300)
     items.dead(error_class="Late")
