@@ -21,11 +21,12 @@ DAYS = 7
 
 
 class WeekInvalid(PayhookError):
-    """A text that names no week."""
+    """A text that names no week, or one without a week before or after it in the calendar."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, problem: str = "write 2026-W47") -> None:
         self.text = text
-        super().__init__(f"{text!r} is no week: write 2026-W47")
+        self.problem = problem
+        super().__init__(f"{text!r} is no week: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Week:
     @property
     def name(self) -> str:
         year, number, _ = self.start.isocalendar()
-        return f"{year}-W{number:02}"
+        return f"{year:04}-W{number:02}"
 
     def holds(self, moment: datetime) -> bool:
         return self.start <= moment < self.end
@@ -56,9 +57,12 @@ class Week:
         try:
             if found is None:
                 raise ValueError
-            return cls(datetime.fromisocalendar(int(found[1]), int(found[2]), 1).replace(tzinfo=UTC))
+            week = cls(datetime.fromisocalendar(int(found[1]), int(found[2]), 1).replace(tzinfo=UTC))
         except ValueError:
             raise WeekInvalid(text) from None
+        if not _FIRST.start <= week.start <= _LAST.start:
+            raise WeekInvalid(text, f"the first is {_FIRST.name}, the last {_LAST.name}")
+        return week
 
     @classmethod
     def of(cls, moment: datetime) -> Week:
@@ -71,6 +75,11 @@ class Week:
 
     def after(self) -> Week:
         return Week(self.end)
+
+
+_FIRST = Week.of(datetime.min.replace(tzinfo=UTC)).after()
+_LAST = Week.of(datetime.max.replace(tzinfo=UTC)).before()
+"""Each has one before it and one after it that `datetime` can hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,6 +211,15 @@ def test_the_week_says_what_died_of_what(pages: Pages) -> None:
     assert wrong.status_code == 422 and "write 2026-W47" in wrong.text
 
 
+@pytest.mark.parametrize(
+    ("week", "status"), [("0001-W01", 422), ("0001-W02", 200), ("9999-W51", 200), ("9999-W52", 422)]
+)
+def test_the_first_and_the_last_week_of_the_calendar_are_answered(pages: Pages, week: str, status: int) -> None:
+    answer = pages.browser("eve").get(f"/dlq/report?week={week}")
+    assert answer.status_code == status
+    assert (status == 200) or "the first is 0001-W02, the last 9999-W51" in answer.text
+
+
 def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_pages: Pages) -> None:
     letters, browser = own_pages.letters, own_pages.browser("eve")
     letters.books(letters.receive("evt_told", payment="pi_told", fact="re_1"), 500, "EUR")

@@ -42,6 +42,15 @@ def test_what_is_no_week_is_refused(text: str) -> None:
         Week.named(text)
 
 
+@pytest.mark.parametrize("text", ["0001-W01", "9999-W52"])
+def test_a_week_has_one_before_it_and_one_after_it(text: str) -> None:
+    """Those of the calendar's first and last days can't be paged through, nor compared with."""
+    with pytest.raises(WeekInvalid, match="is no week: the first is 0001-W02, the last 9999-W51"):
+        Week.named(text)
+    first, last = Week.named("0001-W02"), Week.named("9999-W51")
+    assert (first.name, first.before().name, last.after().name) == ("0001-W02", "0001-W01", "9999-W52")
+
+
 @given(st.integers(4 * 86_400, 7_258_118_400))
 def test_every_moment_is_in_its_week_and_a_weeks_name_is_its_own(seconds: int) -> None:
     moment = datetime.fromtimestamp(seconds, UTC)
