@@ -32,7 +32,7 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
 
-class _Selector(selectors.SelectSelector):
+class _Selector(selectors.DefaultSelector):
     passed_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
