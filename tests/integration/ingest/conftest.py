@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
@@ -232,7 +232,9 @@ class ReceiverUnderTest:
                 "enable.auto.commit": False,
             }
         )
-        consumer.subscribe([topic])
+        # No group is joined: its coordinator takes its time after the broker was paused.
+        partitions = consumer.list_topics(topic, timeout=READ_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         until = time.monotonic() + READ_S
         try:
             while True:
