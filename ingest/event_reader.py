@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 
@@ -16,6 +17,9 @@ from providers.port import Adapter, ModeMismatch, Request
 
 log = logging.getLogger(__name__)
 
+ON_LOOP_BYTES_MAX = 16 << 10
+"""A larger body is read in a thread: one full of digits takes a second for each MB, and others would wait for it."""
+
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -25,6 +29,7 @@ class EventReader:
     def __init__(self, contexts: Contexts, masker: CardMasker) -> None:
         self._contexts = contexts
         self._masker = masker
+        self._large = asyncio.Semaphore(1)
 
     def context(self, provider: str, endpoint: str | None) -> Context:
         """
@@ -37,12 +42,19 @@ class EventReader:
         except UnknownEndpoint:
             raise Refused("unknown_endpoint") from None
 
-    def events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+    async def events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it.
 
         :raises ModeMismatch: the request or one of its events is of another mode than is taken there
         :raises Refused: 503, an event can't be looked through for card data
         """
+        if len(webhook.body) <= ON_LOOP_BYTES_MAX:
+            return self._events(adapter, webhook, context)
+        # One at a time: each thread more would take as much of the loop's time again.
+        async with self._large:
+            return await asyncio.to_thread(self._events, adapter, webhook, context)
+
+    def _events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
         name, mode = adapter.name, context.mode
         try:
             events = adapter.events(webhook, mode)

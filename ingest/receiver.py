@@ -95,7 +95,7 @@ class Receiver:
         try:
             webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
             # Nothing of the body is read before its signature is verified, and nothing claimed before it is admitted.
-            events = self._reader.events(adapter, webhook, context)
+            events = await self._reader.events(adapter, webhook, context)
             await self._verifier.admit(adapter, webhook, endpoint, bool(events))
             if not events:
                 accepted = adapter.accepted()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from core.event import unquote_text
+from core.event import Event, unquote_text
 from ingest.claims import ClaimKey
+from ingest.event_reader import ON_LOOP_BYTES_MAX
 from ingest.limits import Limits
 from ingest.pan import CardMasker
+from providers.port import Adapter
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
 
@@ -103,6 +106,30 @@ def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(
     assert (first.status_code, second.status_code) == (200, 200)
     assert second.headers["idempotent-replayed"] == "true"
     assert len(bench.publisher.records) == 1
+
+
+def test_a_large_body_is_looked_through_beside_other_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, other_answered = threading.Event(), threading.Event()
+    masked = CardMasker.masked
+
+    def slow(masker: CardMasker, event: Event, adapter: Adapter) -> Event:
+        if event.event_id == "evt_large":
+            began.set()
+            assert other_answered.wait(30), "it held the other request up"
+        return masked(masker, event, adapter)
+
+    async def both() -> list[httpx2.Response]:
+        async with bench.client() as client:
+            body, headers = bench.signed("stripe", bench.stripe("evt_large")[0] + b" " * ON_LOOP_BYTES_MAX)
+            large = asyncio.create_task(client.post("/webhooks/stripe", content=body, headers=headers))
+            assert await asyncio.to_thread(began.wait, 30)
+            body, headers = bench.stripe("evt_small")
+            small = await client.post("/webhooks/stripe", content=body, headers=headers)
+            other_answered.set()
+            return [small, await large]
+
+    monkeypatch.setattr(CardMasker, "masked", slow)
+    assert [answer.status_code for answer in asyncio.run(both())] == [200, 200]
 
 
 def test_a_copy_with_other_content_that_waited_is_reported_a_conflict_by_its_own_content(bench: Bench) -> None:
