@@ -180,7 +180,10 @@ class RocksDbStore:
         self, fill: Callable[[Path], None] = lambda _folder: None, complete: Callable[[], None] = lambda: None
     ) -> None:
         """Forgets everything, and begins with the copy that ``fill`` puts into the folder and what ``complete`` writes:
-        with both, or it is empty."""
+        with both, or it is empty.
+
+        :raises IndexBroken: the copy can't be opened, or what was written can't be flushed
+        """
         self._close()
         try:
             (self._folder / _BROKEN).touch()
@@ -188,7 +191,7 @@ class RocksDbStore:
             fill(self._folder)
             self._use(_opened(self._folder))
             complete()
-            self._db.flush_wal()  # on the disk before the mark goes: the machine may fail too
+            self._flush()  # on the disk before the mark goes: the machine may fail too
             (self._folder / _BROKEN).unlink()
         except Exception:
             with suppress(Exception):  # it wasn't opened, or its last flush fails: it goes all the same
@@ -236,6 +239,12 @@ class RocksDbStore:
         self.__dict__.pop("_apart", None)
         self.__dict__.pop("apart", None)
         self._db.close()
+
+    def _flush(self) -> None:
+        try:
+            self._db.flush_wal()
+        except Exception as failed:
+            raise self._broken(failed) from failed
 
     def _broken(self, failed: Exception) -> IndexBroken:
         if self._owner is not None and any(sign in str(failed) for sign in _LOST):
@@ -295,9 +304,9 @@ def _open_or_begin(folder: Path) -> Rdict:
     if not (folder / _BROKEN).exists():
         try:
             return _opened(folder)
-        except Exception as failed:
-            if _STORAGE.search(str(failed)):
-                raise IndexBroken(str(folder), str(failed)) from failed
+        except IndexBroken as failed:
+            if _STORAGE.search(failed.problem):
+                raise
             log.exception("the index in %s can't be opened: it is made again", folder)
     return _begun(folder)
 
@@ -323,10 +332,16 @@ def _opened(
     folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None, *, compacts: bool = True
 ) -> Rdict:
     """Options are given for the column family too: of a store that is there already, its family's would be RocksDB's
-    own, with a cache of 8 MiB and no filters."""
+    own, with a cache of 8 MiB and no filters.
+
+    :raises IndexBroken: it can't be opened
+    """
     options = _options(open_files_max)
     options.set_disable_auto_compactions(not compacts)
-    return Rdict(str(folder), options, {FAMILY: options, APART: options}, access or AccessType.read_write())
+    try:
+        return Rdict(str(folder), options, {FAMILY: options, APART: options}, access or AccessType.read_write())
+    except Exception as failed:  # RocksDB's errors have no class of their own
+        raise IndexBroken(str(folder), str(failed)) from failed
 
 
 def _options(open_files_max: int) -> Options:

@@ -219,6 +219,19 @@ def test_it_begins_with_a_copy_and_what_completes_it_or_is_empty(tmp_path: Path)
     assert RocksDbStore.take_over(tmp_path / "root", 2).get(b"k") == b"v", "what it began is whole"
 
 
+def test_a_copy_that_cannot_be_opened_is_an_error_of_the_index_and_leaves_an_empty_one(tmp_path: Path) -> None:
+    store = RocksDbStore.take_over(tmp_path / "root", 1)
+    put(store, k="before")
+
+    def fill(folder: Path) -> None:
+        (folder / "CURRENT").write_text("no manifest")
+
+    with pytest.raises(IndexBroken, match="made again from the journal"):
+        store.begin_again(fill)
+    put(store, k="v")
+    assert store.get(b"k") == b"v"
+
+
 # damage
 
 
