@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -76,6 +77,7 @@ class Looking:
         self._client = client
         self._clock = clock
         self._maintained_at = clock.now()
+        self._found_broken: Mapping[str, int] = {}
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
     def look(self) -> Seen:
@@ -136,11 +138,12 @@ class Looking:
         return max(0.0, (now - self._maintained_at).total_seconds())
 
     def _broken(self) -> Mapping[str, int]:
+        """As last read: a file that can't be read says nothing of what was found."""
         said = None if self._places.verified is None else read_said(self._places.verified)
-        try:
-            return {stream: len(one["wrong"]) for stream, one in (said or {}).items()}
-        except (KeyError, TypeError):
-            return {}
+        if said is not None:
+            with suppress(KeyError, TypeError):
+                self._found_broken = {stream: len(one["wrong"]) for stream, one in said.items()}
+        return self._found_broken
 
     def _receiver_ready(self) -> bool | None:
         if not self._places.ready_url:

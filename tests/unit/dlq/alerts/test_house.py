@@ -133,6 +133,11 @@ def test_what_verify_found_is_an_alert_until_a_look_as_wide_finds_nothing(house:
     remember(file, report(since=5, chain_whole=False), deep=False)
     house.firing(130)
     assert ("verify", "ledger") in house.firing(130), "some rows don't speak for all"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:9])
+    house.firing(130)
+    assert ("verify", "ledger") in house.firing(130), "a file that can't be read says nothing"
+    file.write_bytes(whole)
     remember(file, report(chain_whole=False, one_effect=False), deep=False)
     assert is_over(house, "verify", "ledger")
 
