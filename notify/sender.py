@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -58,6 +59,8 @@ RETRY_AFTER_S_MAX = 3_600.0
 SECRETS_MAX = 4
 """Live at a time: two while one replaces the other, and some room."""
 SAID_CHARS_MAX = 200
+SECRET_CHARS_MIN = 8
+"""A shorter word of a header's value, such as ``Bearer``, is no secret."""
 ILL = frozenset({408, 429})
 """Answers below 500 that say that the subscriber can't keep up, rather than what it thinks of this event."""
 
@@ -127,6 +130,7 @@ class Sender:
             if traceparent is not None:
                 headers[TRACEPARENT] = traceparent
             answer = self._deliveries.post(target, headers, body)
+            answer = replace(answer, said=self._without_secrets(subscriber, answer.said))
             if answer.status >= 500 or answer.status in ILL:
                 raise self.not_taken(subscriber.name, answer)
         return answer
@@ -209,6 +213,14 @@ class Sender:
             return header_value(self._text(subscriber, path).strip())
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None
+
+    def _without_secrets(self, subscriber: Subscriber, said: str) -> str:
+        """An answer may repeat the headers it was sent, and what it says is kept in the journal."""
+        for name, value in subscriber.headers.items():
+            if isinstance(value, HeaderFile):
+                for word in self._value(subscriber, value).split():
+                    said = said.replace(word, f"({name})") if len(word) >= SECRET_CHARS_MIN else said
+        return said
 
     def _text(self, subscriber: Subscriber, path: Path) -> str:
         file = secret_file(subscriber, path, self._settings)

@@ -8,9 +8,9 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied
-from notify.errors import FileUnusable
+from notify.errors import FileUnusable, NotTaken
 from tests.unit.notify.place import Place, item
-from tests.unit.notify.receiver import Receiver
+from tests.unit.notify.receiver import Receiver, status
 
 
 def with_token(place: Place, receiver: Receiver, file: str | Path) -> None:
@@ -83,3 +83,13 @@ def test_another_folder_can_be_allowed(
     (mounted / "token").symlink_to(write(place.folder / "elsewhere"))
     with pytest.raises(FileUnusable, match="notify reads no secret there"):
         place.handler()(item("shop"))
+
+
+@pytest.mark.parametrize("code", [422, 503])
+def test_an_answer_that_repeats_a_secret_header_is_kept_without_it(place: Place, receiver: Receiver, code: int) -> None:
+    with_token(place, receiver, "secrets/notify.shop.token")
+    write(place.folder / "secrets" / "notify.shop.token", "Bearer abc-def-ghi\n")
+    receiver.replies(status(code, body=b'{"authorization": "Bearer abc-def-ghi", "token": "abc-def-ghi"}'))
+    with pytest.raises(NotTaken) as failed:
+        place.handler()(item("shop"))
+    assert failed.value.said.strip("'") == '{"authorization": "Bearer (authorization)", "token": "(authorization)"}'
