@@ -5,10 +5,15 @@ What books, and why:
 - A capture is reported around the charge (``charge.succeeded``, ``charge.captured``) and around its payment
   intent (``payment_intent.succeeded``). The charge books, under its own id: it alone says ``captured`` and
   ``amount_captured``, and payments without an intent have one too. The intent's report moves nothing.
+- A charge may be captured several times (https://docs.stripe.com/payments/multicapture). Each later capture is an
+  update of the charge: it books what ``amount_captured`` grew by, under its balance transaction.
 - A refund books under its ``re_`` id as soon as Stripe takes the money (it has a balance transaction, or has
   succeeded), whichever event says so first. ``charge.refunded`` counts where it carries its refunds (API versions
   before 2022-11-15). Later ones don't, and ``refund.created`` reports: the setting ``stripe.refund_events`` says that
   the endpoint takes it. Else the event is left to a person. Failed or canceled, the money comes back.
+- Until API version 2025-03-31 an authorisation that is released, or the part of one that wasn't captured, is reported
+  as a refund too (https://docs.stripe.com/changelog/basil/2025-03-31/remove-refund-from-partial-capture-and-payment-cancellation-flow).
+  None of it was ever booked, so it moves nothing.
 - A dispute's money is what its ``balance_transactions`` say (https://docs.stripe.com/api/disputes/object): each one
   below zero was withdrawn, each one above zero given back, which may be less
   (https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
@@ -18,8 +23,8 @@ What books, and why:
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
-Left to a person, because no movement here fits: transfers and application fees of Connect, and top-ups
-(https://docs.stripe.com/api/events/types).
+Left to a person, because no movement here fits: transfers and application fees of Connect, top-ups, and what cards
+spend that the account issued (https://docs.stripe.com/api/events/types).
 
 One event may arrive in two API versions: during an upgrade Stripe sends it to an endpoint of each
 (https://docs.stripe.com/webhooks/versioning). Which fields the object has differs between them. So what decides a
@@ -51,7 +56,8 @@ MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 
 
 LEFT_TO_A_PERSON = names(
-    "application_fee.created application_fee.refunded topup.reversed topup.succeeded transfer.created transfer.reversed"
+    "application_fee.created application_fee.refunded issuing_transaction.created topup.reversed topup.succeeded "
+    "transfer.created transfer.reversed"
 )
 """Types that move money and aren't booked."""
 
@@ -138,7 +144,10 @@ def _id_of(value: object) -> str | None:
 def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
     if document.get("type") == "charge.refunded":
-        return [_refunded_before(document["data"].get("previous_attributes")), reported.get("amount_refunded")]
+        return [
+            _before(document["data"].get("previous_attributes"), "amount_refunded"),
+            reported.get("amount_refunded"),
+        ]
     return fact.sha256 if fact else None
 
 
@@ -172,12 +181,22 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     )
 
 
-def _captured(charge: Mapping[str, Any], _: object) -> _Moved | None:
+def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
     if charge.get("captured") is not True:
         return None
     if "amount_captured" not in charge:
         raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")
-    return _Moved(Movement.CAPTURE, charge, charge["amount_captured"])
+    before, after = _before(previous, "amount_captured"), charge["amount_captured"]
+    if not before:
+        return _Moved(Movement.CAPTURE, charge, after)
+    transaction = _id_of(charge.get("balance_transaction"))
+    if type(before) is not int or type(after) is not int or _before(previous, "balance_transaction") is None:
+        raise MoneyInvalid("a further capture doesn't say its amount and balance transaction: book it by hand")
+    return _Moved(Movement.CAPTURE, {"id": transaction}, after - before)
+
+
+def _updated(charge: Mapping[str, Any], previous: object) -> _Moved | None:
+    return None if _before(previous, "amount_captured") is None else _captured(charge, previous)
 
 
 def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
@@ -188,25 +207,30 @@ def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
 
 
 def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:
+    """A refund that has no effect on the balance has null for its transaction."""
     status = refund.get("status")
     taken = refund.get("balance_transaction", ...)
     if status in ("failed", "canceled"):
         given_back = refund.get("failure_balance_transaction")
         never_moved = taken is None and given_back is None
         return None if never_moved else _Moved(Movement.REFUND_FAILED, refund, refund.get("amount"))
-    if status == "succeeded" or taken not in (None, ...):
-        return _Moved(Movement.REFUND, refund, refund.get("amount"))
-    return None
+    if taken is None or (taken is ... and status != "succeeded"):
+        return None
+    return _Moved(Movement.REFUND, refund, refund.get("amount"))
 
 
 def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | None:
     """The refund that this event is about: the newest whose amount is what the charge's total grew by."""
+    if charge.get("captured") is False:
+        return None
     listed = charge.get("refunds")
     refunds = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(refunds, list) or not refunds:
         _check_unlisted(charge, previous)
         return None
-    before, after = _refunded_before(previous), charge.get("amount_refunded")
+    before, after = _before(previous, "amount_refunded"), charge.get("amount_refunded")
+    if not before and after == _not_captured(charge):
+        return None
     if type(before) is int and type(after) is int:
         refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]
         if not refunds:
@@ -218,7 +242,7 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
     """
     :raises RefundUnlisted: money went back
     """
-    before = _refunded_before(previous)
+    before = _before(previous, "amount_refunded")
     if charge.get("amount_refunded") != (0 if before is None else before):
         raise RefundUnlisted(
             "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
@@ -226,8 +250,15 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
         )
 
 
-def _refunded_before(previous: object) -> object:
-    return previous.get("amount_refunded") if isinstance(previous, dict) else None
+def _before(previous: object, name: str) -> object:
+    """What an attribute was before the event; None where it didn't change."""
+    return previous.get(name) if isinstance(previous, dict) else None
+
+
+def _not_captured(charge: Mapping[str, Any]) -> int | None:
+    """What of the authorisation was released at its capture, which API versions that list refunds report as one."""
+    amount, captured = charge.get("amount"), charge.get("amount_captured")
+    return amount - captured if type(amount) is int and type(captured) is int else None
 
 
 def _created(value: object) -> int:
@@ -293,6 +324,7 @@ def _payout(movement: Movement) -> Callable[[Mapping[str, Any], object], _Moved]
 _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
     "charge.succeeded": _charged,
     "charge.captured": _captured,
+    "charge.updated": _updated,
     "charge.refunded": _charge_refunded,
     "charge.refund.updated": _refunded,
     "refund.created": _refunded,

@@ -11,8 +11,8 @@ the category says which of its movements.
   wasn't captured. Their sum is what the webhook's ``amount_captured`` says.
 - A payment by a bank debit has its line when it is begun, and another one, a ``charge_failure``, if it fails. Their sum
   is nothing, as is what webhooks say. Until then its line doesn't say that it may fail, so no event is made of it.
-- A dispute's money may go and come back more than once. The adapter names the first by the dispute, each further one by
-  its balance transaction: a line has both names.
+- A charge may be captured more than once, and a dispute's money go and come back. The adapter names the first by the
+  charge or the dispute, each further one by its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
 - Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is recognised
   by its source and its sign.
@@ -62,7 +62,8 @@ _FAILED = frozenset({"charge_failure", "payment_failure_refund"})
 _NO_CARD = "py_"
 """So begin the charges of payments that aren't by card."""
 _DISPUTES = ("dp_", "du_")
-_OF_DISPUTES = frozenset({Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
+_SEVERAL = frozenset({Movement.CAPTURE, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
+"""One object may move money so more than once."""
 
 
 class StripeBalance:
@@ -98,7 +99,7 @@ class StripeBalance:
         payment = row.optional("payment") or row.optional("charge") or source
         money, paired = _money(row, movement), movement in PAYOUTS
         fact = moved(NAME, movement, source, money, account=self._account, payment=payment, paired=paired)
-        by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _OF_DISPUTES else None
+        by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _SEVERAL else None
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
         return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction)
 

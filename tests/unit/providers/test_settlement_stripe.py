@@ -168,6 +168,8 @@ def test_the_dashboards_export_is_read_too(tmp_path: Path) -> None:
     ]
     entities = [one.entity_key for one in found if isinstance(one, SettlementLine)]
     assert entities == [None, None, None, "stripe::po_1"]
+    others = [one.or_fact_key for one in found if isinstance(one, SettlementLine)]
+    assert others == ["stripe:txn_1:capture", "stripe:txn_1:dispute_opened", "stripe:txn_1:dispute_won", None]
 
 
 @pytest.mark.parametrize("lacking", ["charge_id", "payment_intent_id", "customer_facing_currency"])

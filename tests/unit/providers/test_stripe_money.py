@@ -179,8 +179,54 @@ def test_two_partial_refunds_of_a_charge_are_two_facts(stripe_adapter: Adapter) 
 def test_an_unsettled_refund_counts_once_stripe_has_taken_the_money(stripe_adapter: Adapter, status: str) -> None:
     assert money(stripe_adapter, "refund.created", {**REFUND, "status": status, "balance_transaction": None}) is None
     assert moved(stripe_adapter, "refund.created", {**REFUND, "status": status})[1] is Movement.REFUND
-    settled = {**REFUND, "balance_transaction": None}
-    assert moved(stripe_adapter, "refund.updated", settled)[1] is Movement.REFUND
+    assert moved(stripe_adapter, "refund.updated", REFUND)[1] is Movement.REFUND
+
+
+def test_an_authorisation_that_is_released_gives_nothing_back(stripe_adapter: Adapter) -> None:
+    """Until API version 2025-03-31 it is reported as a refund, which has no balance transaction."""
+    release = {**REFUND, "amount": 1000, "balance_transaction": None}
+    voided = {**CHARGE, "captured": False, "amount_captured": 0, "amount_refunded": 1000}
+    before = {"amount_refunded": 0, "refunded": False}
+    assert money(stripe_adapter, "charge.refunded", {**voided, "refunds": {"data": [release]}}, before) is None
+    assert money(stripe_adapter, "charge.refunded", voided, before) is None
+    for event_type in REFUND_REPORTS:
+        assert money(stripe_adapter, event_type, release) is None
+
+
+@pytest.mark.parametrize("previous", [{"amount_refunded": 0}, None])
+def test_what_a_partial_capture_releases_gives_nothing_back(
+    stripe_adapter: Adapter, previous: dict[str, Any] | None
+) -> None:
+    """The older API versions list it among the refunds, with a balance transaction of its own."""
+    release, refund = {**REFUND, "id": "re_0", "amount": 600, "created": 1}, {**REFUND, "amount": 150, "created": 2}
+    captured = {**CHARGE, "amount_captured": 400, "amount_refunded": 600, "refunds": {"data": [release]}}
+    assert moved(stripe_adapter, "charge.captured", captured)[2] == 400
+    assert money(stripe_adapter, "charge.refunded", captured, previous) is None
+    refunded = {**captured, "amount_refunded": 750, "refunds": {"data": [refund, release]}}
+    expected = ("stripe:re_1:refund", Movement.REFUND, 150)
+    assert moved(stripe_adapter, "charge.refunded", refunded, previous and {"amount_refunded": 600}) == expected
+
+
+def test_each_capture_of_a_charge_books_its_part(stripe_adapter: Adapter) -> None:
+    def captured(event_type: str, before: int, after: int) -> tuple[str, Movement, int]:
+        charge = {**CHARGE, "amount_captured": after, "balance_transaction": f"txn_{after}"}
+        previous = {"amount_captured": before, "balance_transaction": f"txn_{before}" if before else None}
+        return moved(stripe_adapter, event_type, charge, previous)
+
+    first = ("stripe:ch_1:capture", Movement.CAPTURE, 300)
+    assert captured("charge.captured", 0, 300) == captured("charge.updated", 0, 300) == first
+    for event_type in ("charge.updated", "charge.captured"):
+        assert captured(event_type, 300, 800) == ("stripe:txn_800:capture", Movement.CAPTURE, 500)
+
+
+def test_an_update_of_a_charge_that_captures_nothing_books_nothing(stripe_adapter: Adapter) -> None:
+    for previous in (None, {"description": "before"}, {"balance_transaction": None}):
+        assert money(stripe_adapter, "charge.updated", CHARGE, previous) is None
+
+
+def test_a_further_capture_without_its_balance_transaction_is_for_a_person(stripe_adapter: Adapter) -> None:
+    with pytest.raises(MoneyInvalid, match="a further capture"):
+        stripe_adapter.money(body("charge.updated", CHARGE, {"amount_captured": 300}), "charge.updated")
 
 
 @pytest.mark.parametrize("status", ["failed", "canceled"])
