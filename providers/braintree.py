@@ -20,9 +20,9 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   it was settled, and alone (https://developer.paypal.com/braintree/docs/reference/general/webhooks/transaction). It
   gives back what was booked of the transaction, and nothing where nothing was (`MoneyFact.pair`). A refund that was
   declined before it was settled moved nothing.
-- A dispute takes the money when it is opened, unless it is only a retrieval; won, what was won comes back, if it was
-  taken; lost, accepted or expired, the loss is final. A loss makes two events of the same bytes, one of them for the
-  money that was taken before it (`providers.money.types_of`).
+- A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken, and
+  what is won in part is left to a person; lost, accepted or expired, the loss is final. A loss makes two events of the
+  same bytes, one of them for the money that was taken before it (`providers.money.types_of`).
 - A disbursement is a payout to the merchant's bank; of type ``debit`` it takes from there.
 
 **Left to a person**: `LEFT_TO_A_PERSON`, a disbursement that the bank sent back and a local payment reversed. The

@@ -172,12 +172,15 @@ def _disputed(subject: Element, kind: str) -> _Moved | None:
         return None
     movement = _DISPUTES[kind]
     disputed = text_of(subject, "amount-disputed") or text_of(subject, "amount")
+    currency = text_of(subject, "currency-iso-code")
     won = text_of(subject, "amount-won") if movement is Movement.DISPUTE_WON else None
+    if won is not None and decimal_money_of(won, currency) != decimal_money_of(disputed, currency):
+        raise MoneyInvalid("another amount than the disputed one is won: book both parts by hand")
     return _Moved(
         movement,
         subject,
-        won or disputed,
-        text_of(subject, "currency-iso-code"),
+        disputed,
+        currency,
         text_of(child(subject, "transaction"), "id"),
     )
 

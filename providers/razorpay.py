@@ -29,7 +29,9 @@ What gives back gives back only what was booked (`MoneyFact.pair`), so each of t
 
 **Left to a person**: `LEFT_TO_A_PERSON`. A Route transfer moves money from one account at Razorpay to another, which
 no movement here is; neither is the settlement of a linked account to a VPA
-(https://razorpay.com/docs/webhooks/route). A dispute that is closed without being won or lost is left, too.
+(https://razorpay.com/docs/webhooks/route), nor money that is added to a RazorpayX account, which
+``transaction.created`` reports beside payouts (https://razorpay.com/docs/webhooks/transactions). A dispute that is
+closed without being won or lost is left, too.
 """
 
 from __future__ import annotations
@@ -195,6 +197,11 @@ def _dispute_closed(payload: _Payload) -> None:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
 
 
+def _transaction(payload: _Payload) -> None:
+    if text_at(object_at(_source(payload, "transaction"), "source"), "entity") not in ("payout", "reversal"):
+        raise MoneyInvalid("money was added to the RazorpayX account: book it by a manual entry (docs/finance.md)")
+
+
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
     "payment.captured": _moves(Movement.CAPTURE, "payment"),
     "refund.created": _refunded(Movement.REFUND),
@@ -209,4 +216,5 @@ _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
     "payout.processed": _moves(Movement.PAYOUT_PAID, "payout"),
     "payout.reversed": _moves(Movement.PAYOUT_FAILED, "payout"),
     "payout.failed": _moves(Movement.PAYOUT_FAILED, "payout"),
+    "transaction.created": _transaction,
 }

@@ -89,7 +89,7 @@ def declined(**more: Any) -> bytes:
         (dispute("dispute_lost", about="retrieval"), None),
         (dispute("dispute_disputed"), None),
         (dispute("dispute_under_review"), None),
-        (dispute("dispute_won", amount_won="10.00"), ("braintree:d1:dispute_won", "dispute_won", 1_000, "EUR", "tx1")),
+        (dispute("dispute_won", amount_won="12.5"), ("braintree:d1:dispute_won", "dispute_won", 1_250, "EUR", "tx1")),
         (dispute("dispute_lost"), ("braintree:d1:dispute_lost", "dispute_lost", 1_250, "EUR", "tx1")),
         (dispute("dispute_accepted"), ("braintree:d1:dispute_lost", "dispute_lost", 1_250, "EUR", "tx1")),
         (dispute("dispute_expired"), ("braintree:d1:dispute_lost", "dispute_lost", 1_250, "EUR", "tx1")),
@@ -110,7 +110,7 @@ def test_what_a_kind_books(xml: bytes, expected: Moved | None) -> None:
         (charged(), declined()),
         (transaction(refund_of="tx0"), declined(refund_of="tx0")),
         (transaction("transaction_disbursed", refund_of="tx0"), transaction("refund_failed", refund_of="tx0")),
-        (dispute("dispute_opened"), dispute("dispute_won")),
+        (dispute("dispute_opened"), dispute("dispute_won", amount_won="12.50")),
     ],
 )
 def test_what_gives_back_and_what_it_gives_back_name_each_other(done: bytes, undone: bytes) -> None:
@@ -119,6 +119,12 @@ def test_what_gives_back_and_what_it_gives_back_name_each_other(done: bytes, und
     assert second is not None
     assert (first.pair, second.pair) == (second.fact_key, first.fact_key)
     assert only(done).entity_key == only(undone).entity_key
+
+
+def test_a_dispute_that_is_won_in_part_is_for_a_person() -> None:
+    """As a pair it would undo the whole debit, whichever of the two is reported first."""
+    with pytest.raises(MoneyInvalid, match="book both parts by hand"):
+        moved(only(dispute("dispute_won", amount_won="10.00")))
 
 
 @pytest.mark.parametrize("xml", [disbursement(), dispute("dispute_lost")])

@@ -156,6 +156,21 @@ def transfer(event_type: str) -> bytes:
     return json.dumps({**event, "payload": payload, "created_at": NOW_S}).encode()
 
 
+@pytest.mark.parametrize(
+    ("source", "named"), [("bank_transfer", True), (None, True), ("payout", False), ("reversal", False)]
+)
+def test_money_that_is_added_is_for_a_person_and_a_payouts_transaction_is_reported_by_the_payout(
+    adapter: Adapter, source: str | None, named: bool
+) -> None:
+    transaction = {"id": "txn_1", "amount": 100, "credit": 100, "currency": "INR", "source": {"entity": source}}
+    body = json.dumps({"event": "transaction.created", "payload": {"transaction": {"entity": transaction}}}).encode()
+    if named:
+        with pytest.raises(MoneyInvalid, match="added to the RazorpayX account"):
+            adapter.money(body, "transaction.created")
+    else:
+        assert adapter.money(body, "transaction.created") is None
+
+
 @pytest.mark.parametrize("event_type", sorted(LEFT_TO_A_PERSON))
 def test_what_moves_between_accounts_at_razorpay_is_for_a_person(adapter: Adapter, event_type: str) -> None:
     with pytest.raises(MoneyInvalid, match=f"{event_type} .* manual entry"):
