@@ -181,6 +181,26 @@ class BodyFacts:
         facts.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView("body_facts")
 
 
+_IN_ORDER = """
+    WITH before AS (
+        SELECT one.seq, bool_or(other.seq < one.seq) AS pair_was_applied
+        FROM body_facts AS one JOIN whole AS other ON other.fact_key = coalesce(one.undoes, one.undone_by)
+        WHERE other.decision = 'applied'
+        GROUP BY one.seq)
+    SELECT facts.seq, is_read, reads,
+           CASE WHEN problem IS NOT NULL THEN problem
+                WHEN undone_by IS NOT NULL AND is_booked AND coalesce(pair_was_applied, false)
+                THEN 'it was undone before it was reported, and is booked'
+                WHEN undone_by IS NOT NULL AND NOT is_booked AND NOT coalesce(pair_was_applied, false)
+                THEN 'what the body reports was applied and isn''t booked'
+                WHEN undoes IS NOT NULL AND NOT is_booked AND pair_was_applied
+                THEN 'what it undoes was applied before, and the undo isn''t booked' END AS problem
+    FROM body_facts AS facts LEFT JOIN before ON before.seq = facts.seq
+    """
+"""As the engine settles a movement and its undo (`core.work.Applied`). An undo that is booked without its movement is
+found by `payment_checks.UndosHaveMovements`."""
+
+
 @dataclass
 class BookingsAreInBodies(Invariant):
     """Compares everything but the merchant, which the directory named then and no body does. A body that its adapter
@@ -190,15 +210,17 @@ class BookingsAreInBodies(Invariant):
     facts: BodyFacts
     name = "bookings_are_in_bodies"
     sentence = (
-        "Every booking is what its adapter reads in the kept body again: fact, accounts, sides, amount and currency."
+        "Every booking is what its adapter reads in the kept body again: fact, accounts, sides, amount and currency. A "
+        "movement that was undone before it was reported books nothing, and no other does."
     )
 
     def check(self, evidence: Evidence) -> Finding:
         self.facts.register(evidence)
+        evidence.session.sql(_IN_ORDER).createOrReplaceTempView("facts_in_order")
         offenders = evidence.sample(
             f"""
             WITH wrong AS (
-                SELECT seq, problem, reads FROM body_facts WHERE problem IS NOT NULL
+                SELECT seq, problem, reads FROM facts_in_order WHERE problem IS NOT NULL
                 ORDER BY seq LIMIT {evidence.sample_max})
             SELECT /*+ BROADCAST(wrong) */
                    problem, seq, event_key, event_type, reads, fact_key, postings, handler_version
@@ -209,7 +231,7 @@ class BookingsAreInBodies(Invariant):
             """
             SELECT count_if(is_read) AS compared, count_if(NOT is_read) AS without_body,
                    count_if(problem IS NOT NULL) AS wrong
-            FROM body_facts
+            FROM facts_in_order
             """
         )
         figures = {**counts, "read_by": handler_version(self.facts.providers)}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from core.errors import PayhookError
 from core.keys import key_part
-from core.money import MoneyFact
+from core.money import UNDOS, MoneyFact
 from core.routing import of_tenant
 from core.work import postings_to_json
 from ledger.accounts import book, holder_of
@@ -25,9 +25,13 @@ COLUMNS = (
 )
 """Of an applied row, and its body: NULL where it isn't kept."""
 
-FACTS = "seq bigint, event_key string, entity_key string, is_read boolean, payment string, problem string, reads string"
-"""One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``problem``: what is wrong,
-NULL if nothing is. ``reads``: what the adapter reads, where something is wrong."""
+FACTS = (
+    "seq bigint, event_key string, entity_key string, is_read boolean, is_booked boolean, payment string, "
+    "undoes string, undone_by string, problem string, reads string"
+)
+"""One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``undoes``, ``undone_by``: the
+fact key of what the movement undoes, or of what undoes it. ``problem``: what is wrong, NULL if nothing is. ``reads``:
+what the adapter reads, where something is wrong."""
 
 UNREADABLE = "its adapter can't read the body that was booked"
 TEXT_CHARS_MAX = 300
@@ -40,6 +44,8 @@ class BodyFact(NamedTuple):
     """As `FACTS` has it."""
 
     payment: str | None
+    undoes: str | None = None
+    undone_by: str | None = None
     problem: str | None = None
     reads: str | None = None
 
@@ -52,11 +58,11 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
         facts = [body_fact(row, adapters) if row["body"] is not None else BodyFact(None) for row in rows]
         columns: list[list[Any]] = [
             *([row[name] for row in rows] for name in ("seq", "event_key", "entity_key")),
-            [row["body"] is not None for row in rows],
+            *([row[name] is not None for row in rows] for name in ("body", "postings")),
             *([getattr(fact, name) for fact in facts] for name in BodyFact._fields),
         ]
         text = pa.string()
-        types = (pa.int64(), text, text, pa.bool_(), text, text, text)
+        types = (pa.int64(), text, text, pa.bool_(), pa.bool_(), text, text, text, text, text)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, [field.split()[0] for field in FACTS.split(", ")])
 
@@ -65,19 +71,21 @@ def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFa
     """What is read in the body of an applied row, and whether the row booked just that."""
     adapter = adapters.get(row["provider"])
     if adapter is None:
-        return BodyFact(None, f"there is no adapter for {row['provider']} any more")
+        return BodyFact(None, problem=f"there is no adapter for {row['provider']} any more")
     try:
         fact = reader_of(adapter, row["event_type"]).money(row["body"], row["event_type"])
     except PayhookError as refused:
-        return BodyFact(None, UNREADABLE, str(refused)[:TEXT_CHARS_MAX])
+        return BodyFact(None, problem=UNREADABLE, reads=str(refused)[:TEXT_CHARS_MAX])
     except Exception as bug:
         # One body that its adapter fails on must not hide the others. Its text may quote the body.
-        return BodyFact(None, UNREADABLE, type(bug).__name__)
+        return BodyFact(None, problem=UNREADABLE, reads=type(bug).__name__)
     if fact is None:
-        return BodyFact(None, "its adapter reads no money in the body that was booked")
+        return BodyFact(None, problem="its adapter reads no money in the body that was booked")
     payment = None if fact.payment is None else key_part(fact.payment)
+    pair = None if fact.pair is None else of_tenant(row["tenant"], fact.pair)
+    undoes, undone_by = (pair, None) if fact.movement in UNDOS else (None, pair)
     problem = _problem(row, fact)
-    return BodyFact(payment, problem, None if problem is None else _text_of(fact))
+    return BodyFact(payment, undoes, undone_by, problem, None if problem is None else _text_of(fact))
 
 
 def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
