@@ -113,7 +113,7 @@ class Orders:
         self._producer = producer
         self._control_topic = control_topic
         self._recorder = recorder
-        self._hands = hands
+        self.hands = hands
 
     def send(self, command: Command, what: str) -> Sent:
         """Sends a command that needs no check here; ``what`` says to people what it is about.
@@ -132,7 +132,7 @@ class Orders:
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
         """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
         with self._recorder.act(actor, action, what, reason) as changes:
-            yield Giving(self._producer, self._control_topic, changes, self._hands)
+            yield Giving(self._producer, self._control_topic, changes, self.hands)
 
 
 @dataclass(slots=True)

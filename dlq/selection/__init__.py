@@ -19,7 +19,6 @@ from dlq.selection.model import (
     SelectionTooLarge,
 )
 from dlq.selection.runs import Runs
-from dlq.selection.second_person import SecondPerson
 from dlq.selection.selections import Selections
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "RunRefused",
     "RunState",
     "Runs",
-    "SecondPerson",
     "SecondPersonWanted",
     "Selection",
     "SelectionBroken",

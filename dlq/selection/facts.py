@@ -26,9 +26,9 @@ from journal.bodies import BodyStore
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, Line
 from journal.index_layout import CONTENT_BYTES
-from journal.lake import has_table, open_table
+from journal.lake import has_table
 from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, takes_key
-from journal.reader import dataset_of, lineage_of, rows_where
+from journal.reader import JournalReader, lineage_of, rows_where
 from journal.schema import JournalRow
 
 ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -205,17 +205,9 @@ class FactFinder:
 
     def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
         """By entity: its latest applied event behind ``after``."""
-        if not keys or not has_table(self._journal):
+        if not has_table(self._journal):
             return {}
-        wanted = (
-            (pc.field("item_seq") > after)
-            & (pc.field("decision") == Decision.APPLIED.value)
-            & pc.field("entity_key").isin(pa.array(keys, pa.string()))
-        )
-        dataset = dataset_of(open_table(self._journal))
-        found = dataset.to_table(columns=["entity_key", "item_seq"], filter=wanted)
-        latest = found.group_by("entity_key").aggregate([("item_seq", "max")])
-        return dict(zip(latest["entity_key"].to_pylist(), latest["item_seq_max"].to_pylist(), strict=True))
+        return JournalReader(self._journal).applied_upto(dict.fromkeys(keys, after))
 
     def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
         """Who holds the keys of other content: that may be long closed, so the journal is asked."""

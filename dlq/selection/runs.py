@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from core.clock import Clock
@@ -24,12 +25,22 @@ from dlq.command import (
     approve,
     new_command_id,
 )
+from dlq.done_alone import DoneAlone
 from dlq.frozen import Selection
+from dlq.limits import AloneLimits, Volume, in_common, kind_of, same_person
 from dlq.orders import Giving, Orders
 from dlq.run import RunState, command_id_of
 from dlq.selection.journal import CHANGES
-from dlq.selection.model import UNFINISHED, Approval, Run, RunKept, RunRefused, Started, check_lineage
-from dlq.selection.second_person import SecondPerson
+from dlq.selection.model import (
+    UNFINISHED,
+    Approval,
+    Run,
+    RunKept,
+    RunRefused,
+    SecondPersonWanted,
+    Started,
+    check_lineage,
+)
 from dlq.selection.selections import Selections
 
 DECIDED_S_MAX, LOOK_S = 5.0, 0.1
@@ -42,21 +53,21 @@ class Runs:
     def __init__(
         self,
         selections: Selections,
-        second_person: SecondPerson,
         orders: Orders,
+        limits: AloneLimits,
         clock: Clock,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._selections = selections
         self._log = selections.log
-        self._second_person = second_person
         self._orders = orders
+        self._limits = limits
         self._clock = clock
         self._sleep = sleep
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
         """Why this run of a person would need another's approval; None: it needn't."""
-        return self._second_person.why(self._selections.files.get(number), run, actor)
+        return self._why_two_people(self._selections.files.get(number), run, actor)
 
     def start(self, number: int, run: Run, actor: str) -> Started:
         """Begins the selection's one run, or proposes it where two people are needed. The same again is no second one.
@@ -71,7 +82,7 @@ class Runs:
             check_lineage(selection, self._log.lineage())
             if before is not None and (before.run != wanted or selection.digest not in self._log.ordered):
                 return _again(before, wanted, giving)
-            two_people = self._second_person.why(selection, run, actor) is not None
+            two_people = self._why_two_people(selection, run, actor) is not None
             command = self._command(selection, PROPOSE_RUN if two_people else RUN, run, actor)
             state = RunState.PROPOSED if two_people else RunState.RUNNING
             self._give(giving, selection, command, RunKept(number, wanted, actor, command.at, state))
@@ -97,7 +108,7 @@ class Runs:
                 return run
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_reported(run)}, {run.state.value}")
-            self._second_person.check(run, proposed.hands if proposed is not None else (), actor)
+            self._check_approver(run, proposed.hands if proposed is not None else (), actor)
             if proposed is None:
                 raise RunRefused(number, "the processor hasn't decided its proposal yet: approve it then")
             command = approve(proposed, actor, reason, self._clock.now(), command_id_of(selection.digest))
@@ -142,6 +153,25 @@ class Runs:
                 self._give(giving, selection, self._command(selection, action, Run("", verb), actor, command_id))
             giving.changes.after = f"{_reported(run)}: from {run.state.value} to {after.value}"
             return replace(self._as_ordered(selection, run, replace(run, state=after)), changed_by=actor)
+
+    def _why_two_people(self, selection: Selection, run: Run, actor: str) -> str | None:
+        """As the processor will say it."""
+        before = DoneAlone(self._log.commands_since).of(
+            self._orders.hands(actor), kind_of(run.action), self._clock.now()
+        )
+        return why_two_people(selection, run, self._limits, before)
+
+    def _check_approver(self, proposed: RunKept, behind: Iterable[str], actor: str) -> None:
+        """The processor holds every run to it, too.
+
+        :param behind: who else could have proposed the run, as its command names them
+        :raises SecondPersonWanted: who approves it proposed it, or somebody could act as both
+        """
+        hands = self._orders.hands
+        if same_person(proposed.actor) == same_person(actor):
+            raise SecondPersonWanted(proposed.number, actor)
+        if in_common({*behind, *hands(proposed.actor)}, hands(actor)):
+            raise SecondPersonWanted(proposed.number, proposed.actor, actor)
 
     def _command(
         self, selection: Selection, action: str, run: Run, actor: str, command_id: str | None = None
@@ -193,6 +223,14 @@ class Runs:
 
     def _name(self, number: int) -> str:
         return f"{self._selections.stream} s{number}"
+
+
+def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
+    """Why another person must approve a run; None: none need. ``before``: the most that any hand
+    behind it did alone within a day."""
+    if run.propose:
+        return "it was asked for a second person's approval"
+    return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
 
 
 def _check(number: int, run: Run) -> None:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
 
-from core.clock import Clock
+import pyarrow as pa
+
+from core.clock import Clock, to_rfc3339
 from core.layout import StreamLayout
 from dlq.command import Target
-from dlq.frozen import NEWEST, Frozen, Selection, SelectionFiles
-from dlq.index import DeadLetterIndex, Filter, ItemState
+from dlq.frozen import NEWEST, SCHEMA, Frozen, Selection, SelectionFiles, each_line
+from dlq.index import DeadLetterIndex, Filter, ItemState, Seen
 from dlq.recorder import Recorder
 from dlq.run import RunState
-from dlq.selection.freeze import filter_text, gather
 from dlq.selection.journal import RunItems, RunLog, why_slow
-from dlq.selection.model import ItemShown, Kept, Progress, RunItemState, RunKept, RunRefused, SelectionsFull
+from dlq.selection.model import (
+    ItemShown,
+    Kept,
+    Progress,
+    RunItemState,
+    RunKept,
+    RunRefused,
+    SelectionEmpty,
+    SelectionsFull,
+    SelectionTooLarge,
+)
 from journal.reader import JournalReader
 
 ITEMS_MAX = 1_000_000
@@ -56,12 +71,11 @@ class Selections:
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self.stream} {text}", note):
             lineage, upto = self.log.lineage(), self._index.follow().seq
-            found = gather(self._index.seen(wanted), ITEMS_MAX, {target.item_seq: target for target in seen})
-            count, now = found.table.num_rows, self._clock.now()
+            table, amounts, unknown = gather(self._index.seen(wanted), ITEMS_MAX, {one.item_seq: one for one in seen})
+            count, now = table.num_rows, self._clock.now()
             leaving = self._leaving(count)
-            amounts, unknown = found.amounts, found.unknown
             selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown)
-            made = self.files.put(Frozen(selection, found.table))
+            made = self.files.put(Frozen(selection, table))
             for one in leaving:
                 self.files.drop(one)
             after = f"{made.count} items, {text}, digest {made.digest}"
@@ -155,3 +169,47 @@ class Selections:
             while len(self._followed) > FOLLOWED_MAX:
                 self._followed.popitem(last=False)
             return items, reader
+
+
+def gather(
+    seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]
+) -> tuple[pa.Table, Mapping[str, int], int]:
+    """What a filter matched, each item with its last row, as a selection's file holds it; the amounts of all, in minor
+    units by currency; and how many items have none.
+
+    ``as_seen``: items as they were shown before. One that has another row by now is refused when it is decided.
+
+    :raises SelectionEmpty: there is nothing
+    :raises SelectionTooLarge: there is more than ``items_max``
+    """
+    every = list(islice(seen, items_max + 1))
+    if len(every) > items_max:
+        raise SelectionTooLarge(items_max)
+    if not every:
+        raise SelectionEmpty
+    shown = [as_seen.get(one.item_seq, one) for one in every] if as_seen else every
+    columns = (
+        [one.item_seq for one in every],
+        [one.seen_seq for one in shown],
+        [int(one.seen_hash, 16) for one in shown],
+        list(each_line(one.entity_key for one in every)),
+    )
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    amounts: Counter[str] = Counter()
+    unknown = 0
+    for one in every:
+        if one.amount_minor is None or one.currency is None:
+            unknown += 1
+        else:
+            amounts[one.currency] += abs(one.amount_minor)
+    return pa.Table.from_arrays(arrays, schema=SCHEMA), dict(amounts), unknown
+
+
+def filter_text(wanted: Filter) -> str:
+    """The filter as JSON, without what it doesn't ask for."""
+    reported = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
+    return json.dumps(reported, default=_plain, sort_keys=True)
+
+
+def _plain(value: Any) -> str:
+    return to_rfc3339(value) if isinstance(value, datetime) else str(value)

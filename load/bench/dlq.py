@@ -23,7 +23,7 @@ from core.decision import ErrorKind
 from core.layout import Layout
 from dlq.frozen import Frozen, Selection, SelectionFiles
 from dlq.index import DeadLetterIndex, Filter, Payloads, Sort
-from dlq.selection.freeze import gather
+from dlq.selection.selections import gather
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
@@ -122,7 +122,7 @@ def _freeze(index: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    table = gather(index.seen(wanted), count, {}).table
+    table, _, _ = gather(index.seen(wanted), count, {})
     selection = Selection(STREAM, since, "bench", "", "{}", table.num_rows, count, "")
     assert files.put(Frozen(selection, table)).count >= min(FROZEN, count) - 1
 

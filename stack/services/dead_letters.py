@@ -16,7 +16,7 @@ from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, Payloads, kafka_origin
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, Runs, SecondPerson, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
@@ -44,13 +44,13 @@ def open_dead_letters(
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
     selections = Selections(places, log, index, clock, recorder)
-    second_person, orders = SecondPerson(limits, log, clock, hands), Orders(producer, control, recorder, hands)
+    orders = Orders(producer, control, recorder, hands)
     finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
     return DeadLetters(
         stream,
         index,
         selections,
-        Runs(selections, second_person, orders, clock),
+        Runs(selections, orders, limits, clock),
         DryRuns(selections.files, index, finder, clock),
         config.dead_head.value,
         recorder,

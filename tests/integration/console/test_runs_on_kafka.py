@@ -15,7 +15,7 @@ from dlq.index import DeadLetterIndex, Filter, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import Run, RunLog, Runs, RunState, SecondPerson, Selections
+from dlq.selection import Run, RunLog, Runs, RunState, Selections
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
@@ -30,8 +30,8 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     log = RunLog(journal, topics.control)
     index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock)
     selections = Selections(places, log, index, clock, recorder)
-    second_person, orders = SecondPerson(AloneLimits(), log, clock), Orders(lambda: producer, topics.control, recorder)
-    runs = Runs(selections, second_person, orders, clock, lambda _: None)
+    orders = Orders(lambda: producer, topics.control, recorder)
+    runs = Runs(selections, orders, AloneLimits(), clock, lambda _: None)
     made = selections.freeze(Filter(), "ada")
     assert made.count == DEAD_ITEMS
     started = runs.start(1, Run("replay", "mended", per_s=5.0), "ada")

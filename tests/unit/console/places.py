@@ -25,7 +25,7 @@ from dlq.index import DeadLetterIndex, Payloads
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, Runs, SecondPerson, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
 from ledger.queries import Shards
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
@@ -49,9 +49,8 @@ def dead_letters(
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(layout, log, index, clock, recorder)
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
-    second_person = SecondPerson(limits, log, clock, users.hands)
     orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.hands)
-    runs = Runs(selections, second_person, orders, clock, sleep)  # type: ignore[arg-type]
+    runs = Runs(selections, orders, limits, clock, sleep)  # type: ignore[arg-type]
     finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
     dry_runs = DryRuns(selections.files, index, finder, clock)
     return DeadLetters(layout.stream, index, selections, runs, dry_runs, "wait", recorder)

@@ -22,7 +22,7 @@ from dlq.limits import AloneLimits, Hands, same_person
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.run import PortionResult
-from dlq.selection import DryRuns, FactFinder, Run, RunLog, Runs, SecondPerson, Selections
+from dlq.selection import DryRuns, FactFinder, Run, RunLog, Runs, Selections
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from processor.decide import runs
@@ -131,8 +131,7 @@ class SelectionBench:
         recorder = Recorder(acts or self.acts, clock, channel)
         selections = Selections(self.places, log, self.index, clock, recorder)
         orders = Orders(lambda: self.kafka, CONTROL, recorder, self.hands)
-        second_person = SecondPerson(self.alone, log, clock, self.hands)
-        return selections, Runs(selections, second_person, orders, clock, lambda _: self.decide())
+        return selections, Runs(selections, orders, self.alone, clock, lambda _: self.decide())
 
     def send(self, command: Command) -> None:
         """Into Kafka."""

@@ -13,7 +13,7 @@ from dlq.frozen import Selection
 from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume
 from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
-from dlq.selection.second_person import why_two_people
+from dlq.selection.runs import why_two_people
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW
 
