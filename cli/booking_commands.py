@@ -19,9 +19,10 @@ from core.layout import StreamLayout
 from core.money import Money
 from core.routing import row_name, topics_of
 from core.work import Posting, Side
-from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
+from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, Target, propose_entry
 from journal.reader import lineage_of
-from ledger.reversals import Booking, all_proposals, bookings_of, entry_of, evidence_sha256
+from journal.schema import JournalRow
+from ledger.reversals import all_proposals, bookings_of, entry_of, evidence_sha256, reversal_of
 
 ACTIONS = {"propose_reversal": "reversal", "propose_reprocess": "reprocessing"}
 
@@ -40,22 +41,22 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
     of_shards = _bookings(place, keys)
     found = [one for bookings in of_shards.values() for one in bookings]
-    _print_lines("event", [(one.row.event_key or "", line) for one in found for line in one.would_book])
+    _print_lines("event", [(one.event_key or "", line) for one in found for line in reversal_of(one)])
     if dry_run:
         click.echo("nothing was sent")
         return
     for at, bookings in of_shards.items():
-        targets, lineage = [booking.target for booking in bookings], lineage_of(str(at.journal))
+        targets, lineage = [Target.of(row) for row in bookings], lineage_of(str(at.journal))
         command = Command.new(
             at.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
         )
-        named = keys if len(of_shards) == 1 else [one.row.event_key or "" for one in bookings]
+        named = keys if len(of_shards) == 1 else [row.event_key or "" for row in bookings]
         orders(place).send(command, f"{place.mode} {', '.join(named)}")
         click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 
 
-def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Booking]]:
+def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
     """What is to be taken back, by the shard that decides it: each is a proposal of its own.
 
     :raises NotReversible: one of them can't be

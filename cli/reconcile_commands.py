@@ -165,9 +165,9 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
         except NotAcknowledged as lost:
             changes.after = f"{lost.sent} events sent, {lost.failed} not acknowledged"
             raise
-        changes.after = f"{sent.events} events sent"
+        changes.after = f"{sent} events sent"
     print_left_out(left_out)
-    click.echo(f"sent and acknowledged: {sent.events:,}; `payhook ledger event FACT` tells what became of one")
+    click.echo(f"sent and acknowledged: {sent:,}; `payhook ledger event FACT` tells what became of one")
 
 
 def _utc(moment: datetime | None) -> datetime | None:

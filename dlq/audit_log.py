@@ -28,8 +28,7 @@ from deltalake.exceptions import DeltaError
 from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.location import Location
-from journal.anchors import Anchoring
-from journal.anchors import Head as Anchored
+from journal.anchors import Anchoring, Head
 from journal.append import Appender
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
@@ -210,14 +209,6 @@ class AuditLogBroken(PayhookError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The last row's number and the chain up to it; number 0: there is none."""
-
-    number: int
-    chain: str
-
-
 class AuditLog:
     """The table at ``path``, made with its first row. Blocks; threads may share it, and processes the table."""
 
@@ -251,12 +242,12 @@ class AuditLog:
         return [recorded(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
 
     def head(self) -> Head:
-        """Where the chain stands now.
+        """Where the chain stands now, by the last row's number; 0: there is none. A record has no epochs.
 
         :raises AuditLogBroken: see there
         """
         if not has_table(str(self._path)):
-            return Head(0, GENESIS)
+            return Head(0, 0, GENESIS)
         return self._head(open_table(str(self._path)))
 
     def stamp(self) -> int:
@@ -271,7 +262,7 @@ class AuditLog:
     def _append(self, entry: AuditEntry, act_id: str) -> RecordedEntry:
         for _ in range(TRIES_MAX):
             appender, head = self._open or self._opened()
-            row = chained(entry, act_id, head.number + 1, head.chain)
+            row = chained(entry, act_id, head.seq + 1, head.chain)
             rows = pa.Table.from_pylist([row.as_row()], schema=AUDIT_SCHEMA)
             try:
                 appender.append(rows, AppTransaction(APP_ID, row.number))
@@ -283,7 +274,7 @@ class AuditLog:
                 if self._holds(row):
                     return row
                 continue
-            self._open = appender, Head(row.number, row.chain)
+            self._open = appender, Head(0, row.number, row.chain)
             return row
         raise AuditLogUnwritable(str(self._path), f"others wrote {TRIES_MAX} times before this could")
 
@@ -295,11 +286,11 @@ class AuditLog:
     def _head(self, table: DeltaTable) -> Head:
         number = _last(table)
         if number == 0:
-            return Head(0, GENESIS)
+            return Head(0, 0, GENESIS)
         rows = dataset_of(table).to_table(["chain"], filter=pc.field("number") == number)
         if rows.num_rows != 1:
             raise AuditLogBroken(str(self._path), number)
-        return Head(number, rows["chain"][0].as_py())
+        return Head(0, number, rows["chain"][0].as_py())
 
     def _holds(self, row: RecordedEntry) -> bool:
         dataset = dataset_of(open_table(str(self._path)))
@@ -344,8 +335,8 @@ class AuditAnchors:
         if stamp == self._seen:
             return
         head = self._log.head()
-        if head.number:
-            self._anchoring.committed(Anchored(0, head.number, head.chain))
+        if head.seq:
+            self._anchoring.committed(head)
         self._seen = stamp
 
     def _follow(self) -> None:

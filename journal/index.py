@@ -55,13 +55,6 @@ class KnownEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFact:
-    """Who took a fact: the first 8 bytes of its hash."""
-
-    fact8: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Copy:
     """A copy of an index: of which table and in which form (`table_name`), as of which row, and its files."""
 
@@ -160,14 +153,13 @@ class Index:
         """Whether it is the holder's content as it was sent, of which what is stored is masked."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == layout.ORIGINAL
 
-    def known_fact(self, fact_key: str) -> KnownFact | None:
-        found = self._store.get(layout.FACT + hash16(fact_key))
-        return None if found is None else KnownFact(found)
+    def known_fact(self, fact_key: str) -> bytes | None:
+        """The first 8 bytes of the hash of a fact that was taken."""
+        return self._store.get(layout.FACT + hash16(fact_key))
 
-    def known_facts(self, fact_keys: Sequence[str]) -> list[KnownFact | None]:
+    def known_facts(self, fact_keys: Sequence[str]) -> list[bytes | None]:
         """`known_fact` of each."""
-        found = self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
-        return [None if value is None else KnownFact(value) for value in found]
+        return self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
 
     def is_reversed(self, item_seq: int) -> bool:
         """Whether the item's booking was taken back."""

@@ -37,17 +37,8 @@ _CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 
 SETTLED_COLUMNS = (
-    "seq",
-    "first",
-    "decision",
-    "entity_key",
-    "event_key",
-    "content_sha256",
-    "content_version",
-    "original_content_sha256",
-    "fact_key",
-    "fact_sha256",
-    "row_hash",
+    *("seq", "first", "decision", "entity_key", "event_key", "content_sha256", "content_version"),
+    *("original_content_sha256", "fact_key", "fact_sha256", "row_hash"),
 )
 _APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
 _SETTLED_VALUES = tuple(name for name in SETTLED_COLUMNS if name not in ("first", "row_hash"))
@@ -207,8 +198,8 @@ class Changes:
         return found is not None and found[layout.CONTENT_BYTES + 1 :] == layout.PURGED
 
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
-        content8 = bytes.fromhex(content_sha256[: 2 * layout.CONTENT_BYTES]).ljust(layout.CONTENT_BYTES, b"\0")
-        self.batch.put(layout.EVENT + hash16(event_key), content8 + bytes([content_version]) + mark)
+        held = layout.content8(content_sha256) + bytes([content_version]) + mark
+        self.batch.put(layout.EVENT + hash16(event_key), held)
 
     def _hold_fact(self, fact_key: str, fact_sha256: str) -> None:
         self.batch.put(layout.FACT + hash16(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))

@@ -54,6 +54,11 @@ ORIGINAL = b"="
 it the content is another one's that died or was purged."""
 
 
+def content8(sha256: str) -> bytes:
+    """What is kept of a content's hash."""
+    return bytes.fromhex(sha256[: 2 * CONTENT_BYTES]).ljust(CONTENT_BYTES, b"\0")
+
+
 def conflict_key(event_key: str, content_sha256: str) -> bytes:
     return CONFLICT + hash16(f"{event_key}\x1f{content_sha256}")
 

@@ -46,10 +46,6 @@ HASHES = "hashes.json"
 """In the index's folder: its files' hashes, so that a process needn't read all of them for its first snapshot."""
 
 
-class Torn(OSError):
-    """A file of a snapshot isn't what its name says."""
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """``table``: of which journal's table, in which form. ``files``: content hash by file name."""
@@ -226,7 +222,7 @@ def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:
     def fetch(name: str) -> None:
         data = storage.read(files[name])
         if hashlib.sha256(data).hexdigest() != files[name]:
-            raise Torn(f"{_files(place)}/{files[name]} isn't what its name says")
+            raise OSError(f"{_files(place)}/{files[name]} isn't what its name says")
         (folder / Path(name).name).write_bytes(data)
 
     with ThreadPoolExecutor(READERS) as pool:

@@ -71,21 +71,8 @@ _TABLE_CONFIGURATION = {
 }
 
 _COLUMNS = (
-    "seq",
-    "item_seq",
-    "first",
-    "topic",
-    "partition",
-    "offset",
-    "decision",
-    "decided_at",
-    "occurred_at",
-    "event_key",
-    "fact_key",
-    "entity_key",
-    "provider",
-    "postings",
-    "row_hash",
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "occurred_at"),
+    *("event_key", "fact_key", "entity_key", "provider", "postings", "row_hash"),
 )
 
 

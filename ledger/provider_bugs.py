@@ -41,24 +41,9 @@ EXPLAINED: Mapping[Kind, str] = {
 }
 _FACT_CONFLICT, _EVENT_CONFLICT = "FactConflict", "EventConflict"
 _COLUMNS = [
-    "seq",
-    "item_seq",
-    "first",
-    "topic",
-    "partition",
-    "offset",
-    "event_key",
-    "fact_key",
-    "fact_sha256",
-    "provider",
-    "event_type",
-    "decision",
-    "occurred_at",
-    "received_at",
-    "decided_at",
-    "body_sha256",
-    "content_sha256",
-    "error_class",
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "fact_key", "fact_sha256", "provider"),
+    *("event_type", "decision", "occurred_at", "received_at", "decided_at", "body_sha256"),
+    *("content_sha256", "error_class"),
 ]
 
 

@@ -16,7 +16,7 @@ from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.routing import Shard
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, CommandInvalid, Target
+from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, CommandInvalid
 from dlq.commands import decode
 from dlq.entry import Entry, check_booking
 from dlq.orders import command_entity
@@ -37,24 +37,13 @@ class NotReversible(PayhookError):
         super().__init__(f"{key}: {problem}; nothing was sent")
 
 
-@dataclass(frozen=True, slots=True)
-class Booking:
-    """An applied event that booked something. ``row`` is the journal's."""
-
-    row: JournalRow
-
-    @property
-    def target(self) -> Target:
-        return Target.of(self.row)
-
-    @property
-    def would_book(self) -> tuple[Posting, ...]:
-        """What a reversal of it books."""
-        return reversed_postings(postings_from_json(self.row.postings))
+def reversal_of(booking: JournalRow) -> tuple[Posting, ...]:
+    """What a reversal of a row that booked something books."""
+    return reversed_postings(postings_from_json(booking.postings))
 
 
-def bookings_of(journal: str, keys: Sequence[str]) -> list[Booking]:
-    """What each event key or fact key booked.
+def bookings_of(journal: str, keys: Sequence[str]) -> list[JournalRow]:
+    """The row by which each event key or fact key booked something.
 
     :param journal: the path of the ledger's journal
     :raises NotReversible: one of them booked nothing, or was reversed before
@@ -64,7 +53,7 @@ def bookings_of(journal: str, keys: Sequence[str]) -> list[Booking]:
     return [_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)]
 
 
-def _booking(key: str, rows: Collection[JournalRow]) -> Booking:
+def _booking(key: str, rows: Collection[JournalRow]) -> JournalRow:
     booked = [row for row in rows if row.decision is Decision.APPLIED and row.postings is not None]
     if not rows:
         raise NotReversible(key, "there is no such event or fact")
@@ -73,7 +62,7 @@ def _booking(key: str, rows: Collection[JournalRow]) -> Booking:
     items = {row.item_seq for row in booked}
     if any(row.decision is Decision.REVERSED and row.item_seq in items for row in rows):
         raise NotReversible(key, "it was reversed before")
-    return Booking(booked[0])
+    return booked[0]
 
 
 _CHUNK_BYTES = 1 << 20

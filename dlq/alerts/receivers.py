@@ -1,4 +1,4 @@
-"""Who gets notices: a webhook, or a command. Each is tried once and within its time; the outbox tries again."""
+"""Who gets notices: a webhook, or a command. Each is tried once and within its time; `dlq.alerts.watch` tries again."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class Watch:
         known = read_state(file)
         self._readings = Readings(providers=[alert.subject for alert in known.alerts if alert.rule == "signatures"])
         self.engine = Engine(rules(settings), known.alerts)
-        self.outbox = Outbox({name: settings.receivers[name].only_critical for name in receivers}, known.waiting)
+        self.queues = {name: Queue(only_critical=settings.receivers[name].only_critical) for name in receivers}
+        for name, queue in self.queues.items():
+            queue.add(known.waiting.get(name, ()))
         self.seen = Seen()
         self.last: list[Reading] = []
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
@@ -72,7 +74,8 @@ class Watch:
         notices = self.engine.look(self.last, now)
         for notice in notices:
             log.warning("%s: %s", notice.kind, notice.text)
-        self.outbox.add(notices)
+        for queue in self.queues.values():
+            queue.add(notices)
         self._remember()
         if self._deliver():
             self._remember()
@@ -83,13 +86,13 @@ class Watch:
     def _deliver(self) -> bool:
         """Tells each receiver what is due, all of them at the same time; returns whether a receiver was asked."""
         now_s = self._clock.monotonic()
-        due = {name: queue.due(now_s) for name, queue in self.outbox.queues.items()}
+        due = {name: queue.due(now_s) for name, queue in self.queues.items()}
         asked = [name for name, notices in due.items() if notices]
         list(self._pool.map(lambda name: self._deliver_one(name, due[name]), asked))
         return bool(asked)
 
     def _deliver_one(self, name: str, notices: list[Notice]) -> None:
-        queue: Queue = self.outbox.queues[name]
+        queue = self.queues[name]
         for notice in notices:
             try:
                 self._receivers[name].deliver(notice)
@@ -100,15 +103,14 @@ class Watch:
             queue.taken(notice)
 
     def _remember(self) -> None:
-        queues = self.outbox.queues
         values: dict[str, dict[str, float | None]] = {}
         for reading in self.last:
             values.setdefault(reading.rule, {})[reading.subject] = reading.value
         remembered = Remembered(
             at=self._clock.now(),
             alerts=self.engine.alerts,
-            waiting={name: list(queue.waiting.values()) for name, queue in queues.items()},
-            problems={name: queue.problem for name, queue in queues.items() if queue.problem is not None},
+            waiting={name: list(queue.waiting.values()) for name, queue in self.queues.items()},
+            problems={name: queue.problem for name, queue in self.queues.items() if queue.problem is not None},
             values=values,
         )
         try:
@@ -121,21 +123,25 @@ class Watch:
 class Queue:
     """What one receiver is still to get: of each rule and subject the newest notice, which replaces an older one.
 
-    ``failures`` in a row; nothing is tried before ``next_at`` (monotonic seconds). ``problem``: why the last try
-    failed.
+    ``only_critical``: it gets no others. ``failures`` in a row; nothing is tried before ``next_at`` (monotonic
+    seconds). ``problem``: why the last try failed.
     """
 
+    only_critical: bool = False
     waiting: dict[tuple[str, str], Notice] = field(default_factory=dict)
     failures: int = 0
     next_at: float = 0.0
     problem: str | None = None
 
-    def add(self, notice: Notice) -> None:
-        key = (notice.rule, notice.subject)
-        self.waiting.pop(key, None)
-        self.waiting[key] = notice
-        while len(self.waiting) > QUEUE_MAX:
-            del self.waiting[next(iter(self.waiting))]
+    def add(self, notices: Iterable[Notice]) -> None:
+        """Those of them that are for this receiver."""
+        for notice in notices:
+            if notice.is_critical or not self.only_critical:
+                key = (notice.rule, notice.subject)
+                self.waiting.pop(key, None)
+                self.waiting[key] = notice
+                while len(self.waiting) > QUEUE_MAX:
+                    del self.waiting[next(iter(self.waiting))]
 
     def due(self, now_s: float) -> list[Notice]:
         """Oldest first; nothing while it is being left alone."""
@@ -153,31 +159,6 @@ class Queue:
         self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
         self.failures += 1
         self.problem = problem
-
-
-class Outbox:
-    """The queues of all receivers by name."""
-
-    def __init__(
-        self,
-        receivers: Mapping[str, bool],
-        waiting: Mapping[str, Iterable[Notice]] | None = None,
-    ) -> None:
-        """
-        :param receivers: by name, whether one wants critical alerts alone
-        :param waiting: what a state file remembers; of a receiver that isn't there any more it is dropped
-        """
-        self._only_critical = dict(receivers)
-        self.queues = {name: Queue() for name in receivers}
-        for name, notices in (waiting or {}).items():
-            for notice in notices if name in self.queues else ():
-                self.queues[name].add(notice)
-
-    def add(self, notices: Iterable[Notice]) -> None:
-        for notice in notices:
-            for name, queue in self.queues.items():
-                if notice.is_critical or not self._only_critical[name]:
-                    queue.add(notice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +262,7 @@ class AlertMetrics:
             else:
                 self._gauges["payhook_dlq_open"].labels(stream).set(dead.depth)
         self._fire({(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is State.FIRING})
-        for name, queue in watch.outbox.queues.items():
+        for name, queue in watch.queues.items():
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
 
     def _fire(self, firing: set[tuple[str, str]]) -> None:

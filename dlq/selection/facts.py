@@ -25,7 +25,7 @@ from dlq.index.item import OPEN_STATES, Entry, Mark
 from journal.bodies import BodyStore
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, Line
-from journal.index_layout import CONTENT_BYTES
+from journal.index_layout import content8
 from journal.lake import has_table
 from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, takes_key
 from journal.reader import JournalReader, lineage_of, rows_where
@@ -153,8 +153,7 @@ def holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
 
 
 def _holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
-    content8 = bytes.fromhex((row.content_sha256 or "")[: 2 * CONTENT_BYTES]).ljust(CONTENT_BYTES, b"\0")
-    return KnownEvent(content8, row.content_version or 0, purged)
+    return KnownEvent(content8(row.content_sha256 or ""), row.content_version or 0, purged)
 
 
 HOLDER_COLUMNS = [

@@ -148,7 +148,6 @@ class BalancesOverTime:
     """Of one currency, the accounts with the greatest balances; ``left_out`` counts the others."""
 
     currency: str
-    stretch: timedelta
     accounts: tuple[AccountOverTime, ...]
     left_out: int
 
@@ -162,7 +161,7 @@ def balances_over_time(
     :raises LedgerUnreadable: the table is damaged
     """
     lake = Lake(postings=postings)
-    nothing = BalancesOverTime(currency, _STRETCHES[0], (), 0)
+    nothing = BalancesOverTime(currency, (), 0)
     if "postings" not in lake:
         return nothing
     conditions = wanted(merchant, currency, AsOf(before=until))
@@ -174,7 +173,7 @@ def balances_over_time(
     accounts, left_out = _greatest(lake, conditions)
     changes = _changes(lake, [*conditions, one_of("account", accounts)], low, stretch)
     found = tuple(_over_time(account, low, changes[account]) for account in accounts)
-    return BalancesOverTime(currency, stretch, found, left_out)
+    return BalancesOverTime(currency, found, left_out)
 
 
 def _stretch(span: timedelta) -> timedelta:

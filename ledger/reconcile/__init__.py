@@ -6,7 +6,7 @@ What it finds is kept, and read again, by `ledger.reconciliations`.
 from __future__ import annotations
 
 from ledger.reconcile.job import Books, Period, ReconcileImpossible, Wanted, reconcile, run
-from ledger.reconcile.repair import AccountInDoubt, LeftOut, Made, NotAcknowledged, Repair, Sent, plan, send
+from ledger.reconcile.repair import AccountInDoubt, LeftOut, Made, NotAcknowledged, Repair, plan, send
 
 __all__ = [
     "AccountInDoubt",
@@ -17,7 +17,6 @@ __all__ = [
     "Period",
     "ReconcileImpossible",
     "Repair",
-    "Sent",
     "Wanted",
     "plan",
     "reconcile",

@@ -143,15 +143,7 @@ ADDS_TO_NONE = "part of a movement that this report has no line of"
 UNLISTED = "booked payouts, of which this report doesn't tell"
 
 _JOURNAL_COLUMNS = (
-    "seq",
-    "fact_key",
-    "event_key",
-    "entity_key",
-    "provider",
-    "decision",
-    "postings",
-    "occurred_at",
-    "decided_at",
+    *("seq", "fact_key", "event_key", "entity_key", "provider", "decision", "postings", "occurred_at", "decided_at"),
 )
 
 

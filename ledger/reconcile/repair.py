@@ -80,13 +80,6 @@ class LeftOut:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """How many events Kafka acknowledged."""
-
-    events: int
-
-
 def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
     """What is to be sent of a run's `missing_here`: only facts of which the journal holds nothing.
 
@@ -102,8 +95,8 @@ def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> 
             yield LeftOut(difference, why) if why else _made(repair, difference)
 
 
-def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime) -> Sent:
-    """Publishes as the receiver does and waits until Kafka has acknowledged each.
+def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime) -> int:
+    """Publishes as the receiver does and waits until Kafka has acknowledged each; returns how many that were.
 
     :raises NotAcknowledged: some it hasn't
     """
@@ -129,7 +122,7 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
     if acknowledged < produced:
         problem = refused[-1] if refused else "no answer in time"
         raise NotAcknowledged(acknowledged, produced - acknowledged, problem)
-    return Sent(acknowledged)
+    return acknowledged
 
 
 def _why_not(difference: Difference, wanted_of_report: str) -> str:

@@ -19,7 +19,7 @@ from ledger.postings import MERCHANT_OF_LINE
 from ledger.verify.evidence import Evidence
 from ledger.verify.fast_path import Doubt
 from ledger.verify.fast_path.hashes import KeyDigest, key_digest
-from ledger.verify.index_lookup import content8, event_problem, look_up
+from ledger.verify.index_lookup import event_problem, look_up
 from ledger.verify.report import Finding, Invariant
 from ledger.verify.views import collect
 
@@ -162,7 +162,7 @@ def _purged(index: Index, evidence: Evidence) -> tuple[KeyDigest, KeyDigest] | N
         if known is None or event_problem(index, key, content, version) is not None:
             return None
         there += _of_one(key, known.content8, known.content_version, evidence.salt)
-        here += _of_one(key, content8(content), version, evidence.salt)
+        here += _of_one(key, layout.content8(content), version, evidence.salt)
     return there, here
 
 

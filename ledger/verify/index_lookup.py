@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from journal.entity_queue import open_beside_its_writer
 from journal.index import Index
+from journal.index_layout import content8
 
 HERE_ROWS_MAX = 50_000
 """5 MB of keys: fewer than this aren't worth the start of Python workers."""
@@ -116,7 +117,7 @@ def _problem(index: Index, kind: str, key: str, value: str | None, number: int |
         fact = index.known_fact(key)
         if fact is None:
             return "the index doesn't know an applied fact"
-        return None if fact.fact8 == bytes.fromhex(value or "")[:8] else "the index holds a fact with other content"
+        return None if fact == bytes.fromhex(value or "")[:8] else "the index holds a fact with other content"
     if kind == "reversed":
         return None if index.is_reversed(int(key)) else "the index doesn't know that a booking was reversed"
     if kind == "reopened":
@@ -138,8 +139,3 @@ def event_problem(index: Index, key: str, content_sha256: str, version: int) -> 
     # Purged, its key may be another content's by now; the index keeps the first one's as that of a conflict.
     same = same or index.known_conflict(key, content_sha256)
     return None if same else "the index holds an event key with other content"
-
-
-def content8(content_sha256: str) -> bytes:
-    """What the index keeps of a content's hash."""
-    return bytes.fromhex(content_sha256)[:8].ljust(8, b"\0")

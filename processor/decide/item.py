@@ -11,7 +11,6 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, postings_to_json
 from dlq.refusals import Refusal
-from journal.index import KnownFact
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
@@ -48,7 +47,8 @@ class Item:
     """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact`` is who took its fact. ``condemned`` is why it is
+    stream, ``poison`` why its bytes can't be read. ``known_fact``: its fact was taken before, with
+    that hash (`Index.known_fact`). ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
     of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
     ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``first_headers``:
@@ -61,7 +61,7 @@ class Item:
     new: bool
     refused: Failure | None = None
     poison: str | None = None
-    known_fact: KnownFact | None = None
+    known_fact: bytes | None = None
     condemned: Failure | None = None
     ends_line: bool = False
     cause: Item | None = None

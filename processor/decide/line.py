@@ -263,7 +263,7 @@ def _decide(item: Item, answers: Answers, rules: StreamRules) -> bool:
 
 def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
     if item.known_fact is not None:
-        fact_taken(item, item.known_fact.fact8)
+        fact_taken(item, item.known_fact)
         return
     if item.condemned is not None:
         item.row.retry_policy = rules.policy.text

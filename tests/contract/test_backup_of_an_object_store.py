@@ -132,7 +132,7 @@ def test_a_new_site_begins_from_the_backup_alone(lake: SmallLake, tmp_path: Path
     assert restored.files == ("console/users.json",)
     assert new.settings.layout.users.read_text() == '{"ada": 1}'
     assert new.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert AuditLog(new.settings.layout.audit_log).head().number == 1
+    assert AuditLog(new.settings.layout.audit_log).head().seq == 1
     new.begin()
     new.commit(2)
     assert JournalReader(str(new.places.journal)).last_seq == 5

@@ -92,7 +92,7 @@ class Others:
         report = verify(session, places, kafka, ANCHOR_KEYS, settings, SystemClock(), names=made)
         assert report.ok, report.as_json()
         named = {one.name: one.figures for one in report.findings}
-        assert named["audit_log_whole"]["entries"] == self.audit_log.head().number
+        assert named["audit_log_whole"]["entries"] == self.audit_log.head().seq
         assert named["receipts_have_decisions"]["receipts"] == rows_of(self.folder / "receipts", "offset").num_rows
         return [(one.name, not one.offenders) for one in report.findings]
 
@@ -260,7 +260,7 @@ def test_old_entries_of_their_logs_go_and_a_writer_that_slept_meanwhile_goes_on(
         sleeper.record(act(number))
     others.receipts = ReceiptsTable(str(others.folder / "receipts"))
     others.commit(COMMITS, tmp_path)
-    assert others.audit_log.head().number == COMMITS + 5
+    assert others.audit_log.head().seq == COMMITS + 5
     others.verified()
 
 

@@ -72,7 +72,7 @@ def test_an_act_is_read_as_it_was_recorded(path: Path) -> None:
 
 
 def test_nobody_has_done_anything_yet(path: Path) -> None:
-    assert (AuditLog(path).read(10), AuditLog(path).head().number) == ([], 0)
+    assert (AuditLog(path).read(10), AuditLog(path).head().seq) == ([], 0)
     assert not path.exists()
 
 
@@ -222,5 +222,5 @@ def test_checkpoints_of_the_log_keep_the_count(path: Path) -> None:
             entry.unlink()
     AuditLog(path).record(act("after"))
     acts.record(act("and the one that was open"))
-    assert AuditLog(path).head().number == CHECKPOINT_EVERY + 7
+    assert AuditLog(path).head().seq == CHECKPOINT_EVERY + 7
     assert offenders(path) == []

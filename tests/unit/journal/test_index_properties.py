@@ -230,7 +230,7 @@ def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
     for number in range(3):
         fact = index.known_fact(f"fact-{number}")
         wanted_fact = facts.get(f"fact-{number}")
-        assert (fact and fact.fact8.hex()) == (wanted_fact and wanted_fact[:16])
+        assert (fact and fact.hex()) == (wanted_fact and wanted_fact[:16])
     assert event_count(index) == len(events)
 
 

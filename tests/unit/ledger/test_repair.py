@@ -151,7 +151,7 @@ def test_where_the_account_is_in_doubt_nothing_is_sent() -> None:
 
 def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
     producer = FakeProducer()
-    assert send(producer, made(MISSING), "test", AT).events == 1
+    assert send(producer, made(MISSING), "test", AT) == 1
     [(topic, _, more)] = producer.sent
     assert (topic, more["key"]) == ("payments.events.test", b"stripe:acct_1:pi_1")
     assert dict(more["headers"])["actor"] == b"ada"
@@ -160,7 +160,7 @@ def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
 def test_only_so_many_are_under_way() -> None:
     producer = FakeProducer()
     several = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in range(OUTSTANDING_MAX + 10)]
-    assert send(producer, made(*several), "live", AT).events == OUTSTANDING_MAX + 10
+    assert send(producer, made(*several), "live", AT) == OUTSTANDING_MAX + 10
     assert producer.outstanding_max == OUTSTANDING_MAX
 
 

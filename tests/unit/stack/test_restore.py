@@ -220,7 +220,7 @@ def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path
     assert restored.files == ("console/users.json",)
     assert lake.settings.layout.users.read_text() == '{"ada": 1}'
     assert lake.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert AuditLog(lake.settings.layout.audit_log).head().number == 1
+    assert AuditLog(lake.settings.layout.audit_log).head().seq == 1
 
 
 def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> None:

@@ -15,15 +15,17 @@ import pytest
 from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
-from dlq.alerts.engine import REPEAT_S
+from dlq.alerts.engine import REPEAT_S, Kind, Notice
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.readings import Dead, Replicas, Seen
 from dlq.alerts.receivers import receivers
+from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from dlq.alerts.watch import AlertMetrics, Watch
+from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, Queue, Watch
 from tests.unit.notify.receiver import Receiver, receiving, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+FIRST = Notice("a", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")
 
 
 class Stack:
@@ -144,6 +146,17 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
     ]
     assert len(stack.boss_reported()) == 1
     assert json.loads(stack.file.read_text())["waiting"] == {"hook": [], "boss": []}
+
+
+def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(stack: Stack, server: Receiver) -> None:
+    server.replies(status(503))
+    stack.dead = Dead(101, AT)
+    stack.step()
+    receivers_left = {"boss": stack.settings.receivers["boss"]}
+    stack.settings = stack.settings.model_copy(update={"receivers": receivers_left})
+    stack.restart()
+    stack.step()
+    assert json.loads(stack.file.read_text())["waiting"] == {"boss": []}
 
 
 def test_what_was_over_before_a_receiver_came_back_is_reported_as_over(stack: Stack, server: Receiver) -> None:
@@ -326,3 +339,51 @@ def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(tm
     with httpx2.Client(trust_env=False) as client:
         seen = Looking(places, client, ManualClock(AT)).look()
     assert seen.statuses == {"a": running, "b": standby}
+
+
+def test_a_newer_word_replaces_the_older_one_and_goes_behind_what_was_said_meanwhile() -> None:
+    queue = Queue()
+    other = replace(FIRST, subject="notify")
+    over = replace(FIRST, number=2, kind=Kind.RECOVERED)
+    queue.add([FIRST, other, over])
+    assert queue.due(0.0) == [other, over]
+
+
+def test_whoever_wants_critical_ones_only_gets_no_others() -> None:
+    boss = Queue(only_critical=True)
+    escalation = replace(FIRST, rule="dlq_escalation", severity=Severity.CRITICAL)
+    boss.add([FIRST, escalation])
+    assert boss.due(0.0) == [escalation]
+
+
+def test_after_a_refusal_the_receiver_is_left_alone_for_longer_each_time_up_to_a_bound() -> None:
+    queue = Queue()
+    queue.add([FIRST])
+    now, waits = 1_000.0, []
+    for _ in range(12):
+        queue.refused("down", now)
+        waits.append(queue.next_at - now)
+        assert queue.due(queue.next_at - 0.1) == []
+        now = queue.next_at
+        assert queue.due(now) == [FIRST]
+    assert waits[:4] == [5, 10, 20, 40] and waits[-1] == RETRY_S_MAX
+    queue.taken(FIRST)
+    assert (queue.due(now), queue.failures, queue.problem) == ([], 0, None)
+
+
+def test_a_word_that_came_while_an_older_one_was_reported_stays() -> None:
+    queue = Queue()
+    queue.add([FIRST])
+    (telling,) = queue.due(0.0)
+    over = replace(FIRST, number=2, kind=Kind.RECOVERED)
+    queue.add([over])
+    queue.taken(telling)
+    assert queue.due(0.0) == [over]
+
+
+def test_a_queue_is_bounded() -> None:
+    queue = Queue()
+    for number in range(QUEUE_MAX + 50):
+        queue.add([replace(FIRST, subject=f"stream-{number}")])
+    assert len(queue.waiting) == QUEUE_MAX
+    assert queue.due(0.0)[-1].subject == f"stream-{QUEUE_MAX + 49}"
