@@ -260,3 +260,16 @@ def test_items_are_paged_by_state_in_the_frozen_order(bench: SelectionBench) -> 
     bench.round(8)
     shown = bench.selections.items(1, [bench.selections.items(1)[0].state], after_place=0, limit=1)
     assert [(one.place, one.state.value) for one in shown] == [(1, "dead_again")]
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (Run("replay", "mended"), ""),
+        (Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=50.0), ", with_followers, 50 a second"),
+        (Run("replay", "mended", in_place=True, force=True), ", in place, forced"),
+        (Run("purge", "never sent", propose=True), ", two people"),
+    ],
+)
+def test_a_run_says_what_isnt_as_usual(run: Run, said: str) -> None:
+    assert run.said == said

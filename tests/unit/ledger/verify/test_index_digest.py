@@ -1,4 +1,4 @@
-"""The index and the journal are compared as wholes: no key can be changed, exchanged, doubled or left out unnoticed."""
+"""The index against the journal, as wholes and key by key: nothing is changed, exchanged or left out unnoticed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from ledger.verify.derived_checks import cleared, held
 from ledger.verify.evidence import Evidence
 from ledger.verify.fast_path import FastPath
 from ledger.verify.fast_path.hashes import SALT_BYTES, KeyDigest, key_digest
+from ledger.verify.index_lookup import _problem
 from tests.examples import examples
+from tests.unit.journal.rows import row, sha
 from tests.unit.ledger.verify.ledgers import SALT, Ledger, applied
 
 ROWS = 30
 Entry = tuple[int, int, int, int]
 """Both halves of a key's hash, what is held of it, and its version."""
-
 numbers = st.integers(0, 2**64 - 1)
 entries = st.lists(st.tuples(numbers, numbers, numbers, st.integers(0, 255)), min_size=1, max_size=20, unique=True)
 
@@ -128,3 +129,38 @@ def test_an_index_that_lags_is_held_against_what_it_reflects(tmp_path: Path) -> 
     behind.apply(rows[:6], {})
     assert compared(behind, ledger.fast_path()) == {"event": 6, "open": 0, "dead": 0}
     behind.close()
+
+
+KEY = "stripe:evt_1:charge.succeeded"
+CONFLICT = "EventConflict"
+
+
+def index_of(folder: Path, *changes: dict[str, object]) -> Index:
+    """Two contents of one key, both dead, then what became of them."""
+    first = row(1, event_key=KEY, content_sha256=sha("first"), decision=Decision.DEAD)
+    other = row(2, event_key=KEY, content_sha256=sha("other"), decision=Decision.DEAD, error_class=CONFLICT)
+    index = Index.open(folder, 1)
+    rows = [first, other]
+    for seq, change in enumerate(changes, 3):
+        of = rows[int(str(change["item_seq"])) - 1]
+        rows.append(row(seq, of.offset, first=False, event_key=KEY, content_sha256=of.content_sha256, **change))
+    index.apply(rows, {})
+    return index
+
+
+def test_a_key_that_another_content_took_over_is_the_first_ones_still(tmp_path: Path) -> None:
+    purged = {"item_seq": 1, "decision": Decision.PURGED}
+    index = index_of(tmp_path, purged, {"item_seq": 2, "decision": Decision.REPLAYED})
+    known = index.known_event(KEY)
+    assert known is not None
+    assert known.content8.hex() == sha("other")[:16]
+    assert _problem(index, "event", KEY, sha("first"), 1) is None
+    assert _problem(index, "event", KEY, sha("third"), 1) == "the index holds an event key with other content"
+    index.close()
+
+
+def test_a_key_that_nobody_gave_up_holds_one_content(tmp_path: Path) -> None:
+    index = index_of(tmp_path, {"item_seq": 1, "decision": Decision.RESOLVED})
+    assert _problem(index, "event", KEY, sha("first"), 1) is None
+    assert _problem(index, "event", KEY, sha("third"), 1) == "the index holds an event key with other content"
+    index.close()

@@ -1,4 +1,4 @@
-"""Replays with followers in order, at a rate, and what is refused."""
+"""Replays with followers in order, at a rate, of what was passed meanwhile, again; and what is refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
+from core.work import MissingPredecessor
 from dlq import acceptance
+from dlq.acceptance import ReplayRules, judge_replay
 from dlq.command import Place, ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
-from tests.unit.processor.ordering import command, decided, dying, last, mended, order, passing, target
+from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
 
 
 def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
@@ -169,3 +171,134 @@ def test_a_full_new_round_of_tries_follows_a_replay(tmp_path: Path) -> None:
         engine.advance(delay)
     attempts = [row.attempt for row in engine.journal.rows if row.event_key == key and row.topic != CONTROL]
     assert attempts == [1, 2, 3, 4, 5, 5, 0, 1, 2, 3, 4, 5, 5]
+
+
+def replayed_in_vain(engine: Engine, key: str, times: int) -> None:
+    for _ in range(times):
+        assert order(engine, "replay", key).reason == "1 of 1 accepted"
+        engine.advance(0)
+
+
+@pytest.mark.parametrize("restart", ["", "index kept", "index lost"])
+def test_what_died_after_every_replay_is_replayed_only_by_force(tmp_path: Path, restart: str) -> None:
+    engine = Engine(tmp_path)
+    [key] = dying(engine, "evt_1")
+    replayed_in_vain(engine, key, 5)
+    if restart:
+        engine.start(keeps_index=restart == "index kept")
+    row = order(engine, "replay", key)
+    assert row.reason == (
+        "0 of 1 accepted; refused: item 1 was replayed 5 times and died each time: mend its cause, then force it"
+    )
+    mended(engine)
+    assert order(engine, "replay", key, force=True).reason == "1 of 1 accepted"
+    engine.advance(0)
+    assert engine.decisions(key)[-1] == "applied"
+
+
+def test_force_overrules_the_loop_guard_alone(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    engine.batch()
+    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE, force=True).reason)
+
+
+def test_the_same_set_replayed_twice_takes_effect_once(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    keys = [dying(engine, f"evt_{number}", entity=f"e{number}")[0] for number in range(3)]
+    targets = [target(engine, key) for key in keys]
+    mended(engine)
+    command(engine, "replay", *targets)
+    decided(engine)
+    command(engine, "replay", *targets, actor="bob")
+    assert "0 of 3 accepted; refused: item 1 has moved on" in str(decided(engine).reason)
+    command(engine, "replay", *targets, actor="eve")
+    assert "0 of 3 accepted; refused: item 1 is not open" in str(decided(engine).reason)
+    assert [engine.decisions(key) for key in keys] == [["dead", "replayed", "applied"]] * 3
+    assert engine.handler.calls == keys
+
+
+def test_a_replayed_event_whose_fact_was_booked_meanwhile_says_which(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    first = engine.post("evt_1", "e1", fact="stripe:re_1:refund")
+    engine.handler.fails(first, BUG)
+    engine.batch()
+    engine.post("evt_2", "e2", fact="stripe:re_1:refund")
+    engine.batch()
+    mended(engine)
+    order(engine, "replay", first)
+    engine.advance(0)
+    row = last(engine, first)
+    assert (row.decision, row.reason) == (
+        Decision.DUPLICATE_FACT,
+        "stripe:re_1:refund was applied under another event key",
+    )
+    assert engine.handler.calls == []
+
+
+def test_what_was_passed_runs_behind_and_says_so(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [late] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    engine.batch()
+    mended(engine)
+    row = order(engine, "replay", late, mode=ReplayMode.SUPERSEDED)
+    engine.advance(0)
+    assert row.reason == "1 of 1 accepted"
+    assert engine.decisions(late) == ["dead", "replayed", "applied"]
+    assert last(engine, late).out_of_order
+
+
+def test_what_has_its_place_still_is_not_superseded(tmp_path: Path) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    row = order(engine, "replay", key, mode=ReplayMode.SUPERSEDED)
+    assert row.reason == "0 of 1 accepted; refused: item 1 has its place still: replay it alone, and it runs there"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_was_passed_since_the_dry_run_is_refused_if_it_was_to_run_in_its_place(
+    tmp_path: Path, *, together: bool
+) -> None:
+    engine = passing(tmp_path)
+    [key] = dying(engine, "evt_1")
+    engine.post("evt_2")
+    if not together:
+        engine.batch()
+    row = order(engine, "replay", key, expects=Place.IN_PLACE)
+    assert "has lost its place to events of its entity that were applied since" in str(row.reason)
+    assert engine.decisions(key) == ["dead"]
+    assert order(engine, "replay", key).reason == "1 of 1 accepted"
+
+
+@pytest.mark.parametrize("policy", list(DeadHead))
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_forecast_by_the_index_is_what_happens(tmp_path: Path, policy: DeadHead, *, passed: bool) -> None:
+    engine = Engine(tmp_path, dead_head=policy)
+    [key] = dying(engine, "evt_1")
+    if passed:
+        engine.post("evt_2")
+        engine.batch()
+    given = command(engine, "replay", target(engine, key))
+    rows = len(engine.journal.rows)
+    [reported] = judge_replay(given, engine.index, ReplayRules(policy is DeadHead.DIE_WITH_IT, 5))
+    assert len(engine.journal.rows) == rows
+    mended(engine)
+    decided(engine)
+    engine.advance(0)
+    assert reported.refusal is None
+    assert reported.in_place == (not last(engine, key).out_of_order)
+
+
+def test_a_place_is_lost_to_later_ones_also_by_what_missed_its_predecessor(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, MissingPredecessor(key, "its capture"))
+    engine.post("evt_2")
+    engine.batch()
+    for delay in (1, 2, 4, 8, 16):
+        engine.advance(delay)
+    assert last(engine, key).decision is Decision.DEAD
+    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE).reason)
+    assert order(engine, "replay", key, mode=ReplayMode.SUPERSEDED).reason == "1 of 1 accepted"

@@ -1,20 +1,24 @@
-"""How many events are dead and for how long, followed in a real journal."""
+"""How many events are dead and for how long, in a real journal; Kafka's replicas where brokers tell only a part."""
 
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.durability import IN_SYNC
 from core.routing import Shard
 from dlq.alerts import looking
-from dlq.alerts.looking import DeadItems
-from dlq.alerts.readings import Dead
+from dlq.alerts.looking import DeadItems, ReplicaWatch
+from dlq.alerts.readings import Dead, Replicas
 from journal.schema import JournalRow
 from journal.writer import JournalWriter, Tenure
 
@@ -128,3 +132,31 @@ def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch
         journal.new(Decision.DEAD)
     following = items(journal)
     assert [following.read() for _ in range(3)] == [None, None, Dead(5, journal.at(1))]
+
+
+class Kafka:
+    """One topic with two replicas, of which one is in sync."""
+
+    def __init__(self) -> None:
+        self.is_silent = True
+        """Of the topic's configuration."""
+
+    def list_topics(self, timeout: float) -> Any:
+        partition = SimpleNamespace(replicas=[1, 2], isrs=[1])
+        return SimpleNamespace(topics={"payments.events": SimpleNamespace(partitions={0: partition})})
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.is_silent:
+            answer.set_exception(TimeoutError())
+        else:
+            answer.set_result({IN_SYNC: SimpleNamespace(value="2")})
+        return dict.fromkeys(resources, answer)
+
+
+def test_a_configuration_that_is_not_told_in_time_is_asked_for_with_the_next_look() -> None:
+    kafka = Kafka()
+    watch = ReplicaWatch(cast(AdminClient, kafka), ["payments.events"])
+    assert watch.look() is None
+    kafka.is_silent = False
+    assert watch.look() == Replicas(out_of_sync=1, under_min=1)
