@@ -230,16 +230,16 @@ class Race:
         return not self.twice and not self.nobody and self.listed
 
 
-def race(lake: Location, writers: int = RACE_WRITERS, names: int = RACE_NAMES) -> Race:
+def race(lake: Location, names: int = RACE_NAMES) -> Race:
     """Lets writers put different files under the same names at the same moments; nothing of it stays.
 
     :raises OSError: the place can't be reached, or refuses
     """
     folder = lake / f"_probe-{uuid.uuid4().hex}"
     make_folder(str(folder))
-    together = threading.Barrier(writers)
-    with ThreadPoolExecutor(writers) as pool:
-        won = list(pool.map(lambda writer: _put_all(folder, writer, names, together), range(writers)))
+    together = threading.Barrier(RACE_WRITERS)
+    with ThreadPoolExecutor(RACE_WRITERS) as pool:
+        won = list(pool.map(lambda writer: _put_all(folder, writer, names, together), range(RACE_WRITERS)))
     found = _race_of(folder, won, names)
     _remove(folder, names)
     return found

@@ -18,7 +18,7 @@ from core.errors import PayhookError
 from core.files import problem_of
 from dlq.alerts.engine import Notice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from notify.addresses import Resolver, SystemResolver, UrlRefused, place_of, shown_url
+from notify.addresses import SystemResolver, UrlRefused, place_of, shown_url
 from notify.delivery import Deliveries, Target
 from notify.errors import AddressRefused, Unreachable
 
@@ -156,9 +156,9 @@ class Command:
         return process.returncode
 
 
-def receivers(settings: AlertsSettings, resolver: Resolver | None = None) -> dict[str, Receiver]:
+def receivers(settings: AlertsSettings) -> dict[str, Receiver]:
     """Everyone who gets notices, by name."""
-    deliveries, tls = Deliveries(resolver or SystemResolver()), httpx2.create_ssl_context(trust_env=False)
+    deliveries, tls = Deliveries(SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
         name: Webhook(name, one, deliveries, tls) if one.url else Command(name, one)
         for name, one in settings.receivers.items()

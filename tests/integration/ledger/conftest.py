@@ -31,9 +31,10 @@ from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.spark import open_read_session
-from ledger.verify import Lake, Options, Report, verify
+from ledger.verify import Finding, Lake, Options, Report, verify
 from ledger.verify.evidence import Limits
 from ledger.verify.kafka import Ends
+from ledger.verify.report import Invariant
 from stack.jars import spark_jars
 from tests.unit.journal.rows import row_hash
 
@@ -44,6 +45,7 @@ KEYS = AnchorKeys(["k" * 64])
 STARTS = {EVENTS: {0: 100, 1: 0}, CONTROL: {0: 0}}
 
 Verify = Callable[..., Report]
+Look = Callable[[type[Invariant]], Finding]
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +260,18 @@ def report(spark: SparkSession, world: World) -> Verify:
         return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, options, names=[name] if name else ())
 
     return check
+
+
+@pytest.fixture
+def look(spark: SparkSession, world: World) -> Look:
+    """What one question finds about the world as the test changed it."""
+
+    def answer(invariant: type[Invariant]) -> Finding:
+        world.rewrite()
+        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
+        return found.findings[0]
+
+    return answer
 
 
 def body_of(row: JournalRow) -> bytes:

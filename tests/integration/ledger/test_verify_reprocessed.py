@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from rocksdict import WriteBatch
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal import index_layout as layout
 from journal.index import Index
 from journal.schema import JournalRow
-from ledger.verify import Finding, verify
 from ledger.verify.booking_checks import ReprocessedWereIgnored
 from ledger.verify.derived_checks import IndexEqualsJournal
-from ledger.verify.evidence import Limits
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerEventKey, OneEffectPerFactKey
-from ledger.verify.report import Invariant
-from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, fact, forged, later_row, new_row
+from tests.integration.ledger.conftest import CONTROL, Look, World, booking, fact, forged, later_row, new_row
 
-Look = Callable[[type[Invariant]], Finding]
 IGNORED = 8
 """The row of the clean lake that ignored its event."""
 
 APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version": "ledger-2", **fact("ch_5")}
-
-
-@pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
-    def answer(invariant: type[Invariant]) -> Finding:
-        world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
-        return found.findings[0]
-
-    return answer
 
 
 def plant(world: World, *entries: JournalRow) -> None:

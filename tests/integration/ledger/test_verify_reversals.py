@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from rocksdict import WriteBatch
 
-from core.clock import ManualClock
 from core.decision import Decision
 from journal import index_layout as layout
 from journal.index import Index
 from journal.schema import JournalRow
-from ledger.verify import Finding, verify
 from ledger.verify.booking_checks import Balanced, ReversalsMirrorBookings
 from ledger.verify.derived_checks import IndexEqualsJournal
-from ledger.verify.evidence import Limits
 from ledger.verify.journal_checks import ItemsCloseOnce
-from ledger.verify.report import Invariant
-from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, forged, later_row, new_row
-
-Look = Callable[[type[Invariant]], Finding]
-
-
-@pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
-    def answer(invariant: type[Invariant]) -> Finding:
-        world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
-        return found.findings[0]
-
-    return answer
+from tests.integration.ledger.conftest import CONTROL, Look, World, booking, forged, later_row, new_row
 
 
 def reversal(world: World, seq: int = 16, **more: Any) -> JournalRow:

@@ -14,7 +14,6 @@ import redis.asyncio
 from redis import Redis
 
 from core.clock import SystemClock
-from core.event import Headers
 from core.generation import Announced, generation_key
 from core.settings import RedisSettings
 from ingest.claims import ClaimKey, ClaimState, RedisGate, RedisGenerations
@@ -26,8 +25,8 @@ from processor.history.losses import Acceptance, Findings, accept
 from processor.reporting.generation import open_generation_writer
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
-from tests.integration.processor.stored import FileKafka, Stored, event_of
-from tests.unit.ingest.app_under_test import ListPublisher
+from tests.integration.processor.stored import Stored, event_of
+from tests.redis_storm import FilePublisher
 from tests.unit.processor.harness import NOW
 
 LEASE_S, BRIEF_S = 600.0, 0.05
@@ -36,18 +35,6 @@ WAIT_S = 60.0
 """For a brief lease to end."""
 CONFIRMED_S = 3_600.0
 BEFORE, AFTER = ("a", "dead-b"), ("c", "dead-d")
-
-
-class FilePublisher(ListPublisher):
-    """Publishes to the file that the engine reads."""
-
-    def __init__(self, kafka: FileKafka) -> None:
-        super().__init__()
-        self._kafka = kafka
-
-    async def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
-        self._kafka.append(value, headers)
-        return True
 
 
 @dataclass

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.keys import join_key
@@ -20,33 +16,9 @@ from journal.kafka_log import KafkaLog
 from journal.reader import JournalReader
 from processor.history.losses import Acceptance, Findings, accept, find
 from processor.source.feed import JournalLog
-from processor.spark import open_session
-from stack.jars import spark_jars
-from tests.integration.processor.own_streams import HANDLER, OwnStreams, says
+from tests.integration.processor.own_streams import OwnStreams, says
 
-CHECKOUT = Path(__file__).parents[3]
 TOPIC = journal_topic("greet", "retell")
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    handlers = tmp_path_factory.mktemp("handlers")
-    (handlers / "greeting.py").write_text(HANDLER)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(handlers))
-        opened = open_session("older-source", "local[3]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
-        # The JVM may be one that an earlier test began, with that test's environment.
-        opened.sparkContext.environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(handlers)])
-        yield opened
-        opened.stop()
-        sys.modules.pop("greeting", None)
-
-
-@pytest.fixture
-def streams(
-    session: SparkSession, kafka_broker: str, make_topic: Callable[[str, int], str], tmp_path: Path
-) -> OwnStreams:
-    return OwnStreams(session, kafka_broker, make_topic("guests", 2), tmp_path)
 
 
 def names(since: int, until: int) -> list[str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
 from core.keys import join_key
@@ -22,33 +18,7 @@ from journal.schema import JournalRow
 from load.subscriber import Subscriber
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
-from processor.spark import open_session
-from stack.jars import spark_jars
-from tests.integration.processor.own_streams import HANDLER, OwnStreams, says
-
-CHECKOUT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Its Python workers find the handler in a folder that the engine knows nothing of."""
-    handlers = tmp_path_factory.mktemp("handlers")
-    (handlers / "greeting.py").write_text(HANDLER)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(handlers))
-        opened = open_session("streams-test", "local[3]", "512m", spark_jars(), tmp_path_factory.mktemp("spark"))
-        # The JVM may be one that an earlier test began, with that test's environment.
-        opened.sparkContext.environment["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), str(handlers)])
-        yield opened
-        opened.stop()
-        sys.modules.pop("greeting", None)
-
-
-@pytest.fixture
-def streams(
-    session: SparkSession, kafka_broker: str, make_topic: Callable[[str, int], str], tmp_path: Path
-) -> OwnStreams:
-    return OwnStreams(session, kafka_broker, make_topic("guests", 2), tmp_path)
+from tests.integration.processor.own_streams import OwnStreams, says
 
 
 def names(count: int, since: int = 0) -> list[str]:

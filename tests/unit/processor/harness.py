@@ -489,6 +489,12 @@ class Engine:
         self.clock.advance(seconds)
         return self.batch()
 
+    def decided_together(self, *events: Event) -> list[str]:
+        """The decisions of events that come in one batch."""
+        for event in events:
+            self.send(EVENTS, event.body, to_headers(event, NOW, Dedupe.CLAIMED))
+        return [row.decision.value for row in self.batch()]
+
     def decisions(self, event_key: str) -> list[str]:
         return [row.decision.value for row in self.journal.rows if row.event_key == event_key]
 

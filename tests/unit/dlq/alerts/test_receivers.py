@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,6 @@ from tests.unit.notify.receiver import Receiver, receiving, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOTICE = Notice("a/b", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "ä", 101.0, 100.0, AT, AT, "r")
-
-
-@pytest.fixture
-def server() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 def deliver(**settings: Any) -> None:

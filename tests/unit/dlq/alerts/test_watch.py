@@ -22,7 +22,7 @@ from dlq.alerts.receivers import receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, Queue, Watch
-from tests.unit.notify.receiver import Receiver, receiving, status
+from tests.unit.notify.receiver import Receiver, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIRST = Notice("a", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")
@@ -60,12 +60,6 @@ class Stack:
 
     def boss_reported(self) -> list[Mapping[str, Any]]:
         return [json.loads(line) for line in self.got.read_text().splitlines()] if self.got.exists() else []
-
-
-@pytest.fixture
-def server() -> Iterator[Receiver]:
-    with receiving() as receiver:
-        yield receiver
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,6 @@ from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import START
 
 ALL = Filter(states=())
-
-
-@pytest.fixture
-def items(tmp_path: Path) -> DeadItems:
-    return DeadItems(tmp_path)
 
 
 def test_an_index_without_a_journal_is_empty(items: DeadItems) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,6 @@ from load.samples.stripe import stripe_event
 from providers.settings import ProvidersSettings
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import body_of
-
-
-@pytest.fixture
-def items(tmp_path: Path) -> DeadItems:
-    return DeadItems(tmp_path)
 
 
 class Asked:

@@ -14,11 +14,6 @@ from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.ordering import order
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> SelectionBench:
-    return SelectionBench(tmp_path)
-
-
 def dry_runs(bench: SelectionBench) -> DryRuns:
     return bench.dry_runs
 

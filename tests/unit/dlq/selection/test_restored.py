@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from core.decision import Decision
@@ -13,11 +11,6 @@ from dlq.selection import Asked, Run, RunRefused, RunState, Verdict
 from tests.unit.dlq.selection.bench import SelectionBench
 
 PURGE = Run("purge", "test payments of our own")
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> SelectionBench:
-    return SelectionBench(tmp_path)
 
 
 def deaths(bench: SelectionBench) -> int:

@@ -18,11 +18,6 @@ from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import Stuck
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> SelectionBench:
-    return SelectionBench(tmp_path)
-
-
 def test_a_run_replays_what_was_frozen_and_each_item_ends_in_a_state_that_is_shown(bench: SelectionBench) -> None:
     bench.dead(7)
     selection = bench.selections.freeze(Filter(), "ada", "the account was opened")

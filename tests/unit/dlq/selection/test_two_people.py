@@ -20,11 +20,6 @@ from tests.unit.processor.harness import NOW
 PURGE = Run("purge", "test payments of our own")
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> SelectionBench:
-    return SelectionBench(tmp_path)
-
-
 def test_one_person_closes_a_few(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")

@@ -23,7 +23,7 @@ from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
 from processor.run.worker import Task
 from providers import ProvidersSettings, Request, build_adapters
-from tests.unit.processor.harness import EVENTS, Engine, run_groups
+from tests.unit.processor.harness import Engine, run_groups
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -124,24 +124,17 @@ def engine(tmp_path: Path) -> Engine:
     return engine
 
 
-def decisions(engine: Engine, *events: Event) -> list[str]:
-    """Of records that come in one batch."""
-    for event in events:
-        engine.send(EVENTS, event.body, to_headers(event, NOW, Dedupe.CLAIMED))
-    return [row.decision.value for row in engine.batch()]
-
-
 @SETTINGS
 def test_a_redelivery_after_the_settings_were_changed_is_a_duplicate(
     engine: Engine, before: PanSettings, after: PanSettings
 ) -> None:
     first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", after)
     assert first.body != again.body
-    assert decisions(engine, first) == ["applied"]
-    assert decisions(engine, again) == ["duplicate"]
-    assert decisions(engine, first) == ["duplicate"]
+    assert engine.decided_together(first) == ["applied"]
+    assert engine.decided_together(again) == ["duplicate"]
+    assert engine.decided_together(first) == ["duplicate"]
     engine.start()
-    assert decisions(engine, again, first) == ["duplicate", "duplicate"]
+    assert engine.decided_together(again, first) == ["duplicate", "duplicate"]
 
 
 @SETTINGS
@@ -149,7 +142,7 @@ def test_two_receivers_of_other_settings_give_one_event_in_one_batch(
     engine: Engine, before: PanSettings, after: PanSettings
 ) -> None:
     first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", after)
-    assert decisions(engine, first, again) == ["applied", "duplicate"]
+    assert engine.decided_together(first, again) == ["applied", "duplicate"]
 
 
 @SETTINGS
@@ -158,9 +151,9 @@ def test_other_content_is_a_conflict_whatever_is_masked(
 ) -> None:
     first = charge(f"card {CARD}", before)
     other = [charge(f"another card {CARD}", settings) for settings in (before, after)]
-    assert decisions(engine, first) == ["applied"]
-    assert decisions(engine, *other) == ["dead", "duplicate"]
-    assert decisions(engine, *reversed(other)) == ["duplicate", "duplicate"]
+    assert engine.decided_together(first) == ["applied"]
+    assert engine.decided_together(*other) == ["dead", "duplicate"]
+    assert engine.decided_together(*reversed(other)) == ["duplicate", "duplicate"]
 
 
 @pytest.mark.parametrize(("before", "after"), [(PanSettings(), OFF), (OFF, PanSettings()), (OFF, MORE), (MORE, OFF)])
@@ -169,22 +162,26 @@ def test_a_masked_copy_and_one_that_isnt_cant_be_compared_and_a_person_looks(
 ) -> None:
     """One has a plain hash and the other a keyed one; nothing is booked twice."""
     first, again = charge(f"card {CARD}", before), charge(f"card {CARD}", after)
-    assert decisions(engine, first) == ["applied"]
-    assert decisions(engine, again) == ["dead"]
+    assert engine.decided_together(first) == ["applied"]
+    assert engine.decided_together(again) == ["dead"]
 
 
 def test_copies_without_a_code_are_known_by_what_is_left(engine: Engine) -> None:
     first = charge('{"cvc":"123"}')
     assert first.original_content_sha256 is None
-    assert decisions(engine, first, charge('{"cvc":"123"}'), charge('{"cvc":"12"}')) == ["applied", "duplicate", "dead"]
+    assert engine.decided_together(first, charge('{"cvc":"123"}'), charge('{"cvc":"12"}')) == [
+        "applied",
+        "duplicate",
+        "dead",
+    ]
 
 
 def test_an_event_that_was_masked_before_its_own_content_was_kept_is_still_known(engine: Engine) -> None:
     """Receivers of before left it out."""
     first = charge(f"card {CARD}")
     object.__setattr__(first, "original_content_sha256", None)
-    assert decisions(engine, first) == ["applied"]
-    assert decisions(engine, charge(f"card {CARD}")) == ["duplicate"]
+    assert engine.decided_together(first) == ["applied"]
+    assert engine.decided_together(charge(f"card {CARD}")) == ["duplicate"]
 
 
 @pytest.mark.parametrize("before", [PanSettings(), MORE, OFF])
@@ -196,8 +193,8 @@ def test_a_redelivery_by_another_list_of_left_out_fields_is_a_duplicate_too(
     object.__setattr__(again, "content_version", 0)
     object.__setattr__(again, "content_sha256", hashlib.sha256(again.body).hexdigest())
     object.__setattr__(again, "original_content_sha256", None)
-    assert decisions(engine, first) == ["applied"]
-    assert decisions(engine, again) == ["duplicate"]
+    assert engine.decided_together(first) == ["applied"]
+    assert engine.decided_together(again) == ["duplicate"]
 
 
 @SETTINGS

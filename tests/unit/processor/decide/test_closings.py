@@ -19,11 +19,6 @@ BUG = ZeroDivisionError("division by zero")
 ACTS = {"purge": "purged", "resolve": "resolved"}
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
-
-
 def dead(engine: Engine, *ids: str, entity: str | None = None) -> list[str]:
     keys = []
     for event_id in ids:

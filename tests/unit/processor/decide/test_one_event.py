@@ -28,11 +28,6 @@ from tests.unit.processor.hostile_records import (
 from tests.unit.processor.ordering import command, decided, order
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
-
-
 def answering(answer: Callable[[], Any]) -> Callable[[WorkItem], Outcome]:
     return lambda _: answer()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,6 @@ from tests.unit.processor.harness import Engine
 PAID, FAILED = "stripe:po_1:payout_paid", "stripe:po_1:payout_failed"
 PAYOUTS, CLEARING = "merchant:m-1:payouts", "provider:stripe:clearing"
 HUNDRED = Money(100, "EUR")
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
 
 
 def paid(engine: Engine) -> None:

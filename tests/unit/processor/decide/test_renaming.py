@@ -63,11 +63,6 @@ class Adapter(StripeAdapter):
         raise AssertionError("its version hasn't changed")
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
-
-
 def runs(engine: Engine, adapter: Adapter) -> None:
     """The processor's version from its next start on."""
     engine.adapters["stripe"] = adapter

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.event import Dedupe, Event, to_headers
+from core.event import Event
 from providers import ProvidersSettings, Request, build_adapters
 from tests.contract.adapter_cases import CASES
-from tests.unit.processor.harness import EVENTS, NOW, Engine
+from tests.unit.processor.harness import Engine
 
 STRIPE = build_adapters(ProvidersSettings())["stripe"]
 PAIRS = [pair[::way] for pair in CASES["stripe"].renderings() for way in (1, -1)]
@@ -34,25 +34,18 @@ def by_older_code(event: Event) -> Event:
     return replace(event, content_version=1, content_sha256=STRIPE.content_sha256(event.body, 1))
 
 
-def decisions(engine: Engine, *events: Event) -> list[str]:
-    """Of records that come in one batch."""
-    for event in events:
-        engine.send(EVENTS, event.body, to_headers(event, NOW, Dedupe.CLAIMED))
-    return [row.decision.value for row in engine.batch()]
-
-
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_the_copy_in_the_other_version_is_a_duplicate(engine: Engine, one: bytes, other: bytes) -> None:
-    assert decisions(engine, named(one), named(other)) == ["applied", "duplicate"]
+    assert engine.decided_together(named(one), named(other)) == ["applied", "duplicate"]
     engine.start()
-    assert decisions(engine, named(other)) == ["duplicate"]
+    assert engine.decided_together(named(other)) == ["duplicate"]
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_the_copy_with_another_amount_is_a_conflict(engine: Engine, one: bytes, other: bytes) -> None:
     document = json.loads(other)
     document["data"]["object"]["amount"] += 1
-    assert decisions(engine, named(one), named(json.dumps(document).encode())) == ["applied", "dead"]
+    assert engine.decided_together(named(one), named(json.dumps(document).encode())) == ["applied", "dead"]
     assert engine.journal.rows[-1].error_class == "EventConflict"
 
 
@@ -60,15 +53,15 @@ def test_the_copy_with_another_amount_is_a_conflict(engine: Engine, one: bytes, 
 def test_a_redelivery_by_a_receiver_of_the_other_code_is_a_duplicate(engine: Engine, body: bytes) -> None:
     """Either may be first while receivers are upgraded."""
     newer, older = named(body), by_older_code(named(body))
-    assert decisions(engine, older, newer) == ["applied", "duplicate"]
+    assert engine.decided_together(older, newer) == ["applied", "duplicate"]
     engine.start()
-    assert decisions(engine, newer, older) == ["duplicate", "duplicate"]
+    assert engine.decided_together(newer, older) == ["duplicate", "duplicate"]
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_a_copy_that_an_older_receiver_names_is_compared_as_the_first_one_was(
     engine: Engine, one: bytes, other: bytes
 ) -> None:
-    assert decisions(engine, named(one), by_older_code(named(other))) == ["applied", "duplicate"]
+    assert engine.decided_together(named(one), by_older_code(named(other))) == ["applied", "duplicate"]
     engine.start()
-    assert decisions(engine, by_older_code(named(other))) == ["duplicate"]
+    assert engine.decided_together(by_older_code(named(other))) == ["duplicate"]

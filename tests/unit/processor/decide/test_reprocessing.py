@@ -37,11 +37,6 @@ TODAY = StripeAdapter(ProvidersSettings())
 [REAL] = TODAY.events(Request(BODY, ()), "live")
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
-
-
 def passed_over(engine: Engine, event_id: str = "evt_1", entity: str = "e1", **more: Any) -> str:
     """An event whose type no handler knew."""
     key = engine.post(event_id, entity, **more)

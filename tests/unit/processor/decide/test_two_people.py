@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +15,6 @@ from dlq.commands import encode
 from dlq.entry import Entry
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
 
 
 def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> Target:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -262,11 +261,6 @@ def test_an_event_goes_on_with_the_policy_that_was_written_down_with_it(written:
 
 
 OTHER = "fixed(60s x2)"
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(tmp_path)
 
 
 def configure(engine: Engine, policy: str) -> None:
