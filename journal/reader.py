@@ -174,7 +174,7 @@ class JournalReader:
 
     def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:
         """``within``: a condition by which files are left out."""
-        with _readable(self._table):
+        with readable(self._table.table_uri):
             return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
 
     def _there(self, columns: Sequence[str] | None) -> list[str] | None:
@@ -208,7 +208,7 @@ def scan(
     :raises JournalBroken: a seq is missing or there twice, or a file can't be read
     """
     wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
-    with _readable(table):
+    with readable(table.table_uri):
         last = last_seq(table)
         for since in range(after + 1, last + 1, rows_per_window):
             until = min(since + rows_per_window, last + 1)
@@ -235,14 +235,14 @@ def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None
 
 
 @contextlib.contextmanager
-def _readable(table: DeltaTable) -> Iterator[None]:
+def readable(table: str) -> Iterator[None]:
     """
     :raises JournalBroken: a file can't be read
     """
     try:
         yield
     except (OSError, DeltaError, pa.ArrowException) as unreadable:
-        raise JournalBroken(table.table_uri, f"it can't be read: {unreadable}") from unreadable
+        raise JournalBroken(table, f"it can't be read: {unreadable}") from unreadable
 
 
 def read_state(path: str, version: int) -> JournalState:

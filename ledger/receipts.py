@@ -6,7 +6,6 @@ And what that table tells: events that a provider was answered 2xx for and that 
 from __future__ import annotations
 
 import bisect
-import contextlib
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +15,14 @@ from typing import Any, Protocol
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from core.clock import from_rfc3339
 from core.location import Location
 from journal.append import Appender
-from journal.errors import JournalBroken
 from journal.kafka_log import Held, TopicMissing
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction
-from journal.reader import dataset_of
+from journal.reader import dataset_of, readable
 from journal.schema import TIMESTAMP, Record
 
 log = logging.getLogger(__name__)
@@ -217,7 +214,7 @@ def answered_since(receipts: Location, since: datetime) -> list[Answered]:
         return []
     taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
     columns = ["event_key", "provider", "at", "content_sha256"]
-    with _readable(receipts):
+    with readable(str(receipts)):
         rows = dataset_of(open_table(str(receipts))).to_table(columns, filter=taken & (pc.field("at") >= since))
     found: dict[str, Answered] = {}
     for one in rows.sort_by("at").to_pylist():
@@ -234,16 +231,8 @@ def undecided(answered: Sequence[Answered], journals: Sequence[Location], waitin
     keys = pa.array([one.event_key for one in answered], pa.string())
     settled = set(waiting)
     for journal in journals if answered else ():
-        with _readable(journal):
+        with readable(str(journal)):
             rows = dataset_of(open_table(str(journal)))
             known = rows.to_table(["event_key"], filter=pc.field("event_key").isin(keys))["event_key"]
         settled.update(known.to_pylist())
     return [one for one in answered if one.event_key not in settled]
-
-
-@contextlib.contextmanager
-def _readable(table: Location) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, DeltaError, pa.ArrowException) as unreadable:
-        raise JournalBroken(str(table), f"it can't be read: {unreadable}") from unreadable

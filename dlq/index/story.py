@@ -12,7 +12,6 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
@@ -21,9 +20,8 @@ from dlq.index.fold import ROW_COLUMNS, fold
 from dlq.index.follow import records
 from dlq.index.item import Entry, Item, ItemState, item_of
 from dlq.index.payload import Payload, Payloads
-from journal.errors import JournalBroken
 from journal.lake import has_table, open_table
-from journal.reader import dataset_of
+from journal.reader import dataset_of, readable
 from journal.schema import JournalRow, from_arrow, to_arrow
 from journal.shards import decides, shard_at
 
@@ -247,11 +245,9 @@ class Context:
         return tuple(_neighbour(last[seq]) for seq in before), tuple(_neighbour(last[seq]) for seq in after)
 
     def _read(self, wanted: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
-        try:
+        with readable(self._journal):
             dataset = dataset_of(open_table(self._journal))
             return dataset.to_table(columns=None if columns is None else list(columns), filter=wanted)
-        except (OSError, DeltaError, pa.ArrowException) as unreadable:
-            raise JournalBroken(self._journal, f"it can't be read: {unreadable}") from unreadable
 
 
 def _bounded(rows: list[JournalRow]) -> tuple[list[JournalRow], bool]:

@@ -1,13 +1,17 @@
-"""Operators' commands, decided in the same batch and journal as the events that they act on, after those."""
+"""Operators' commands, decided in the same batch and journal as the events that they act on, after those.
+
+Once orders took away what held back an entity, the next one that waits behind it is due at once.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from core.decision import Decision
+from core.decision import OPEN_DECISIONS, Decision
 from core.keys import join_key
 from core.record_keys import check_record
 from dlq.acceptance import Judged, Meanwhile, judge_closing, judge_replay
@@ -27,11 +31,10 @@ from dlq.command import (
 from dlq.commands import decode
 from dlq.refusals import Ground, Refusal, older_than_restore
 from dlq.run import command_headers, run_entity
-from journal.open_item import frees_key, is_conflict
-from processor.decide.item import Item, again, attempt, die, settle
+from journal.open_item import OpenItem, frees_key, is_conflict
+from processor.decide.item import Item, again, attempt, die, park, settle
 from processor.decide.ports import Known
 from processor.decide.records import KafkaRecord, first_row
-from processor.decide.release import release
 from processor.decide.reprocess import Accepted, Reprocess, passed, renamed_if_readable
 from processor.decide.runs import Runs, Turn
 from processor.decide.two_people import Entries, OnePerson, Reversals, reason_of
@@ -42,11 +45,21 @@ PROPOSALS = frozenset(APPROVES.values())
 
 
 @dataclass(slots=True)
+class _Line:
+    """What the batch did to one entity: its events by item, and the first item that orders replayed in its place."""
+
+    events: dict[int, Item] = field(default_factory=dict)
+    replayed: float = float("inf")
+
+
+@dataclass(slots=True)
 class Orders:
     """Decides the commands of one batch. ``batch``: what the batch decided of events, their item seqs final.
 
     ``lineage``: the journal's; a command of another one is refused whole. ``history`` is that of the control topic's
-    offsets. ``commands`` are the commands' own rows, ``rows`` those of the items that they act on.
+    offsets. ``commands`` are the commands' own rows, ``rows`` those of the items that they act on. ``_heads`` are what
+    held back an entity and no longer does, by that entity: it was closed, or is of another entity now; ``_gone`` are
+    all items that left their entity so.
     """
 
     known: Known
@@ -121,11 +134,63 @@ class Orders:
         return self.rows[before:]
 
     def end(self) -> None:
-        """After the last command: what waited behind an event that was closed, or left its entity, goes on."""
-        self.rows += release(
-            self._heads, self._gone, self.known.index, self.batch, self.rows, self._meanwhile, self.now,
-            die_with_it=self.rules.replays.die_with_it,
-        )  # fmt: skip
+        """After the last command: what waited behind an event that was closed, or left its entity, goes on.
+
+        Only the first of an entity is woken: the others follow it, in order. One that this batch parked itself gets no
+        second row, but its time.
+        """
+        lines = self._lines()
+        for entity, head in self._heads.items():
+            waiting = self._first_left(entity, lines[entity])
+            if waiting is None or lines[entity].replayed < waiting.row.item_seq:
+                continue
+            if isinstance(waiting, Item):
+                waiting.row.due_at = self.now
+            else:
+                item = again(waiting)
+                elsewhere = f" as an event of {head.row.entity_key}" if head.row.entity_key != entity else ""
+                why = f"item {head.seq}, which held it back, was {head.row.decision.value}{elsewhere}"
+                park(item, why, self.now)
+                item.cause = head.cause
+                self.rows.append(item)
+
+    def _lines(self) -> dict[str, _Line]:
+        lines = {entity: _Line() for entity in self._heads}
+        if not lines:
+            return lines
+        for item in self.batch:
+            if (line := lines.get(item.row.entity_key or "")) is not None:
+                line.events[item.seq] = item
+        for item in self.rows:
+            line = lines.get(item.row.entity_key or "")
+            if line is not None and item.row.decision is Decision.REPLAYED and item.row.blocking:
+                line.replayed = min(line.replayed, item.seq)
+        return lines
+
+    def _first_left(self, entity: str, line: _Line) -> OpenItem | Item | None:
+        """The event at the head of its entity's line that nothing would take up any more; None: there is none.
+
+        Behind a dead head that is so only where followers die with it: the next batch lets them.
+        """
+        for waiting in self._holding(entity, line):
+            row = waiting.row
+            if row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item):
+                return None
+            if row.decision is Decision.DEAD and self.rules.replays.die_with_it:
+                continue
+            return waiting if row.decision is Decision.PARKED and row.due_at is None else None
+        return None
+
+    def _holding(self, entity: str, line: _Line) -> Iterator[OpenItem | Item]:
+        """The events that hold back later ones of the entity after this batch, in Kafka's order.
+
+        What the batch decided stands for what the index knows, which also lacks those that hold no event until now.
+        """
+        known = self._gone | line.events.keys()
+        before = (waiting for waiting in self.known.index.queue(entity) if waiting.row.item_seq not in known)
+        now = [item for item in line.events.values() if item.row.blocking and item.row.decision in OPEN_DECISIONS]
+        now.sort(key=_item_seq)
+        return heapq.merge(before, now, key=_item_seq)
 
     def _act(self, control: Item, command: Command) -> None:
         action = command.action
@@ -242,6 +307,10 @@ class Orders:
         row.body_sha256 = row.content_sha256 = hashlib.sha256(value).hexdigest()
         row.content_version = 0
         return Item(row, value, new=True)
+
+
+def _item_seq(waiting: OpenItem | Item) -> int:
+    return waiting.row.item_seq
 
 
 def _decided(batch: Iterable[Item]) -> Meanwhile:
