@@ -22,6 +22,7 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import running
 from stack.topics import Topic, make_topics
+from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WAIT_S_MAX = 60.0
@@ -32,14 +33,11 @@ def body_of(seq: int, size: int = 20) -> bytes:
 
 
 def dead_row(seq: int, body: bytes) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic="payments.events",
+    return bare_row(
+        seq,
+        Decision.DEAD,
         partition=seq % 2,
         offset=seq,
-        decision=Decision.DEAD,
         decided_at=AT,
         entity_key=f"stripe:acct_1:pi_{seq}",
         body_sha256=hashlib.sha256(body).hexdigest(),

@@ -15,6 +15,7 @@ from core.decision import Decision
 from dlq.publisher import DlqPublisher, Tally, Watcher
 from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
+from tests.unit.journal.rows import bare_row
 
 BODY = b'{"id": "evt_1"}'
 TOPIC = DeadLetterTopic("dlq.ledger", "payhook-ledger")
@@ -22,17 +23,7 @@ SMALL = 4
 
 
 def dead_row(seq: int, decision: Decision = Decision.DEAD, partition: int = 0) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic="payments.events",
-        partition=partition,
-        offset=seq - 1,
-        decision=decision,
-        decided_at=datetime(2026, 1, 31, tzinfo=UTC),
-        body_sha256=hashlib.sha256(BODY).hexdigest(),
-    )
+    return bare_row(seq, decision, partition=partition, body_sha256=hashlib.sha256(BODY).hexdigest())
 
 
 class Landed:

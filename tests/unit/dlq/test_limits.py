@@ -14,6 +14,7 @@ from dlq.done_alone import DAY, DoneAlone
 from dlq.limits import AloneLimits, Kind, Volume
 from dlq.settings import DlqSettings
 from journal.schema import JournalRow
+from tests.unit.journal.rows import bare_row
 
 
 def test_shipped_every_currency_has_the_same_limit() -> None:
@@ -65,18 +66,7 @@ def command_row(
     kind: Kind | None, items: int, actor: str = "ada", at: datetime = NOW, hands: Sequence[str] = ()
 ) -> JournalRow:
     headers = None if kind is None else Volume(items, Counter(EUR=100 * items)).to_json(kind, hands)
-    return JournalRow(
-        seq=1,
-        item_seq=1,
-        first=True,
-        topic="payments.control",
-        partition=0,
-        offset=0,
-        decision=Decision.REPLAYED,
-        decided_at=at,
-        actor=actor,
-        headers=headers,
-    )
+    return bare_row(1, Decision.REPLAYED, topic="payments.control", decided_at=at, actor=actor, headers=headers)
 
 
 def test_each_person_and_each_kind_counts_by_itself() -> None:

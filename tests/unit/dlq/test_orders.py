@@ -22,23 +22,14 @@ from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from tests.dead_letters import Taking
+from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL = "payments.events", "payments.control"
 
 
 def row(seq: int, offset: int, decision: Decision, topic: str = EVENTS, **more: Any) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic=topic,
-        partition=0,
-        offset=offset,
-        decision=decision,
-        decided_at=AT,
-        **more,
-    )
+    return bare_row(seq, decision, topic=topic, offset=offset, decided_at=AT, **more)
 
 
 def command_row(seq: int, offset: int, decision: Decision, command_id: str) -> JournalRow:

@@ -20,18 +20,27 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def row(seq: int, offset: int | None = None, **changes: Any) -> JournalRow:
-    """An applied first row for ``offset`` (seq - 1 unless given)."""
-    at = seq - 1 if offset is None else offset
+def bare_row(seq: int, decision: Decision, **changes: Any) -> JournalRow:
+    """An item's first row, with nothing but what every row has."""
     whole: dict[str, Any] = {
         "seq": seq,
         "item_seq": seq,
         "first": True,
         "topic": TOPIC,
         "partition": 0,
+        "offset": seq - 1,
+        "decision": decision,
+        "decided_at": NOW,
+    }
+    return JournalRow(**(whole | changes))
+
+
+def row(seq: int, offset: int | None = None, **changes: Any) -> JournalRow:
+    """An applied first row for ``offset`` (seq - 1 unless given)."""
+    at = seq - 1 if offset is None else offset
+    whole: dict[str, Any] = {
         "offset": at,
         "decision": Decision.APPLIED,
-        "decided_at": NOW,
         "event_key": f"stripe:evt_{at}:charge.succeeded",
         "entity_key": f"stripe:acct:pi_{at}",
         "content_sha256": sha(f"content {at}"),
@@ -39,7 +48,7 @@ def row(seq: int, offset: int | None = None, **changes: Any) -> JournalRow:
         "body_sha256": sha(f"body {at}"),
         "received_at": NOW,
     }
-    return JournalRow(**(whole | changes))
+    return bare_row(seq, **(whole | changes))
 
 
 def marks(until: int) -> dict[str, dict[int, int]]:

@@ -17,6 +17,7 @@ from journal.schema import JournalRow
 from ledger import postings as postings_module
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
 from ledger.verify.fast_path.bookings import lines_of
+from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BOOKING = (
@@ -26,14 +27,9 @@ BOOKING = (
 
 
 def row(seq: int, decision: Decision = Decision.APPLIED, booking: tuple[Posting, ...] = BOOKING) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic="payments.events",
-        partition=0,
-        offset=seq - 1,
-        decision=decision,
+    return bare_row(
+        seq,
+        decision,
         decided_at=AT,
         event_key=f"stripe:evt_{seq}:charge.captured",
         provider="stripe",

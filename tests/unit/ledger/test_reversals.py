@@ -20,6 +20,7 @@ from journal.reader import lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.reversals import NotReversible, ProposalUnknown, bookings_of, proposal, proposals, reversal_of
+from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 EVENTS, CONTROL = "payments.events", "payments.control"
@@ -41,17 +42,7 @@ class Books:
         self._seq += 1
         first = "item_seq" not in more
         offset = self._marks[topic][0]
-        row = JournalRow(
-            seq=self._seq,
-            item_seq=more.pop("item_seq", self._seq),
-            first=first,
-            topic=topic,
-            partition=0,
-            offset=offset,
-            decision=decision,
-            decided_at=AT,
-            **more,
-        )
+        row = bare_row(self._seq, decision, first=first, topic=topic, offset=offset, decided_at=AT, **more)
         if first:
             self._marks[topic][0] += 1
         self._writer.commit([row], {name: dict(held) for name, held in self._marks.items()}, 0)

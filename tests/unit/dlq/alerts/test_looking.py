@@ -19,11 +19,10 @@ from core.routing import Shard
 from dlq.alerts import looking
 from dlq.alerts.looking import DeadItems, ReplicaWatch
 from dlq.alerts.readings import Dead, Replicas
-from journal.schema import JournalRow
 from journal.writer import JournalWriter, Tenure
+from tests.unit.journal.rows import TOPIC, bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-TOPIC = "payments.events"
 
 
 class Journal:
@@ -51,17 +50,7 @@ class Journal:
 
     def _commit(self, item: int, decision: Decision, *, first: bool, **more: Any) -> int:
         seq, offset = self._seq, (self._offset if first else item) - 1
-        row = JournalRow(
-            seq=seq,
-            item_seq=item,
-            first=first,
-            topic=TOPIC,
-            partition=0,
-            offset=offset,
-            decision=decision,
-            decided_at=self.at(seq),
-            **more,
-        )
+        row = bare_row(seq, decision, item_seq=item, first=first, offset=offset, decided_at=self.at(seq), **more)
         self._writer.commit([row], {TOPIC: {0: self._offset}}, 0, {})
         self._seq += 1
         return seq

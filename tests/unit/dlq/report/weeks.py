@@ -8,11 +8,10 @@ from typing import Any
 
 from core.decision import Decision, ErrorKind
 from dlq.report import Week
-from journal.schema import JournalRow
 from journal.writer import JournalWriter, Tenure
+from tests.unit.journal.rows import TOPIC, bare_row
 
 WEEK = Week.named("2026-W05")
-TOPIC = "payments.events"
 
 
 class Journal:
@@ -43,18 +42,15 @@ class Journal:
 
     def _commit(self, item: int, at_h: float, decision: Decision, *, first: bool, **changes: Any) -> None:
         fields: dict[str, Any] = {
-            "seq": self._seq,
             "item_seq": item,
             "first": first,
-            "topic": TOPIC,
-            "partition": 0,
             "offset": self._offsets[item],
-            "decision": decision,
             "decided_at": WEEK.start + timedelta(hours=at_h),
             "provider": "stripe",
             "event_type": "charge.captured",
         }
-        self._writer.commit([JournalRow(**(fields | changes))], {TOPIC: {0: len(self._offsets)}}, 0, {})
+        row = bare_row(self._seq, decision, **(fields | changes))
+        self._writer.commit([row], {TOPIC: {0: len(self._offsets)}}, 0, {})
         self._seq += 1
 
 

@@ -9,19 +9,15 @@ from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
 from processor.decide.hooks import HookRunner, Published
 from processor.judge.classify import Failure
+from tests.unit.journal.rows import bare_row
 
 WAIT_S = 60.0
 
 
 def dead(seq: int = 7) -> JournalRow:
-    return JournalRow(
-        seq=seq,
-        item_seq=seq,
-        first=True,
-        topic="payments.events",
-        partition=0,
-        offset=seq - 1,
-        decision=Decision.DEAD,
+    return bare_row(
+        seq,
+        Decision.DEAD,
         decided_at=datetime(2026, 1, 31, tzinfo=UTC),
         reason="MerchantUnknown: acct_1",
         error_class="MerchantUnknown",

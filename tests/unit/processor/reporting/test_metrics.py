@@ -13,22 +13,13 @@ from core.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S
 from journal.schema import JournalRow
 from processor.reporting.metrics import PROMISED, ProcessorMetrics, sli_outcome
 from processor.reporting.progress import Progress
+from tests.unit.journal.rows import bare_row
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
 def retried(attempt: int) -> JournalRow:
-    return JournalRow(
-        seq=attempt,
-        item_seq=1,
-        first=False,
-        topic="payments.events",
-        partition=0,
-        offset=0,
-        decision=Decision.RETRY,
-        decided_at=NOW,
-        attempt=attempt,
-    )
+    return bare_row(attempt, Decision.RETRY, item_seq=1, first=False, offset=0, attempt=attempt)
 
 
 def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
@@ -59,18 +50,8 @@ def test_dead_letters_are_counted_from_the_publishers_own_numbers() -> None:
 
 
 def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
-    fields: dict[str, Any] = {
-        "seq": 2,
-        "item_seq": 2,
-        "first": True,
-        "topic": "payments.events",
-        "partition": 0,
-        "offset": 1,
-        "decision": decision,
-        "decided_at": NOW,
-        "received_at": NOW - timedelta(seconds=took_s),
-    }
-    return JournalRow(**(fields | changes))
+    times = {"decided_at": NOW, "received_at": NOW - timedelta(seconds=took_s)}
+    return bare_row(2, decision, **(times | changes))
 
 
 @pytest.mark.parametrize(
