@@ -89,7 +89,7 @@ def to_rfc3339(moment: datetime) -> str:
 def from_rfc3339(text: str) -> datetime:
     """Reads RFC 3339 with up to nine digits of fraction (cut to microseconds).
 
-    :raises ValueError: not such a time, or one without its zone
+    :raises ValueError: not such a time, one without its zone, or in UTC not within the years 1 to 9999
     """
     if len(text) == _OWN_FORM and text[19] == "." and text[-1] == "Z" and text.isascii():
         return datetime.fromisoformat(text)
@@ -106,4 +106,7 @@ def from_rfc3339(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a time zone is wanted: {text!r}")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as beyond:
+        raise ValueError(f"a time within the years 1 to 9999 is wanted: {text!r}") from beyond

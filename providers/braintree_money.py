@@ -115,7 +115,7 @@ def _charged_now(subscription: Element) -> Element | None:
         return charges[0] if charges else None
     try:
         return max(charges, key=lambda charge: from_rfc3339(text_of(charge, "created-at") or ""))
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

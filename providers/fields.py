@@ -103,7 +103,7 @@ def time_of(value: object) -> datetime | None:
     if isinstance(value, str):
         try:
             return from_rfc3339(value)
-        except (ValueError, OverflowError):
+        except ValueError:
             return None
     return None
 

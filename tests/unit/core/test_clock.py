@@ -50,6 +50,8 @@ def test_a_time_is_read_with_any_fraction_cut_to_microseconds(text: str, moment:
         "20260131T120000.0000000000Z",
         "2026-01-31T12:00:00.00000xZ",
         "2026-01-31T12:00:00.12xZ",
+        "9999-12-31T23:59:59-01:00",
+        "0001-01-01T00:00:00+01:00",
     ],
 )
 def test_what_is_no_time_with_a_zone_is_refused(text: str) -> None:

@@ -58,6 +58,7 @@ def line(**changes: object) -> list[dict[str, object]]:
         ({"entity_key": ""}, "entity_key"),
         ({"entity_key": "a\nb"}, "entity_key"),
         ({"occurred_at": "noon"}, "occurred_at"),
+        ({"occurred_at": "9999-12-31T23:59:59-01:00"}, "occurred_at"),
         ({"postings": []}, "2 to 100 lines"),
         ({"postings": line()[:1]}, "2 to 100 lines"),
         ({"postings": line()[:1] * 101}, "2 to 100 lines"),
