@@ -12,7 +12,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
+from core.clock import to_rfc3339
 from journal.checkpoints import Checkpoints
 from journal.lake import open_table
 from journal.log import (
@@ -247,7 +248,8 @@ SURROGATES = range(0xD800, 0xE000)
 """These code points are no characters."""
 
 RANGED = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_timestamp)
-_MILLISECOND = pa.timestamp("ms", tz="UTC")
+_WITHIN_A_MILLISECOND = timedelta(microseconds=999)
+_LAST_MILLISECOND = datetime.max.replace(tzinfo=UTC) - _WITHIN_A_MILLISECOND
 
 
 def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
@@ -321,8 +323,10 @@ def _at_least(text: str) -> str:
 
 
 def _milliseconds(at: datetime, *, up: bool) -> str:
-    """The log's times have milliseconds: the least is rounded down, the greatest up."""
-    micros = int(pa.scalar(at, pa.timestamp("us", tz="UTC")).value)
-    millis = -(-micros // 1_000) if up else micros // 1_000
-    rounded = pa.scalar(millis, _MILLISECOND).as_py().astimezone(UTC)
-    return f"{rounded:%Y-%m-%dT%H:%M:%S}.{millis % 1_000:03}Z"
+    """The log's times have milliseconds: the least is rounded down, the greatest up.
+
+    The last millisecond of the year 9999 has none after it. Readers take it, as every one, for its whole length.
+    """
+    if up:
+        at = min(at, _LAST_MILLISECOND) + _WITHIN_A_MILLISECOND
+    return to_rfc3339(at)[: -len("000Z")] + "Z"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from core.clock import from_rfc3339
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
@@ -53,6 +56,27 @@ def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:
     ]
     assert {one["merchant"] for one in found} == {"m-1"}
     assert writer.mark == mark_of(DeltaTable(str(tmp_path / "p"))) == 2
+
+
+@pytest.mark.parametrize(
+    "occurred_at",
+    [
+        "0001-01-01T00:00:00Z",
+        "0999-12-31T23:59:59.9999999Z",
+        "9999-12-31T23:59:59.9985Z",
+        "9999-12-31T23:59:59.999999Z",
+    ],
+)
+def test_an_event_of_any_time_is_booked_and_hides_no_other_one(tmp_path: Path, occurred_at: str) -> None:
+    """Readers skip a file by the times that the log says of it: of a file with such an event they must be right too."""
+    at = from_rfc3339(occurred_at)
+    times = (at, AT)
+    writer = PostingsWriter.open(str(tmp_path / "p"))
+    writer.follow([replace(row(seq), occurred_at=one) for seq, one in enumerate(times, 1)])
+    dataset = DeltaTable(str(tmp_path / "p")).to_pyarrow_dataset()
+    for seq, one in enumerate(times, 1):
+        found = dataset.to_table(filter=pc.field("occurred_at") == pa.scalar(one, pa.timestamp("us", tz="UTC")))
+        assert found["seq"].to_pylist() == [seq, seq]
 
 
 def test_rows_that_come_again_are_skipped_by_the_mark(tmp_path: Path) -> None:
