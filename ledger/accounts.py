@@ -121,11 +121,18 @@ def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     )
 
 
+def merchant_of(name: str) -> str | None:
+    """The merchant whose account this is, as the name spells it; None of any other name.
+
+    Handlers, and people who book by hand, may name accounts that the chart doesn't have.
+    """
+    return name.split(":")[1] if name.startswith("merchant:") else None
+
+
 def merchants_of(accounts: Sequence[str]) -> list[str | None]:
     """Of each account of a booking the merchant, as it spells it: its owner, and for any other account the first owner
     among them.
     """
-    split = [name.split(":") for name in accounts]
-    owners = [owner if owner_kind == "merchant" else None for owner_kind, owner, _ in split]
+    owners = [merchant_of(name) for name in accounts]
     first = next((owner for owner in owners if owner is not None), None)
     return [first if owner is None else owner for owner in owners]

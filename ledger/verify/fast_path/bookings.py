@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from ledger.accounts import Role
+from ledger.accounts import Role, merchant_of
 from ledger.verify.fast_path.hashes import sha256_of
 from ledger.verify.fast_path.results import Doubt
 
@@ -28,7 +28,6 @@ _LINE = pa.struct(
 _PARSE = pj.ParseOptions(
     explicit_schema=pa.schema([pa.field("lines", pa.list_(_LINE))]), unexpected_field_behavior="error"
 )
-MERCHANT = "merchant:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Lines:
     def merchants(self) -> pa.Array:
         """`ledger.accounts.merchants_of` of each line."""
         accounts = self.account.dictionary_encode()
-        names = [name.split(":")[1] if name.startswith(MERCHANT) else None for name in accounts.dictionary.to_pylist()]
+        names = [merchant_of(name) for name in accounts.dictionary.to_pylist()]
         code = np.array([at if name is not None else -1 for at, name in enumerate(names)], "i4")
         of_line = code[accounts.indices.to_numpy()] if len(self.row) else np.empty(0, "i4")
         named = np.flatnonzero(of_line >= 0)
@@ -122,7 +121,7 @@ def moved(lines: Lines, rows: pa.RecordBatch, own: np.ndarray) -> np.ndarray:
     """
     accounts = lines.account.dictionary_encode()
     owners = [name.split(":") for name in accounts.dictionary.to_pylist()]
-    known = [len(name) == 3 and name[0] == MERCHANT[:-1] and name[2] in _ROLES for name in owners]
+    known = [len(name) == 3 and name[0] == "merchant" and name[2] in _ROLES for name in owners]
     of_line = accounts.indices.to_numpy()
     there = rows["entity_key"].is_valid().to_numpy(zero_copy_only=False) & own
     at = np.flatnonzero(np.array(known, "?")[of_line] & there[lines.row]) if len(of_line) else np.empty(0, "i8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from ledger.verify.fast_path.bookings import lines_of
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SIDES: Final = ("debit", "credit")
 BOOKING = (
     Posting("provider:stripe:clearing", "debit", Money(1_000, "EUR")),
     Posting("merchant:m-1:payable", "credit", Money(1_000, "EUR")),
@@ -56,6 +57,19 @@ def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:
     ]
     assert {one["merchant"] for one in found} == {"m-1"}
     assert writer.mark == mark_of(DeltaTable(str(tmp_path / "p"))) == 2
+
+
+def test_accounts_of_any_name_are_booked(tmp_path: Path) -> None:
+    """A handler names accounts as it likes, and people do by hand: what is decided must be derived, at any start."""
+    money = Money(700, "EUR")
+    names = ("cash", "merchant", "merchant:m-1", "merchant:m-2:fees:eu", "merchant:", "a:b:c:d")
+    booking = tuple(Posting(name, SIDES[at % 2], money) for at, name in enumerate(names))
+    expected = ["m-1", "m-1", "m-1", "m-2", "", "m-1"]
+    writer = PostingsWriter.open(str(tmp_path / "p"))
+    writer.follow([row(1, booking=booking)])
+    assert [one["merchant"] for one in lines(tmp_path / "p")] == expected
+    parsed = lines_of(pa.array([postings_to_json(booking)]))
+    assert parsed is not None and parsed.merchants().to_pylist() == expected
 
 
 @pytest.mark.parametrize(
