@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
-from core.clock import from_rfc3339, to_rfc3339
+from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.location import Location, make_folder
 from dlq.command import HASH_CHARS, TARGETS_MAX, ReplayMode, Target
+from journal.errors import problem_of
 from journal.storage import Storage, open_storage
 
 _HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
@@ -47,11 +48,12 @@ class SelectionUnknown(PayhookError):
 
 
 class SelectionBroken(PayhookError):
-    """The file isn't what was frozen."""
+    """The file isn't what was frozen, or isn't one that this code can read."""
 
-    def __init__(self, digest: str) -> None:
+    def __init__(self, digest: str, problem: str) -> None:
         self.digest = digest
-        super().__init__(f"selection {digest} isn't what was frozen (its hash differs); nothing is done: select again")
+        self.problem = problem
+        super().__init__(f"selection {digest} {problem}; nothing is done: select again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,20 @@ class Selection:
 
     @classmethod
     def of_json(cls, raw: bytes) -> Selection:
-        reported: dict[str, Any] = json.loads(raw)
-        return cls(**{**reported, "frozen_at": from_rfc3339(reported["frozen_at"])})
+        """The inverse; fields that newer code adds are passed over.
+
+        :raises ValidationError: a field is missing, or wrong
+        """
+        return _SELECTION.validate_json(raw, strict=True)
+
+
+_SELECTION = TypeAdapter(Selection)
+
+
+def _are_items(table: pa.Table, count: int) -> bool:
+    if table.num_rows != count or any(column.null_count for column in table.columns):
+        return False
+    return bool((np.diff(table["item_seq"].to_numpy(), prepend=0) > 0).all())
 
 
 @dataclass(frozen=True)
@@ -108,13 +122,22 @@ class Frozen:
 
     @classmethod
     def of_bytes(cls, raw: bytes, digest: str) -> Frozen:
-        """
-        :raises SelectionBroken: it isn't the file of this digest
+        """Columns, and fields of the header, that newer code adds are passed over.
+
+        :raises SelectionBroken: it isn't the file of this digest, or can't be read
         """
         if hashlib.sha256(raw).hexdigest() != digest:
-            raise SelectionBroken(digest)
-        table = pq.read_table(pa.BufferReader(raw))
-        return cls(replace(Selection.of_json(table.schema.metadata[_HEADER]), digest=digest), table)
+            raise SelectionBroken(digest, "isn't what was frozen (its hash differs)")
+        try:
+            table = pq.read_table(pa.BufferReader(raw))
+            selection = replace(Selection.of_json(table.schema.metadata[_HEADER]), digest=digest)
+            table = table.select(SCHEMA.names).cast(SCHEMA)
+        except Exception as unread:
+            # Arrow says with an OSError too that bytes are no Parquet; nothing but these bytes is read here.
+            raise SelectionBroken(digest, f"can't be read ({problem_of(unread)})") from unread
+        if not _are_items(table, selection.count):
+            raise SelectionBroken(digest, "doesn't hold the items that its header says, each once and in their order")
+        return cls(selection, table)
 
     @cached_property
     def item_seqs(self) -> np.ndarray:
@@ -211,7 +234,7 @@ class SelectionFiles:
     def read(self, digest: str) -> Frozen:
         """
         :raises SelectionUnknown: it isn't there
-        :raises SelectionBroken: what is there was changed
+        :raises SelectionBroken: what is there was changed, or can't be read
         :raises OSError: the lake can't be read
         """
         try:
