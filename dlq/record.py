@@ -21,8 +21,11 @@ BODY_HEADER = "payhook.body"
 BY_REFERENCE = "reference"
 IN_FULL = "full"
 
+STACK_HEADER = "payhook.error.stack"
+"""Of a long one the end is kept: it names the error."""
+
 HEADER_BYTES_MAX = 8_192
-"""One header's value at most: a stack is cut to 4,096 characters before, so this cuts nothing of our own."""
+"""One header's value at most. A stack has up to 4,096 characters, so this cuts none of plain letters."""
 
 _RESERVED = ("__dlq.errors.", "payhook.")
 """Beginnings of header names that only a dead letter has: what an event brings under them, in whatever case, is left
@@ -76,9 +79,18 @@ def build_record(
         seq=row.seq,
         key=row.entity_key.encode() if copy_record and row.entity_key is not None else None,
         value=body if in_full else None,
-        headers=[(name, text.encode("utf-8", "replace")[:HEADER_BYTES_MAX]) for name, text in headers.items()],
+        headers=[(name, _bounded(text, keep_end=name == STACK_HEADER)) for name, text in headers.items()],
         partition=row.partition,
     )
+
+
+def _bounded(text: str, *, keep_end: bool) -> bytes:
+    """UTF-8, cut between two characters."""
+    value = text.encode("utf-8", "replace")
+    if len(value) <= HEADER_BYTES_MAX:
+        return value
+    kept = value[-HEADER_BYTES_MAX:] if keep_end else value[:HEADER_BYTES_MAX]
+    return kept.decode("utf-8", "ignore").encode("utf-8")
 
 
 def _origin_headers(row: JournalRow) -> dict[str, str]:
@@ -118,7 +130,7 @@ def _payhook_headers(row: JournalRow) -> dict[str, str]:
         "payhook.error.class": row.error_class,
         "payhook.error.code": row.error_code,
         "payhook.error.message": row.error_message,
-        "payhook.error.stack": row.error_stack,
+        STACK_HEADER: row.error_stack,
         "payhook.error.kind": row.error_kind.value if row.error_kind is not None else None,
     }
     return {name: text for name, text in texts.items() if text is not None}

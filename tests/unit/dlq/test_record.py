@@ -7,12 +7,26 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from core.decision import Decision, ErrorKind
-from dlq.record import build_record
+from dlq.record import HEADER_BYTES_MAX, build_record
 from journal.schema import JournalRow
 
 BODY = b'{"id": "evt_1"}'
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_a_long_text_is_cut_between_two_characters_and_a_stack_keeps_its_end(shift: int) -> None:
+    """The end of a stack names the error, the beginning of a message says the most."""
+    text = f"BEGIN{'x' * shift}{'日' * 3_000}END"
+    record = build_record(dead_row(error_stack=text, error_message=text), BODY, "ledger")
+    headers = {name: value.decode("utf-8") for name, value in record.headers}
+    stack, message = headers["payhook.error.stack"], headers["payhook.error.message"]
+    assert text.endswith(stack) and text.startswith(message)
+    for kept in (stack, message):
+        assert HEADER_BYTES_MAX - 3 < len(kept.encode()) <= HEADER_BYTES_MAX
 
 
 def dead_row(seq: int = 7, **changes: Any) -> JournalRow:
