@@ -24,9 +24,16 @@ AGAIN_S = 1.0
 LOOKED_AT_MAX = 1_000
 """Events among which a probe chooses: of those that wait, and of those that are read and not decided."""
 
-NEEDS_MAX = 50
+NEEDS_MAX, NEEDS_CHARS_MAX = 50, 13_000
+"""Characters as the note has them: 50 names of 256 plain letters fit. Any other letter takes up to 12 there."""
+
+REASON_CHARS_MAX = 500
+"""Each takes up to 12 in the note, so that it fits, with the breakers' (32,768), into the journal's 65,536 characters.
+The whole message is in the rows of the events that failed so."""
+
 ANY = ""
-"""Needed where a failed try had called no downstream: any event that is applied."""
+"""Needed where a failed try had called no downstream, or where too many were called to note them: any event that is
+applied."""
 
 NOTE = "blocked"
 """The journal's note of why the whole stream is blocked, so that the next start doesn't decide into it."""
@@ -75,8 +82,8 @@ class Blocked:
         called = {name for failure in failures for name in failure.called or (ANY,)}
         needs = self.needs | called
         probe_s = 0.0 if self.reason is None else self._longer(probe_s_max)
-        reason = f"{failures[0].error_class}: {failures[0].message}"
-        return Blocked(reason, probe_s, needs if len(needs) <= NEEDS_MAX else frozenset((ANY,)))
+        reason = f"{failures[0].error_class}: {failures[0].message}"[:REASON_CHARS_MAX]
+        return Blocked(reason, probe_s, needs if _fit(needs) else frozenset((ANY,)))
 
     def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], probe_s_max: float) -> Blocked:
         """Of an event that didn't fail so. ``reports``: the calls of the one event that was tried."""
@@ -100,6 +107,10 @@ class Blocked:
 
     def _longer(self, probe_s_max: float) -> float:
         return min(max(PROBE_S_FIRST, self.probe_s * 2), probe_s_max)
+
+
+def _fit(needs: frozenset[str]) -> bool:
+    return len(needs) <= NEEDS_MAX and len(json.dumps(sorted(needs))) <= NEEDS_CHARS_MAX
 
 
 def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, OpenItem | Item] | None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from core.work import Outcome, WorkItem, calling
+from core.decision import ErrorKind
+from core.work import DOWNSTREAM_CHARS_MAX, Outcome, WorkItem, calling
+from journal.writer import NOTES_CHARS_MAX
+from processor.calls.downstreams import NOTE_CHARS_MAX
+from processor.decide.blocked import ANY, NEEDS_MAX, NOTE, Blocked
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure
 from processor.run.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.harness import EVENTS, Down, Engine, Stuck, booked, ignored
 from tests.unit.processor.limited import LimitedEngine
@@ -32,6 +37,19 @@ def calls_out(tmp_path: Path) -> Iterator[LimitedEngine]:
 def post_many(engine: Engine, count: int, account: str = "acct_1", first: int = 0) -> list[str]:
     """Events of entities of their own."""
     return [engine.post(f"evt_{account}_{n}", f"{account}_{n}", account=account) for n in range(first, first + count)]
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "東", "\U00020000"])
+def test_the_note_of_a_block_leaves_room_for_the_journals_others(letter: str) -> None:
+    """A batch whose notes are too long can't be committed, at any start."""
+    called = [f"{number:02}{letter * (DOWNSTREAM_CHARS_MAX - 2)}" for number in range(NEEDS_MAX)]
+    message = letter * MESSAGE_CHARS_MAX
+    failures = [Failure(ErrorKind.SBE, "Down", None, message, "", called=(name,)) for name in called]
+    blocked = Blocked().after_failures(failures, 60)
+    note = blocked.note()
+    assert len(note[NOTE]) <= NOTES_CHARS_MAX - NOTE_CHARS_MAX - 8_192
+    assert Blocked.noted(note).needs == blocked.needs
+    assert blocked.needs == (frozenset(called) if letter == "x" else {ANY})
 
 
 def everything_is_down(engine: Engine) -> None:
