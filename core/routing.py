@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -17,6 +18,9 @@ _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
 SHARD_MARK = "."
 """Before a shard's number in a stream's name; no stream that is configured has it."""
+
+_MODE_AND_SHARD = re.compile(rf"({_TEST_STREAM})?({re.escape(SHARD_MARK)}[1-9][0-9]*)?")
+"""What `stream_of` adds to a name."""
 
 PARTITIONER = "murmur2_random"
 """Of topics that others publish to as well. It is librdkafka's name of Java's own."""
@@ -103,6 +107,12 @@ def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
     """A work stream's name in a mode: ``ledger``, or ``ledger-test``; of a shard after the first, ``ledger.1``."""
     name = stream if mode == "live" else f"{stream}{_TEST_STREAM}"
     return f"{name}{SHARD_MARK}{shard}" if shard else name
+
+
+def have_a_name_in_common(one: str, other: str) -> bool:
+    """Whether `stream_of` makes the same name of two in some mode and shard, also of different ones."""
+    shorter, longer = sorted((one, other), key=len)
+    return longer.startswith(shorter) and _MODE_AND_SHARD.fullmatch(longer, len(shorter)) is not None
 
 
 def shard_of(stream: str) -> int:

@@ -32,7 +32,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import SettingError
 from core.event import Mode
-from core.routing import MODES, WHOLE, Shard, dlq_topic, in_mode, stream_of, topics_of
+from core.routing import MODES, WHOLE, Shard, dlq_topic, have_a_name_in_common, in_mode, stream_of, topics_of
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
 
@@ -264,8 +264,10 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) ->
 def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     topic = stream.dlq_topic("live")
     for other in streams.values():
-        if other.name != stream.name and other.dlq_topic("live") == topic:
-            return "dlq.topic", f"{other.name} has the same topic {topic}: each stream has its own"
+        theirs = other.dlq_topic("live")
+        if other.name != stream.name and have_a_name_in_common(topic, theirs):
+            problem = f"it is {topic}, and {other.name} has {theirs}: each stream has its own, in every mode and shard"
+            return "dlq.topic", problem
     return None
 
 
