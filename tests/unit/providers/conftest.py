@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from providers import Adapter, ProvidersSettings, Request, build_adapters
+from providers import Adapter, ProvidersSettings, build_adapters
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SAMPLES = Path(os.environ.get("PAYHOOK_WEBHOOK_SAMPLES", CHECKOUT.parent / "shared" / "webhooks"))
@@ -48,22 +46,3 @@ def samples() -> Path:
     if not (SAMPLES / "SOURCES.tsv").is_file():
         pytest.skip(f"no webhook samples at {SAMPLES}; set PAYHOOK_WEBHOOK_SAMPLES to their folder")
     return SAMPLES
-
-
-@pytest.fixture
-def source_of(samples: Path) -> Callable[[str], dict[str, str]]:
-    """The row of SOURCES.tsv about one sample file."""
-    with (samples / "SOURCES.tsv").open(encoding="utf-8", newline="") as lines:
-        rows = {row["file"]: row for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)}
-    return lambda file: rows[file]
-
-
-@pytest.fixture
-def delivered() -> Callable[..., Request]:
-    """A request as the receiver gets it, from a body and headers as a sender writes them."""
-
-    def make(body: bytes, headers: dict[str, str] | Sequence[tuple[str, str]] = ()) -> Request:
-        pairs = headers.items() if isinstance(headers, dict) else headers
-        return Request(body, [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs])
-
-    return make

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,11 +22,13 @@ Row: TypeAlias = tuple[str, str, str | None, str | None, int | None, str | None,
 """Of a sample: event_key, entity_key, fact_key, movement, amount_minor, currency, occurred_at."""
 NO_MONEY = (None, None, None, None)
 
+Source: TypeAlias = Mapping[str, str]
+"""A row of SOURCES.tsv: what is known of one public sample."""
 
-def flips(raw: bytes) -> Iterator[bytes]:
-    """Every neighbour of ``raw`` that differs in one bit."""
-    for at in range(8 * len(raw)):
-        yield raw[: at // 8] + bytes([raw[at // 8] ^ (1 << at % 8)]) + raw[at // 8 + 1 :]
+
+def sources(samples: Path) -> list[Source]:
+    with (samples / "SOURCES.tsv").open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def changed(body: bytes, *path: str, to: Any) -> bytes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from core.errors import Unparseable
 from core.event import Event
-from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.shapes import NO_MONEY, Row, names
+from providers import Adapter, ProvidersSettings, Request, SignatureInvalid, build_adapters
+from tests.unit.providers.shapes import NO_MONEY, Row
 
 AUTHORISED = (
     "adyen:123456789:AUTHORISATION:true",
@@ -231,10 +233,6 @@ def test_each_sample_is_named_and_books_as_written_down(
     assert all(event.body in request.body for event in events)
 
 
-def test_every_sample_is_written_down(samples: Path) -> None:
-    assert sorted(IDENTITIES.keys() | PLATFORMS) == names(samples / "adyen")
-
-
 def test_with_automatic_capture_an_authorisation_books_what_it_says(samples: Path) -> None:
     adapter = build_adapters(
         ProvidersSettings.model_validate({"adyen": {"capture": {"MagentoMerchantTest2": "immediate"}}})
@@ -249,3 +247,21 @@ def test_with_automatic_capture_an_authorisation_books_what_it_says(samples: Pat
         "EUR",
         "2017-01-19T15:42:03+00:00",
     )
+
+
+def test_identical_items_of_one_request_are_one_event_several_times(samples: Path, adyen_adapter: Adapter) -> None:
+    body = (samples / "adyen/djadyen_multiple_3items_identical.json").read_bytes()
+    events = adyen_adapter.events(Request(body, []), "test")
+    assert len(events) == 3
+    assert len({(event.event_key, event.content_sha256, event.body) for event in events}) == 1
+
+
+@pytest.mark.parametrize("name", sorted(PLATFORMS))
+def test_what_is_no_standard_notification_is_neither_proven_nor_read(
+    samples: Path, adyen_adapter: Adapter, now: datetime, name: str
+) -> None:
+    request = Request((samples / f"adyen/{name}.json").read_bytes(), [])
+    with pytest.raises(SignatureInvalid):
+        adyen_adapter.verify(request, ["AB" * 32], now)
+    with pytest.raises(Unparseable):
+        adyen_adapter.events(request, "test")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from core.errors import SettingError
 from core.event import Mode
 from load.samples import CannotSign, sign
 from load.samples.paypal import refund_event
-from providers import ModeMismatch, ProvidersSettings, Request, SignatureInvalid
+from providers import ModeMismatch, ProvidersSettings, Request
 from providers.paypal import PayPalAdapter, read_headers
 from tests.paypal_signer import (
     LIVE_URL,
@@ -25,10 +24,10 @@ from tests.paypal_signer import (
     delivery,
     headers_for,
 )
-from tests.unit.providers.shapes import NOW, flips
+from tests.unit.providers.shapes import NOW, sources
 from tests.unit.providers.shapes import refusal as refusal_of
 
-WEBHOOK, OLD_WEBHOOK = "1AB23456CD789012E", "9ZY87654XW321098V"
+WEBHOOK = "1AB23456CD789012E"
 VECTOR = "paypal/vector_py_sale_completed_crc32.json"
 ID, TIME, SIGNATURE, URL, ALGORITHM = (
     b"paypal-transmission-id",
@@ -49,7 +48,6 @@ BODY = refund_event(
     created=NOW,
 )
 GOOD = delivery(BODY, WEBHOOK)
-Source = Callable[[str], dict[str, str]]
 
 
 def refusal(request: Request, *secrets: str, now: datetime = NOW) -> str | None:
@@ -68,8 +66,8 @@ def value(name: bytes) -> bytes:
     return found
 
 
-def test_the_published_vectors_signed_text_is_made_of_its_parts(samples: Path, source_of: Source) -> None:
-    source = source_of(VECTOR)
+def test_the_published_vectors_signed_text_is_made_of_its_parts(samples: Path) -> None:
+    [source] = [one for one in sources(samples) if one["file"] == VECTOR]
     body = (samples / VECTOR).read_bytes()
     parts = dict(part.split("=", 1) for part in source["extra"].split())
     headers = [
@@ -84,19 +82,7 @@ def test_the_published_vectors_signed_text_is_made_of_its_parts(samples: Path, s
     assert signed == parts["signed"].encode()
     assert (transmission.certificate_url, transmission.mode) == (parts["cert_url"], "test")
     assert len(transmission.signature) == 256
-    assert all(transmission.signed(parts["webhook_id"], altered) != signed for altered in flips(body))
     ADAPTER.check_secret(parts["webhook_id"])
-
-
-def test_a_delivery_proves_and_altered_by_one_bit_does_not() -> None:
-    assert refusal(GOOD) is None
-    assert all(refusal(replace(GOOD, body=altered)) == "mismatch" for altered in flips(BODY[:150] + BODY[-150:]))
-    for name in (ID, TIME, SIGNATURE, ALGORITHM):
-        for altered in flips(value(name)):
-            assert refusal(header(name, altered)) in ("mismatch", "malformed"), (name, altered)
-    for altered in flips(WEBHOOK.encode()):
-        with pytest.raises((SignatureInvalid, SettingError)):
-            ADAPTER.verify(GOOD, [altered.decode("latin-1")], NOW)
 
 
 @given(st.binary(max_size=200), st.from_regex(r"[A-Za-z0-9]{1,50}", fullmatch=True))
@@ -159,12 +145,6 @@ def test_fields_cant_be_shifted_into_each_other() -> None:
 )
 def test_a_delivery_is_taken_while_paypal_tries_and_a_day_more(time: str, reason: str | None) -> None:
     assert refusal(delivery(BODY, WEBHOOK, time=time)) == reason
-
-
-def test_while_a_webhook_is_replaced_both_ids_count_and_which_one_did_is_reported() -> None:
-    for webhook, index in ((WEBHOOK, 0), (OLD_WEBHOOK, 1)):
-        assert ADAPTER.verify(delivery(BODY, webhook), [WEBHOOK, OLD_WEBHOOK], NOW) == index
-    assert refusal(delivery(BODY, OLD_WEBHOOK)) == "mismatch"
 
 
 @pytest.mark.parametrize("secret", ["", "WEBHOOK_ID", "1AB|2", "1AB 2", "é", "x" * 51, "\u0661"])

@@ -12,7 +12,7 @@ from core.errors import Unparseable
 from core.event import Event
 from load.samples import razorpay as samples_of
 from providers import Adapter, ProvidersSettings, build_adapters
-from tests.unit.providers.shapes import NO_MONEY, NOW, NOW_S, Row, changed, names, row
+from tests.unit.providers.shapes import NO_MONEY, NOW, NOW_S, Row, changed, row
 from tests.unit.providers.shapes import only as only_of
 
 BODY = samples_of.payment_event(
@@ -105,10 +105,6 @@ IDENTITIES: dict[str, Row] = {
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_each_public_sample_is_named_and_booked_as_read_by_hand(samples: Path, adapter: Adapter, name: str) -> None:
     assert row(adapter, (samples / f"razorpay/{name}.json").read_bytes()) == IDENTITIES[name]
-
-
-def test_every_public_sample_is_in_the_table(samples: Path) -> None:
-    assert names(samples / "razorpay") == sorted(IDENTITIES)
 
 
 @pytest.mark.parametrize(

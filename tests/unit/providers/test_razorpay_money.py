@@ -113,14 +113,6 @@ def test_reports_of_something_else_move_nothing(adapter: Adapter, body: bytes) -
     assert moved(adapter, body) is None
 
 
-def test_two_partial_refunds_of_one_payment_are_two_facts(adapter: Adapter) -> None:
-    first, second = (money(adapter, refund("refund.created", name)) for name in ("rfnd_1", "rfnd_2"))
-    assert first is not None
-    assert second is not None
-    assert first.fact_key != second.fact_key
-    assert first.payment == second.payment == "pay_1"
-
-
 @pytest.mark.parametrize(
     ("done", "undone"),
     [

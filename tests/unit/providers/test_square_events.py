@@ -12,7 +12,7 @@ from core.errors import Unparseable
 from core.money import MoneyInvalid
 from load.samples import square as samples_of
 from providers import Adapter, ProvidersSettings, build_adapters
-from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, money, moved, names, only, row
+from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, money, moved, only, row
 
 
 @pytest.fixture
@@ -99,10 +99,6 @@ IDENTITIES: dict[str, Row] = {
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_each_public_sample_is_named_and_booked_as_read_by_hand(samples: Path, adapter: Adapter, name: str) -> None:
     assert row(adapter, (samples / f"square/{name}.json").read_bytes()) == IDENTITIES[name]
-
-
-def test_every_public_sample_is_in_the_table(samples: Path) -> None:
-    assert names(samples / "square") == sorted(IDENTITIES)
 
 
 def payment(event_type: str = "payment.updated", amount: int = 1_250, currency: str = "USD", **more: Any) -> bytes:
@@ -287,12 +283,6 @@ def test_a_payment_a_refund_and_a_loss_have_nothing_that_gives_them_back(adapter
         fact = money(adapter, body)
         assert fact is not None
         assert fact.pair is None
-
-
-def test_two_partial_refunds_of_one_payment_are_two_facts_of_one_entity(adapter: Adapter) -> None:
-    first, second = (only(adapter, refund(refund=name)) for name in ("REFUND1", "REFUND2"))
-    assert first.fact_key != second.fact_key
-    assert first.entity_key == second.entity_key
 
 
 def test_a_payment_that_is_reported_again_after_a_refund_is_the_same_fact(adapter: Adapter) -> None:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -116,20 +115,9 @@ def test_a_timestamp_is_ten_ascii_digits(standard_adapter: Adapter, now: datetim
     assert refused(standard_adapter, request(made), now) == "malformed"
 
 
-def test_the_tolerance_holds_both_ways_to_the_second(standard_adapter: Adapter, now: datetime) -> None:
-    for age_s in (300, -300):
-        assert standard_adapter.verify(request(headers(now, age_s=age_s)), [SECRET], now) == 0
-    assert refused(standard_adapter, request(headers(now, age_s=301)), now) == "stale"
-    assert refused(standard_adapter, request(headers(now, age_s=-301)), now) == "future"
-
-
 @pytest.mark.parametrize("message_id", ["", "a b", "é", "a\n", "x" * 257])
 def test_an_id_is_printable_ascii(standard_adapter: Adapter, now: datetime, message_id: str) -> None:
     assert refused(standard_adapter, request(headers(now, message_id=message_id)), now) == "malformed"
-
-
-def test_the_id_is_signed(standard_adapter: Adapter, now: datetime) -> None:
-    assert refused(standard_adapter, request({**headers(now), "webhook-id": "msg_2"}), now) == "mismatch"
 
 
 def test_secrets_are_base64_with_or_without_their_prefix_and_padding(standard_adapter: Adapter, now: datetime) -> None:
@@ -152,13 +140,11 @@ def test_a_secret_of_another_form_is_refused_and_not_used(
         standard_adapter.verify(request(headers(now)), [secret], now)
 
 
-def test_what_is_signed_here_is_accepted_here(
-    standard_adapter: Adapter, now: datetime, delivered: Callable[..., Request]
-) -> None:
+def test_what_is_signed_here_is_accepted_here(standard_adapter: Adapter, now: datetime) -> None:
     secret = standard_adapter.new_secret()
     for event_id in (None, "msg_7"):
         signed = sign(standard_adapter, BODY, secret, now, event_id)
-        of = delivered(signed.body, signed.headers)
+        of = request({name.lower(): value for name, value in signed.headers.items()}, signed.body)
         assert standard_adapter.verify(of, [secret], now) == 0
         (event,) = standard_adapter.events(of, "live")
         assert event_id is None or event.event_id == event_id

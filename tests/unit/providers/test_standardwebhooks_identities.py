@@ -9,7 +9,7 @@ import pytest
 from core.errors import Unparseable
 from load.samples import sign
 from providers import Adapter, Request
-from tests.unit.providers.shapes import NO_MONEY, NOW, Row, names
+from tests.unit.providers.shapes import NO_MONEY, NOW, Row
 
 IDENTITIES: dict[str, Row | None] = {
     "spec_example": (
@@ -45,7 +45,3 @@ def test_each_sample_is_named_as_written_down(samples: Path, standard_adapter: A
     assert event.occurred_at is not None
     assert standard_adapter.money(event.body, event.event_type) is None
     assert (event.event_key, event.entity_key, *NO_MONEY, event.occurred_at.isoformat()) == expected
-
-
-def test_every_sample_is_written_down(samples: Path) -> None:
-    assert sorted(IDENTITIES) == names(samples / "standardwebhooks")

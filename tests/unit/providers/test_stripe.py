@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from core.errors import Unparseable
 from core.event import Event
-from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, SignatureInvalid, build_adapters
 
 SECRET = "whsec_sample"
@@ -48,16 +46,6 @@ def refused(adapter: Adapter, of: Request, now: datetime, secrets: list[str] | N
     return caught.value.reason
 
 
-def test_the_index_of_the_secret_that_signed_is_reported(stripe_adapter: Adapter, now: datetime) -> None:
-    for index, secret in enumerate(["whsec_new", "whsec_old"]):
-        made = request(header(now, secret=secret))
-        assert stripe_adapter.verify(made, ["whsec_new", "whsec_old"], now) == index
-
-
-def test_of_a_secret_that_is_listed_twice_the_first_counts(stripe_adapter: Adapter, now: datetime) -> None:
-    assert stripe_adapter.verify(request(header(now)), ["whsec_new", SECRET, SECRET], now) == 1
-
-
 def test_one_good_signature_of_several_is_enough_while_a_secret_rolls(stripe_adapter: Adapter, now: datetime) -> None:
     bad = "0" * 64
     assert stripe_adapter.verify(request(f"{header(now)},v1={bad}"), [SECRET], now) == 0
@@ -72,10 +60,6 @@ def test_without_a_header_the_signature_is_missing(stripe_adapter: Adapter, now:
 def test_v0_never_counts(stripe_adapter: Adapter, now: datetime) -> None:
     assert refused(stripe_adapter, request(header(now, scheme="v0")), now) == "missing"
     assert refused(stripe_adapter, request(header(now).replace("v1=", "V1=")), now) == "missing"
-
-
-def test_two_headers_are_refused_even_if_both_are_good(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(header(now), header(now)), now) == "several"
 
 
 @pytest.mark.parametrize(
@@ -144,10 +128,6 @@ def test_raw_bytes_are_verified_whatever_they_are(stripe_adapter: Adapter, now: 
         assert refused(stripe_adapter, request(header(now, body=body), body=body + b" "), now) == "mismatch"
 
 
-def test_without_secrets_nothing_is_proven(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(header(now)), now, []) == "mismatch"
-
-
 def test_the_key_is_the_whole_text_of_the_secret(
     stripe_adapter: Adapter, standard_adapter: Adapter, now: datetime
 ) -> None:
@@ -159,16 +139,8 @@ def test_the_key_is_the_whole_text_of_the_secret(
     assert stripe_adapter.verify(request(header(now, secret=secret)), [secret], now) == 0
 
 
-def test_what_is_signed_here_is_accepted_here(
-    stripe_adapter: Adapter, now: datetime, delivered: Callable[..., Request]
-) -> None:
-    secret = stripe_adapter.new_secret()
-    stripe_adapter.check_secret(secret)
-    signed = sign(stripe_adapter, BODY, secret, now)
-    assert signed.body == BODY
-    assert stripe_adapter.verify(delivered(signed.body, signed.headers), [secret], now) == 0
-    assert secret.startswith("whsec_")
-    assert secret != stripe_adapter.new_secret()
+def test_a_new_secret_begins_as_stripes_do(stripe_adapter: Adapter) -> None:
+    assert stripe_adapter.new_secret().startswith("whsec_")
 
 
 def test_an_event_has_all_its_names(stripe_adapter: Adapter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from providers import Adapter
-from tests.unit.providers.shapes import NO_MONEY, Row, names, only, row
+from tests.unit.providers.shapes import NO_MONEY, Row, only, row
 
 EVENT, OLD_EVENT = "stripe:evt_000000000000000000000000", "stripe:evt_00000000000000"
 INTENT, CHARGE = "stripe::pi_000000000000000000000000", "stripe::ch_000000000000000000000000"
@@ -142,7 +142,3 @@ def test_each_sample_is_named_and_books_as_written_down(samples: Path, stripe_ad
     body = (samples / f"stripe/{name}.json").read_bytes()
     assert row(stripe_adapter, body) == IDENTITIES[name]
     assert only(stripe_adapter, body).mode == ("live" if name in LIVE else "test")
-
-
-def test_every_sample_is_written_down(samples: Path) -> None:
-    assert sorted(IDENTITIES) == names(samples / "stripe")
