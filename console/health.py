@@ -8,7 +8,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from core.event import Mode
 from core.kafka import open_consumer
 from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
-from core.routing import is_shard_of, stream_of
+from core.routing import is_shard_of, mode_of, stream_of
 from core.settings import KafkaSettings
 from core.status_file import STANDBY, STATUS_AGE_MAX, moment_of, read_said
 
@@ -42,18 +42,15 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the listener asks. ``metrics`` maps a process's name to the URL of its metrics, ``lag`` marks to counts.
-
-    ``test_processor_status`` is None where no test traffic is taken. ``streams``: the status file of every work
-    stream, one a shard; ``statuses``: where processors say the same, asked where files are missing or old.
+    """What the listener asks. ``streams``: the status file of every work stream, one a shard; ``metrics`` maps a
+    process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in the
+    files, asked where these are missing or old.
     """
 
     ingest_ready_url: str
-    processor_status: Path
+    streams: Mapping[str, Path]
     metrics: Mapping[str, str]
     lag: Callable[[Marks], dict[str, int] | None]
-    test_processor_status: Path | None = None
-    streams: Mapping[str, Path] = field(default_factory=dict)
     statuses: Sequence[str] = ()
 
 
@@ -93,32 +90,28 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
 async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
-    Where test traffic is taken, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
+    Where test traffic is decided, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
     ``"streams"`` has the words of every work stream; the ledger's alone, of all its shards, decide about ``ready``.
     ``processor`` has those of its first shard.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
-    files = {**watched.streams, LEDGER: watched.processor_status}
-    if watched.test_processor_status is not None:
-        files[stream_of(LEDGER, "test")] = watched.test_processor_status
-    streams = {name: read_status_file(path, now) for name, path in files.items()}
+    streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
     if any(not is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
             reported = {name: one for name, one in (await _reported(url, client)).items() if name in streams}
             aged = {name: _aged(one, now) for name, one in reported.items()}
             streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name])}
-    said = {**_side(ingest_ready, streams, LEDGER), "ingest": {"ready": ingest_ready}}
-    if watched.test_processor_status is not None:
-        said["test"] = _side(ingest_ready, streams, stream_of(LEDGER, "test"))
-    if watched.streams:
-        said["streams"] = {name: streams[name] for name in watched.streams}
-    return said
+    said = {**_side(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
+    if any(mode_of(name) == "test" for name in streams):
+        said["test"] = _side(ingest_ready, streams, "test")
+    return {**said, "streams": streams}
 
 
-def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], ledger: str) -> dict[str, Any]:
-    are_ready = all(one["ready"] for name, one in streams.items() if is_shard_of(name, ledger))
-    return {"ready": ingest_ready and are_ready, "processor": streams[ledger]}
+def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
+    ledger = stream_of(LEDGER, mode)
+    shards = [one for name, one in streams.items() if is_shard_of(name, ledger)] or [{"ready": False}]
+    return {"ready": ingest_ready and all(one["ready"] for one in shards), "processor": shards[0]}
 
 
 def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:

@@ -27,12 +27,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.durability import Durability
 from core.kafka import open_admin
-from core.settings import KafkaSecurity, KafkaSettings, TopicsSettings
+from core.settings import KafkaSecurity, KafkaSettings
 from load.certificates import Issuer
 from stack.kafka import SMALL_NODE, format_storage, java_command, logging_file, new_cluster_id
 from stack.kafka_rights import RIGHTS
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.server import Running, Server
+from stack.settings import Settings
 from stack.topics import make_topics, topics
 
 ADMIN = "admin"
@@ -137,7 +138,7 @@ class Cluster:
                 service,
                 [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
             )
-        make_topics(self.settings("topics"), topics(TopicsSettings()), replication=len(self.nodes))
+        make_topics(self.settings("topics"), topics(Settings()), replication=len(self.nodes))
 
     def allow(self, name: str, rights: Iterable[tuple[str, str, AclOperation]]) -> None:
         """``rights``: kind of resource (topic, group, cluster), its name, or how it begins and ``*``, operation."""

@@ -12,15 +12,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
-from core.event import Mode
 from core.kafka import open_admin
 from core.routing import topics_of
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import KafkaSettings
 from core.topics import ONE_BROKER, answer_of, check_topics
 from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
-from processor.streams import StreamConfig, load_streams, taking
-from stack.settings import load_settings, streams_of
+from processor.streams import taking
+from stack.settings import Settings, load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
 LOOK_S = 0.05
@@ -51,30 +50,21 @@ class Topic:
     retention_ms: int
 
 
-def topics(
-    settings: TopicsSettings,
-    modes: Sequence[Mode] = ("live",),
-    streams: Mapping[str, StreamConfig] | None = None,
-    events_partitions: int = KafkaSettings().events_partitions,
-    shards: int = 1,
-) -> list[Topic]:
-    """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it.
-
-    :param streams: those that are configured; None: the shipped ones
-    """
-    known = streams if streams is not None else load_streams()
-    events_ms = settings.events_retention_days * MILLISECONDS_A_DAY
-    dlq_ms = settings.dlq_retention_days * MILLISECONDS_A_DAY
+def topics(settings: Settings) -> list[Topic]:
+    """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it."""
+    streams, partitions, shards = streams_of(settings), settings.kafka.events_partitions, settings.processor.shards
+    events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
+    dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY
     found = []
-    for mode in modes:
+    for mode in settings.ingest.modes:
         names = topics_of(mode)
-        dead_letters = [topic for stream in taking(known, mode) for topic in stream.dlq_topics(mode, shards)]
+        dead_letters = [topic for stream in taking(streams, mode) for topic in stream.dlq_topics(mode, shards)]
         found += [
-            Topic(names.events, events_partitions, events_ms),
+            Topic(names.events, partitions, events_ms),
             Topic(names.control, CONTROL_PARTITIONS, -1),
             Topic(names.receipts, RECEIPTS_PARTITIONS, events_ms),
             Topic(names.anchors, 1, -1),
-            *(Topic(name, events_partitions, dlq_ms) for name in dead_letters),
+            *(Topic(name, partitions, dlq_ms) for name in dead_letters),
         ]
     return found
 
@@ -139,9 +129,7 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 def main() -> int:
     try:
         settings = load_settings()
-        kafka = settings.kafka
-        streams, partitions = streams_of(settings), settings.kafka.events_partitions
-        wanted = topics(settings.topics, settings.ingest.modes, streams, partitions, settings.processor.shards)
+        kafka, wanted = settings.kafka, topics(settings)
         make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
         check_topics(open_admin(kafka), kafka, sizes)

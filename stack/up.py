@@ -41,7 +41,7 @@ from stack.endpoints import (
 )
 from stack.errors import KafkaNotUp, ServerNotUp, StackNotUp
 from stack.server import path_with_checkout, stopped_by_signal
-from stack.settings import Settings, load_settings, streams_of
+from stack.settings import Settings, load_settings
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import Topic, make_topics, topics
 
@@ -73,20 +73,17 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
         make_key(Path(settings.processor.anchor_key_file))
         make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
-        modes, streams = settings.ingest.modes, streams_of(settings)
         ports = choose_ports(settings)
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka
-        partitions, shards = settings.kafka.events_partitions, settings.processor.shards
-        wanted = topics(settings.topics, modes, streams, partitions, shards)
         replication = settings.topics.replicas(settings.kafka.durability_of_up)
         supervisor = Supervisor(
             layout,
             ports,
             children(settings, ports, config),
-            partial(_make_topics, kafka, wanted, replication),
+            partial(_make_topics, kafka, topics(settings), replication),
             on_change,
-            modes,
+            settings.ingest.modes,
         )
         try:
             yield supervisor

@@ -11,13 +11,5 @@ from stack.settings import Settings
 
 def watched(settings: Settings, lag: Callable[[Marks], dict[str, int] | None]) -> Watched:
     """Processes are asked at the ports that are set here and at `console.metrics_urls`."""
-    layout = settings.layout
-    return Watched(
-        ingest_ready_url=ready_url(settings),
-        processor_status=layout.ledger().status,
-        test_processor_status=layout.ledger("test").status if settings.ingest.test_traffic else None,
-        metrics=metrics_urls(settings),
-        lag=lag,
-        streams=status_files(settings),
-        statuses=status_urls(settings),
-    )
+    files, metrics = status_files(settings), metrics_urls(settings)
+    return Watched(ready_url(settings), files, metrics, lag, status_urls(settings))

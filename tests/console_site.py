@@ -66,13 +66,12 @@ class Site:
     ) -> None:
         self.letters = letters
         layout = Layout(data)
-        ledger = layout.ledger()
         self.audit_log = AuditLog(layout.audit_log)
         kafka = self._kafka = Later()
         self.dead = dead_letters(data, clock, self.audit_log, alone, kafka, lambda _: time.sleep(0.02))
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
-        watched = Watched("http://127.0.0.1:9/readyz", ledger.status, {}, lambda _: None)
+        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)

@@ -22,13 +22,14 @@ from core.kafka import open_producer
 from core.layout import Layout
 from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import KafkaSettings
 from ingest.publisher import producer_settings
 from journal.reader import JournalReader
 from load.bench.figures import Done, Run, nothing_shown
 from load.bench.plain import drain_plainly
 from load.client import NotInTime, RunningStack
 from load.samples.stripe import stripe_event
+from processor.settings import ProcessorSettings
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -103,7 +104,7 @@ def kafka_with_backlog(run: Run, backlog: int, shards: int = 1) -> Iterator[tupl
     with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
         make_topics(
             KafkaSettings(bootstrap_servers=bootstrap),
-            [*topics(TopicsSettings(), shards=shards), Topic(WARM_TOPIC, 4, DAY_MS)],
+            [*topics(Settings(processor=ProcessorSettings(shards=shards))), Topic(WARM_TOPIC, 4, DAY_MS)],
             1,
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:

@@ -25,7 +25,7 @@ from redis.asyncio import Redis
 from core.generation import Announced, generation_keys
 from core.redis import is_cluster
 from core.routing import MODES
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import KafkaSettings
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from load.bench.figures import Done, Run
@@ -38,6 +38,7 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import Server, running
+from stack.settings import Settings
 from stack.topics import make_topics, topics
 
 PAIRS, PAIRS_SHORT = 3, 1
@@ -165,7 +166,7 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
         running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
         running(redis_server(folder / "redis", folder / "redis.log")),
     ):
-        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(TopicsSettings()), 1)
+        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(Settings()), 1)
         url = redis_url(folder / "redis")
         announce_generation(redis.Redis.from_url(url))
         yield bootstrap, url

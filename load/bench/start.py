@@ -15,7 +15,7 @@ from core.kafka import open_producer
 from core.layout import Layout, StreamLayout
 from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import KafkaSettings
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.snapshots import save
@@ -31,6 +31,7 @@ from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Running, running
+from stack.settings import Settings
 from stack.topics import make_topics, topics
 
 DECIDED_S_MAX = 400.0
@@ -94,7 +95,7 @@ class _Place:
         return KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{self.kafka_port}")
 
     def prepare(self) -> None:
-        make_topics(self.kafka, topics(TopicsSettings()), 1)
+        make_topics(self.kafka, topics(Settings()), 1)
         make_key(self.layout.anchor_keys)
         make_key(self.layout.record_keys)
         make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))

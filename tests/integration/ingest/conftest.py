@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from redis import Redis
 
 from core.clock import SystemClock
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import KafkaSettings
 from ingest.limits import Limits
 from load.bench.receiver import announce_generation
 from load.samples import sign
@@ -33,6 +33,7 @@ from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
 from stack.server import Running, Server, running
+from stack.settings import Settings
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
 from tests.processes import pause
@@ -126,7 +127,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     store = redis_server(folder / "redis", folder / "redis.log")
     with running(kafka) as broker, running(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
-        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(TopicsSettings()), replication=1)
+        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(Settings()), replication=1)
         url, admin_url = (redis_url(folder / "redis", user) for user in (PAYHOOK, ADMIN))
         announce_generation(Redis.from_url(url))
         made = Servers(folder, broker, claims, bootstrap, url, admin_url)

@@ -28,6 +28,7 @@ from journal.anchors import AnchorKeys
 from processor.opening import Shared, check_own_topics
 from stack.data_folder import make_key
 from stack.ports import free_ports
+from stack.settings import Settings
 from stack.topics import Topic, TopicRefused, make_topics, topics
 from tests.integration.conftest import Topics
 
@@ -87,7 +88,7 @@ def test_a_topic_that_was_configured_otherwise_is_refused(kafka_broker: str, mad
 
 
 def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_broker: str, tmp_path: Path) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(TopicsSettings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(Settings()), replication=1)
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "stripe").write_text("whsec_of_this_test_alone\n", "utf-8")
@@ -114,7 +115,7 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
 
 
 def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(TopicsSettings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(Settings()), replication=1)
     rules = SimpleNamespace(events_topic="payments.events")
     wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from core.keys import hash16
 from core.money import Movement
-from core.settings import KafkaSettings, RedisSettings, TopicsSettings
+from core.settings import KafkaSettings, RedisSettings
 from ingest.claims import name_prefix
 from journal.bodies import BodyStore
 from journal.index import Index
@@ -71,7 +71,7 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     data = tmp_path / "data"
     shards = shards_in(data)
     settings = KafkaSettings(bootstrap_servers=kafka, events_partitions=2)
-    make_topics(settings, topics(TopicsSettings(), events_partitions=2, shards=2), replication=1)
+    make_topics(settings, topics(Settings(kafka=settings, processor=ProcessorSettings(shards=2))), replication=1)
     publish(kafka, 1, [row for row in shards[1].rows if row.partition == 1], WAITS)
     decided = {row.event_key or "" for shard in shards for row in shard.rows}
     known = [*sorted(decided), WAITS, LOST]

@@ -38,7 +38,7 @@ OPEN = {
 def bench(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
     """The listener with all of its routes."""
     folder = tmp_path_factory.mktemp("whole")
-    watched = Watched("http://127.0.0.1:1/readyz", folder / "processor.json", {}, lambda _: {})
+    watched = Watched("http://127.0.0.1:1/readyz", {}, {}, lambda _: {})
     return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()))
 
 

@@ -28,9 +28,8 @@ class Listener:
         self.ingest_ready = 200
         self.end = 20
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
-        self.test_status_file: Path | None = None
         self.others: dict[str, dict[str, object]] = {}
-        self.streams: dict[str, Path] = {}
+        self.streams = {"ledger": self.status_file}
 
     def get(self, path: str) -> httpx2.Response:
         return asyncio.run(self._get(path))
@@ -38,9 +37,7 @@ class Listener:
     async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
         statuses = [f"http://s/{host}/status" for host in self.others]
-        watched = Watched(
-            "http://i/readyz", self.status_file, metrics, self._lag, self.test_status_file, self.streams, statuses
-        )
+        watched = Watched("http://i/readyz", self.streams, metrics, self._lag, statuses)
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
@@ -81,6 +78,7 @@ def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener)
         "ready": True,
         "ingest": {"ready": True},
         "processor": {**STATUS, "age_s": 0.5},
+        "streams": {"ledger": {**STATUS, "age_s": 0.5}},
         "lag": {"events": 4},
     }
 
@@ -126,7 +124,6 @@ def sharded(listener: Listener) -> Listener:
     listener.streams = {
         name: listener.status_file.with_name(f"{name}.json") for name in ("ledger", "ledger.1", "notify")
     }
-    listener.status_file = listener.streams["ledger"]
     for name, marks in (
         ("ledger", {"events": {"0": 7}, "control": {"0": 5}}),
         ("ledger.1", {"events": {"1": 9}, "control": {"0": 3}}),
@@ -188,10 +185,10 @@ def test_histograms_keep_their_buckets(listener: Listener) -> None:
 def test_test_traffic_is_reported_apart_and_live_traffic_is_ready_without_it(
     listener: Listener, tmp_path: Path
 ) -> None:
-    listener.test_status_file = tmp_path / "processor-ledger-test.json"
+    listener.streams["ledger-test"] = test_status = tmp_path / "processor-ledger-test.json"
     said = listener.get("/status").json()
     assert (said["ready"], said["test"]) == (True, {"ready": False, "processor": {"ready": False}, "lag": {}})
-    listener.test_status_file.write_text(json.dumps({**STATUS, "marks": {"events.test": {"0": 19}}}))
+    test_status.write_text(json.dumps({**STATUS, "marks": {"events.test": {"0": 19}}}))
     said = listener.get("/status").json()
     assert (said["test"]["ready"], said["test"]["lag"], said["lag"]) == (True, {"events.test": 1}, {"events": 4})
     listener.status_file.unlink()

@@ -10,7 +10,7 @@ import pytest
 from core.errors import SettingError
 from core.event import Mode
 from core.layout import Layout
-from core.settings import TopicsSettings
+from core.settings import KafkaSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
 from stack.children import children, choose_ports, endpoints, metrics_port, metrics_ports, processes
@@ -67,8 +67,13 @@ def test_verify_looks_where_the_processor_writes(tmp_path: Path, mode: Mode) -> 
 
 
 def test_test_topics_are_made_only_for_test_traffic() -> None:
-    live = {topic.name for topic in topics(TopicsSettings())}
-    both = {topic.name: topic for topic in topics(TopicsSettings(), BOTH, events_partitions=8)}
+    live = {topic.name for topic in topics(Settings())}
+    both = {
+        topic.name: topic
+        for topic in topics(
+            Settings(kafka=KafkaSettings(events_partitions=8), ingest=IngestSettings(test_traffic=True))
+        )
+    }
     assert both.keys() - live == {
         "payments.events.test",
         "payments.control.test",

@@ -20,7 +20,7 @@ class Pages:
 
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
-        watched = Watched("http://127.0.0.1:9/readyz", letters.layout.status, {}, lambda _: None)
+        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         self.listener = Listener(app, data, clock, producer=ToTheEngine(letters), sleep=lambda _: letters.batch())
 

@@ -24,7 +24,7 @@ class Office:
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(AT)
-        watched = Watched("http://127.0.0.1:9/readyz", folder / "status.json", {}, lambda _: {})
+        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: {})
         self.listener = Listener(
             create_app(watched, httpx2.AsyncClient(trust_env=False), self.clock), folder, self.clock
         )
