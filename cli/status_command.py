@@ -7,7 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
 from core.routing import Shard
 from core.visible import visible
-from stack.endpoints import Endpoints, read_endpoints
+from stack.endpoints import as_dict, read_endpoints
 
 if TYPE_CHECKING:
     from journal.entity_queue import EntityQueue
@@ -60,7 +60,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
         return
     endpoints = read_endpoints(place.settings.data_dir)
     if endpoints is not None:
-        said = {"up": True, "ready": False, "endpoints": _there(endpoints), **_ask(endpoints.ops)}
+        said = {"up": True, "ready": False, "endpoints": as_dict(endpoints), **_ask(endpoints.ops)}
     else:
         said = _ask_each(place.settings)
     side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
@@ -86,10 +86,6 @@ def _shard_of_entity(place: Place, stream: str, entity: str) -> Place:
         if Shard(number, len(looked.shards)).decides(entity):
             return shard
     raise AssertionError("one shard decides it")
-
-
-def _there(endpoints: Endpoints) -> dict[str, Any]:
-    return {name: value for name, value in asdict(endpoints).items() if value is not None}
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -310,12 +306,10 @@ def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Lines about the downstreams that streams' statuses name under ``downstreams``; none of those that are well."""
     reported = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
     return [
-        (f"downstream {name}", f"{one['text']}; {_counted(one)}") for name, one in reported.items() if _is_held(one)
+        (f"downstream {name}", f"{one['text']}; {_counted(one)}")
+        for name, one in reported.items()
+        if one["state"] != "closed"
     ]
-
-
-def _is_held(one: Mapping[str, Any]) -> bool:
-    return bool(one["state"] != "closed")
 
 
 def _counted(one: Mapping[str, Any]) -> str:

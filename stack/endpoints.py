@@ -41,10 +41,14 @@ class Endpoints:
     test_journal: str | None = None
 
 
+def as_dict(endpoints: Endpoints) -> dict[str, Any]:
+    """As the file has them: what there isn't isn't named."""
+    return {name: value for name, value in asdict(endpoints).items() if value is not None}
+
+
 def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:
-    """Rewritten whole; a reader never sees half of it. What there isn't isn't named."""
-    there = {name: value for name, value in asdict(endpoints).items() if value is not None}
-    write_whole(data_dir / FILE, json.dumps(there, indent=2) + "\n")
+    """Rewritten whole; a reader never sees half of it."""
+    write_whole(data_dir / FILE, json.dumps(as_dict(endpoints), indent=2) + "\n")
 
 
 def read_endpoints(data_dir: Path) -> Endpoints | None:

@@ -22,7 +22,7 @@ from console.access.users import (
     checked_name,
     new_stamp,
     new_token,
-    token_sha256,
+    secret_sha256,
 )
 from core.clock import Clock, to_rfc3339
 from dlq.audit_log import AuditLog
@@ -99,7 +99,7 @@ def make_token(users: Users, name: str, label: str, at: datetime, record: Record
     :raises UserUnknown, UserUnfit: nothing was changed
     """
     secret = new_token()
-    made = Token(checked_name(label), token_sha256(secret), to_rfc3339(at), to_rfc3339(at + timedelta(days=days)))
+    made = Token(checked_name(label), secret_sha256(secret), to_rfc3339(at), to_rfc3339(at + timedelta(days=days)))
 
     def add(account: Account) -> Account:
         live = tuple(token for token in account.tokens if not token.is_over(at))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import secrets
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from console.access.users import secret_sha256
 from core.clock import Clock, from_micros, to_micros
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,9 @@ class Sessions:
         secret, now = secrets.token_urlsafe(ID_BYTES), to_micros(self._clock.now())
         with self._lock:
             self._forget_ended()
-            self._db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (_sha256(secret), name, stamp, now, now))
+            self._db.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (secret_sha256(secret), name, stamp, now, now)
+            )
             newest = "SELECT id_sha256 FROM sessions WHERE name = ? ORDER BY used_us DESC, began_us DESC LIMIT ?"
             self._db.execute(
                 f"DELETE FROM sessions WHERE name = ? AND id_sha256 NOT IN ({newest})",  # noqa: S608 - text of our own
@@ -89,7 +91,7 @@ class Sessions:
         now = self._clock.now()
         with self._lock:
             row = self._db.execute(
-                "SELECT name, stamp, began_us, used_us FROM sessions WHERE id_sha256 = ?", (_sha256(secret),)
+                "SELECT name, stamp, began_us, used_us FROM sessions WHERE id_sha256 = ?", (secret_sha256(secret),)
             ).fetchone()
             if row is None:
                 return None
@@ -101,7 +103,7 @@ class Sessions:
                 # A full disk ends sessions early; signing in still works, to make room.
                 with contextlib.suppress(sqlite3.OperationalError):
                     self._db.execute(
-                        "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), _sha256(secret))
+                        "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), secret_sha256(secret))
                     )
         return Session(name, stamp, began_at)
 
@@ -115,7 +117,7 @@ class Sessions:
             self._db.close()
 
     def _end(self, secret: str) -> None:
-        self._db.execute("DELETE FROM sessions WHERE id_sha256 = ?", (_sha256(secret),))
+        self._db.execute("DELETE FROM sessions WHERE id_sha256 = ?", (secret_sha256(secret),))
 
     def _forget_ended(self) -> None:
         now = self._clock.now()
@@ -137,8 +139,3 @@ def _open(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _sha256(secret: str) -> str:
-    """Of 256 random bits: they can't be guessed, so nothing slower is needed."""
-    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

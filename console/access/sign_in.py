@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 from console.access import accounts, passwords
 from console.access.roles import TokenOver, User
 from console.access.sessions import Sessions
-from console.access.users import Users, token_sha256
+from console.access.users import Users, secret_sha256
 from core.clock import Clock
 from core.errors import PayhookError
 from dlq.audit_log import AuditLog, Outcome
@@ -193,7 +193,7 @@ class Access:
 
         :raises TokenOver: its time is over
         """
-        found = self._users.by_token(token_sha256(secret))
+        found = self._users.by_token(secret_sha256(secret))
         if found is None:
             return None
         account, token = found

@@ -32,7 +32,7 @@ def new_token() -> str:
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def token_sha256(secret: str) -> str:
+def secret_sha256(secret: str) -> str:
     """Of 256 random bits: they can't be guessed, so nothing slower is needed."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 

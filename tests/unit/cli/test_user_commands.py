@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.main import main
 from console.access import Role, Users, accounts, passwords
-from console.access.users import token_sha256
+from console.access.users import secret_sha256
 from core.layout import Layout
 from stack.endpoints import Endpoints
 
@@ -125,7 +125,7 @@ def test_a_token_is_shown_once_and_revoked(users: Users) -> None:
     add()
     answer = payhook("users", "token", "ada", "--name", "ci")
     secret = answer.stdout.strip()
-    assert users.by_token(token_sha256(secret)) is not None
+    assert users.by_token(secret_sha256(secret)) is not None
     listed = payhook("users", "list")
     assert "ci" in listed.stdout and secret not in listed.stdout
     reported = json.loads(payhook("users", "list", "--json").stdout)
@@ -133,7 +133,7 @@ def test_a_token_is_shown_once_and_revoked(users: Users) -> None:
         ("ada", ["admin"], ["ci"])
     ]
     assert payhook("users", "revoke", "ada", "--name", "ci").exit_code == 0
-    assert users.by_token(token_sha256(secret)) is None
+    assert users.by_token(secret_sha256(secret)) is None
     assert secret not in json.dumps(audit())
 
 

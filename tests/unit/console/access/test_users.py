@@ -12,7 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from console.access import Role, Users, accounts, passwords
-from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit, token_sha256
+from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit, secret_sha256
 from core.clock import to_rfc3339
 from tests.unit.console.listening import AT
 
@@ -168,13 +168,13 @@ def test_whoever_is_there_is_not_added_again_and_whoever_is_not_cannot_be_change
 def test_a_token_is_found_by_its_hash_until_it_is_revoked(users: Users, record: Record) -> None:
     first, second = (accounts.make_token(users, "ada", name, AT, record) for name in ("ci", "laptop"))
     assert first != second and first.startswith("payhook_")
-    found = users.by_token(token_sha256(first))
+    found = users.by_token(secret_sha256(first))
     assert found is not None and found[0].name == "ada"
     accounts.revoke_token(users, "ada", "ci", record)
-    assert users.by_token(token_sha256(first)) is None
-    assert users.by_token(token_sha256(second)) is not None
+    assert users.by_token(secret_sha256(first)) is None
+    assert users.by_token(secret_sha256(second)) is not None
     accounts.remove_user(users, "ada", record)
-    assert users.by_token(token_sha256(second)) is None
+    assert users.by_token(secret_sha256(second)) is None
 
 
 def test_a_users_tokens_have_names_of_their_own_and_are_not_endless(users: Users, record: Record) -> None:
