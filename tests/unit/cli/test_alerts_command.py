@@ -42,9 +42,8 @@ def run(config: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["alerts", *words, *options])
 
 
-def look(config: Path, monkeypatch: pytest.MonkeyPatch, dead: Dead, ago: timedelta = timedelta()) -> None:
+def look(config: Path, dead: Dead, ago: timedelta = timedelta()) -> None:
     """The alerts' process looked once, so long ago."""
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(config.parent / "data"))
     settings = load_settings(config)
     clock, file = ManualClock(SystemClock().now() - ago), Layout(settings.data_dir).alerts
     watch = Watch(settings.alerts, lambda: Seen(dead={"ledger": dead}), receivers(settings.alerts), file, clock)
@@ -58,8 +57,8 @@ def test_before_anybody_looked_it_says_so(config: Path) -> None:
     assert "the alerts' process isn't running (it last looked: never)" in answer.output
 
 
-def test_all_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look(config, monkeypatch, Dead(3, datetime.now(UTC)))
+def test_all_is_well(config: Path) -> None:
+    look(config, Dead(3, datetime.now(UTC)))
     answer = run(config)
     assert answer.exit_code == 0, answer.output
     assert "dlq_depth" in answer.output and "isn't running" not in answer.output
@@ -68,10 +67,8 @@ def test_all_is_well(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reported["values"]["dlq_depth"] == {"ledger": 3} and reported["thresholds"]["dlq_depth"] == 100
 
 
-def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(
-    config: Path, server: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    look(config, monkeypatch, Dead(101, datetime.now(UTC) - timedelta(hours=49)))
+def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path, server: Receiver) -> None:
+    look(config, Dead(101, datetime.now(UTC) - timedelta(hours=49)))
     answer = run(config)
     assert answer.exit_code == 1
     assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
@@ -82,8 +79,8 @@ def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(
     assert len(server.requests) == 3
 
 
-def test_a_last_look_of_long_ago_is_no_look(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look(config, monkeypatch, Dead(0, None), ago=timedelta(minutes=2))
+def test_a_last_look_of_long_ago_is_no_look(config: Path) -> None:
+    look(config, Dead(0, None), ago=timedelta(minutes=2))
     answer = run(config)
     assert answer.exit_code == 1 and "isn't running" in answer.output
 

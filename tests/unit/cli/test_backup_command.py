@@ -15,12 +15,6 @@ from stack.supervisor import sole_supervisor
 from tests.backed_up import SmallLake
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def lake(tmp_path: Path) -> SmallLake:
     lake = SmallLake(tmp_path)

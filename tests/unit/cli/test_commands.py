@@ -27,12 +27,6 @@ from providers.settings import ProvidersSettings
 from stack.endpoints import Endpoints, write_endpoints
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
-
-
 def payhook(*words: str, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(main, words, input=stdin)
 

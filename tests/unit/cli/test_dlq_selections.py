@@ -22,9 +22,7 @@ from tests.unit.dlq.selection.bench import SelectionBench
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectionBench:
     """What is ordered is decided at once."""
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
     bench = SelectionBench(tmp_path)
-
     monkeypatch.setattr(dlq_watch, "producer", lambda _: bench.kafka)
     bench.kafka.then = bench.decide
     return bench

@@ -21,10 +21,8 @@ ENTITY = "stripe:acct_1:pi_1"
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path: Path) -> Path:
     """A data folder whose ledger stream has a retry with a follower of one payment, and a dead event of another."""
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
     due = SystemClock().now() + timedelta(hours=1)
     index = Index.open(tmp_path / "data" / "index" / "ledger", 1)
     retry: dict[str, Any] = {

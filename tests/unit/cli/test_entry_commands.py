@@ -20,8 +20,7 @@ LOST, OPEN = "merchant:m1:dispute_losses", "merchant:m1:disputes"
 
 
 @pytest.fixture
-def letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def letter(tmp_path: Path) -> Path:
     path = tmp_path / "letter.pdf"
     path.write_bytes(b"from the bank")
     return path
@@ -62,8 +61,7 @@ def test_an_entry_needs_its_document(letter: Path) -> None:
     assert said.exit_code == 2 and "does not exist" in said.output
 
 
-def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "data")
     propose(letters)
     command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
@@ -89,8 +87,7 @@ def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path, monkeypatc
     ]
 
 
-def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "data")
     key = letters.receive("evt_1")
     letters.handler.script[key] = ignored

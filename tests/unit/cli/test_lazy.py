@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import LazyGroup, main
+from stack.paths import CHECKOUT
 
 HEAVY = ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict", "fastapi")
 """Each takes 0.3 s to a second to import."""
@@ -50,14 +51,19 @@ def test_what_is_not_there_is_refused() -> None:
     assert "No such command 'lst'" in said.output
 
 
+def output(*words: str, program: str) -> str:
+    """Of a Python that imports the code of this checkout."""
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=CHECKOUT).stdout
+
+
 @pytest.mark.parametrize("words", ["--help", "dlq --help", "up --help", "down --data DIR", "status --data DIR"])
 def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: object) -> None:
     program = (
         "import sys\nfrom click.testing import CliRunner\nfrom cli.main import main\n"
         f"CliRunner().invoke(main, sys.argv[1:])\nprint([name for name in {HEAVY} if name in sys.modules])"
     )
-    command = [sys.executable, "-c", program, *words.replace("DIR", str(tmp_path)).split()]
-    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\n"
+    assert output(*words.replace("DIR", str(tmp_path)).split(), program=program) == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -72,5 +78,4 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
 )
 def test_a_process_loads_nothing_that_it_has_no_use_for(module: str, without: tuple[str, ...]) -> None:
     program = f"import sys, {module}\nprint([name for name in {without} if name in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert ran.stdout == "[]\n"
+    assert output(program=program) == "[]\n"

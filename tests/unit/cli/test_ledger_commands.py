@@ -23,12 +23,6 @@ from tests.small_ledger import SmallLedger
 LONG = "merchant-" + "x" * 90
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> SmallLedger:
     """Three currencies, a very long merchant, a copy, and an event that died and was replayed."""

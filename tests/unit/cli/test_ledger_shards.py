@@ -38,11 +38,9 @@ from tests.unit.ledger.ignored_events import IgnoredEvents
 
 
 @pytest.fixture(autouse=True)
-def two_shards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
+def two_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "2")
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -24,12 +24,6 @@ from tests.unit.journal.rows import STARTS, marks, row, sha
 KEY = "stripe:evt_0:charge.succeeded"
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
-
-
 def payhook(folder: Path, *words: str, columns: int = 200) -> Result:
     return CliRunner().invoke(main, [*words, "--data", str(folder)], env={"COLUMNS": str(columns)})
 

@@ -21,7 +21,6 @@ from notify.signature import new_secret
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -25,12 +25,6 @@ from tests.unit.console.places import SentTo
 from tests.unit.ledger.ignored_events import IgnoredEvents
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "unused"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> IgnoredEvents:
     reported = IgnoredEvents(tmp_path / "data")

@@ -19,12 +19,6 @@ from stack.endpoints import Endpoints
 PASSWORD = "correct horse battery"
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def users(tmp_path: Path) -> Users:
     return Users(Layout(tmp_path / "data").users)

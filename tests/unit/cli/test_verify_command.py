@@ -49,7 +49,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: dict[str, Re
     monkeypatch.setattr("cli.verify_command.spark_jars", lambda _lake: [])
     monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
     return calls
 
 
