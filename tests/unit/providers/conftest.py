@@ -26,18 +26,9 @@ def adapters() -> dict[str, Adapter]:
 
 
 @pytest.fixture
-def stripe_adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["stripe"]
-
-
-@pytest.fixture
-def adyen_adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["adyen"]
-
-
-@pytest.fixture
-def standard_adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["standardwebhooks"]
+def adapter(request: pytest.FixtureRequest, adapters: dict[str, Adapter]) -> Adapter:
+    """Of the provider that the module is named after (``test_square_events``), with nothing set."""
+    return adapters[request.path.stem.split("_")[1]]
 
 
 @pytest.fixture

@@ -27,58 +27,56 @@ def refused(adapter: Adapter, of: bytes, now: datetime, secrets: list[str] | Non
 
 
 def test_the_index_of_the_key_that_signed_is_reported_and_of_several_items_the_oldest(
-    adyen_adapter: Adapter, now: datetime
+    adapter: Adapter, now: datetime
 ) -> None:
     keys = [KEY, OTHER_KEY]
-    assert adyen_adapter.verify(Request(body(signed(item())), []), keys, now) == 0
-    assert adyen_adapter.verify(Request(body(signed(item(), OTHER_KEY)), []), keys, now) == 1
+    assert adapter.verify(Request(body(signed(item())), []), keys, now) == 0
+    assert adapter.verify(Request(body(signed(item(), OTHER_KEY)), []), keys, now) == 1
     both = body(signed(item()), signed(item(pspReference="PSP2"), OTHER_KEY), signed(item(pspReference="PSP3")))
-    assert adyen_adapter.verify(Request(both, []), keys, now) == 1
+    assert adapter.verify(Request(both, []), keys, now) == 1
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_each_signed_field_counts(adyen_adapter: Adapter, now: datetime, name: str) -> None:
+def test_each_signed_field_counts(adapter: Adapter, now: datetime, name: str) -> None:
     genuine = signed(item())
-    assert refused(adyen_adapter, body({**genuine, name: genuine[name] + "x"}), now) == "mismatch"
+    assert refused(adapter, body({**genuine, name: genuine[name] + "x"}), now) == "mismatch"
     without = {key: value for key, value in genuine.items() if key != name}
-    assert refused(adyen_adapter, body(without), now) == "mismatch"
+    assert refused(adapter, body(without), now) == "mismatch"
 
 
 @pytest.mark.parametrize(
     "amount", [{"value": 1001, "currency": "EUR"}, {"value": 1000, "currency": "USD"}, {}, ..., None]
 )
-def test_the_amount_counts(adyen_adapter: Adapter, now: datetime, amount: Any) -> None:
-    assert (
-        refused(adyen_adapter, body({**signed(item()), "amount": None if amount is ... else amount}), now) == "mismatch"
-    )
+def test_the_amount_counts(adapter: Adapter, now: datetime, amount: Any) -> None:
+    assert refused(adapter, body({**signed(item()), "amount": None if amount is ... else amount}), now) == "mismatch"
 
 
 @pytest.mark.parametrize(
     "changed", [{"originalReference": ...}, {"merchantReference": ...}, {"amount": ...}, {"amount": {}}]
 )
 def test_a_missing_field_is_signed_as_empty_and_so_is_null(
-    adyen_adapter: Adapter, now: datetime, changed: dict[str, Any]
+    adapter: Adapter, now: datetime, changed: dict[str, Any]
 ) -> None:
     made = signed(item(**changed))
-    assert adyen_adapter.verify(Request(body(made), []), [KEY], now) == 0
+    assert adapter.verify(Request(body(made), []), [KEY], now) == 0
     nulled = {**made, **{name: None for name, value in changed.items() if value is ...}}
-    assert adyen_adapter.verify(Request(body(nulled), []), [KEY], now) == 0
+    assert adapter.verify(Request(body(nulled), []), [KEY], now) == 0
 
 
 @pytest.mark.parametrize("reference", [":", "a:b", "\\", "\\:", "/", "é:ü", "a\nb", '"'])
 def test_the_merchants_reference_is_signed_unescaped_whatever_it_holds(
-    adyen_adapter: Adapter, now: datetime, reference: str
+    adapter: Adapter, now: datetime, reference: str
 ) -> None:
-    assert adyen_adapter.verify(Request(body(signed(item(merchantReference=reference))), []), [KEY], now) == 0
+    assert adapter.verify(Request(body(signed(item(merchantReference=reference))), []), [KEY], now) == 0
 
 
-def test_a_colon_cannot_shift_one_fields_text_into_its_neighbour(adyen_adapter: Adapter, now: datetime) -> None:
+def test_a_colon_cannot_shift_one_fields_text_into_its_neighbour(adapter: Adapter, now: datetime) -> None:
     """Both items have the same signed bytes; only one of them was signed by Adyen."""
     genuine = signed(item(merchantAccountCode="Main", merchantReference="order:1"))
     shifted = {**genuine, "merchantAccountCode": "Main:order", "merchantReference": "1"}
     assert signature(genuine) == signature(shifted)
-    assert adyen_adapter.verify(Request(body(genuine), []), [KEY], now) == 0
-    assert refused(adyen_adapter, body(shifted), now) == "malformed"
+    assert adapter.verify(Request(body(genuine), []), [KEY], now) == 0
+    assert refused(adapter, body(shifted), now) == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -93,10 +91,8 @@ def test_a_colon_cannot_shift_one_fields_text_into_its_neighbour(adyen_adapter: 
         {"eventCode": "CAPTURE:"},
     ],
 )
-def test_a_signed_field_of_another_kind_is_refused(
-    adyen_adapter: Adapter, now: datetime, changed: dict[str, Any]
-) -> None:
-    assert refused(adyen_adapter, body({**signed(item()), **changed}), now) == "malformed"
+def test_a_signed_field_of_another_kind_is_refused(adapter: Adapter, now: datetime, changed: dict[str, Any]) -> None:
+    assert refused(adapter, body({**signed(item()), **changed}), now) == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +109,8 @@ def test_a_signed_field_of_another_kind_is_refused(
         ({"hmacSignature": "x" * 44}, "mismatch"),
     ],
 )
-def test_an_item_without_a_good_signature_is_refused(
-    adyen_adapter: Adapter, now: datetime, extra: Any, reason: str
-) -> None:
-    assert refused(adyen_adapter, body(signed(item()), {**item(), "additionalData": extra}), now) == reason
+def test_an_item_without_a_good_signature_is_refused(adapter: Adapter, now: datetime, extra: Any, reason: str) -> None:
+    assert refused(adapter, body(signed(item()), {**item(), "additionalData": extra}), now) == reason
 
 
 @pytest.mark.parametrize(
@@ -133,38 +127,38 @@ def test_an_item_without_a_good_signature_is_refused(
         b'{"live":"true","notificationItems":["text"]}',
     ],
 )
-def test_where_there_is_nothing_to_prove_nothing_is_proven(adyen_adapter: Adapter, now: datetime, of: bytes) -> None:
-    assert refused(adyen_adapter, of, now) == "malformed"
+def test_where_there_is_nothing_to_prove_nothing_is_proven(adapter: Adapter, now: datetime, of: bytes) -> None:
+    assert refused(adapter, of, now) == "malformed"
 
 
-def test_a_field_that_comes_twice_is_refused_before_anyone_picks_one(adyen_adapter: Adapter, now: datetime) -> None:
+def test_a_field_that_comes_twice_is_refused_before_anyone_picks_one(adapter: Adapter, now: datetime) -> None:
     twice = body(signed(item())).replace(b'"pspReference": "PSP1"', b'"pspReference": "PSP1", "pspReference": "PSP9"')
-    assert refused(adyen_adapter, twice, now) == "malformed"
+    assert refused(adapter, twice, now) == "malformed"
 
 
-def test_the_number_of_items_is_bounded(adyen_adapter: Adapter, now: datetime) -> None:
-    assert refused(adyen_adapter, body(*[signed(item())] * 257), now) == "malformed"
+def test_the_number_of_items_is_bounded(adapter: Adapter, now: datetime) -> None:
+    assert refused(adapter, body(*[signed(item())] * 257), now) == "malformed"
 
 
 @pytest.mark.parametrize("secret", ["", "ABC", "XY", "AB CD", "whsec_AB", "AB\n"])
-def test_a_key_is_pairs_of_hexadecimal_digits(adyen_adapter: Adapter, now: datetime, secret: str) -> None:
+def test_a_key_is_pairs_of_hexadecimal_digits(adapter: Adapter, now: datetime, secret: str) -> None:
     with pytest.raises(SettingError, match="secrets/adyen"):
-        adyen_adapter.check_secret(secret)
+        adapter.check_secret(secret)
     with pytest.raises(SettingError):
-        adyen_adapter.verify(Request(body(signed(item())), []), [secret], now)
+        adapter.verify(Request(body(signed(item())), []), [secret], now)
 
 
-def test_the_case_of_the_key_does_not_count(adyen_adapter: Adapter, now: datetime) -> None:
-    assert adyen_adapter.verify(Request(body(signed(item())), []), [KEY.lower()], now) == 0
+def test_the_case_of_the_key_does_not_count(adapter: Adapter, now: datetime) -> None:
+    assert adapter.verify(Request(body(signed(item())), []), [KEY.lower()], now) == 0
 
 
-def test_what_is_signed_here_is_accepted_here(adyen_adapter: Adapter, now: datetime) -> None:
-    secret = adyen_adapter.new_secret()
-    adyen_adapter.check_secret(secret)
+def test_what_is_signed_here_is_accepted_here(adapter: Adapter, now: datetime) -> None:
+    secret = adapter.new_secret()
+    adapter.check_secret(secret)
     first = {**item(), "additionalData": {"kept": "yes", "hmacSignature": "old"}, "ratio": 0.10}
-    made = sign(adyen_adapter, body(first, item(pspReference="PSP2")), secret, now)
-    assert adyen_adapter.verify(Request(made.body, []), [secret], now) == 0
+    made = sign(adapter, body(first, item(pspReference="PSP2")), secret, now)
+    assert adapter.verify(Request(made.body, []), [secret], now) == 0
     assert b'"kept":"yes"' in made.body
     assert made.headers == {"Content-Type": "application/json"}
     with pytest.raises(Unparseable):
-        sign(adyen_adapter, b'{"notificationItems":[]}', secret, now)
+        sign(adapter, b'{"notificationItems":[]}', secret, now)

@@ -107,14 +107,14 @@ def books(adapter: Adapter, *steps: Step) -> dict[str, int]:
     ],
 )
 def test_the_books_say_what_adyen_holds_and_what_is_lost(
-    adyen_adapter: Adapter, steps: list[Step], expected: dict[str, int]
+    adapter: Adapter, steps: list[Step], expected: dict[str, int]
 ) -> None:
     for order in permutations(steps):
-        assert books(adyen_adapter, *order) == expected
+        assert books(adapter, *order) == expected
 
 
-def test_a_chargeback_that_is_lost_at_once_is_two_events_of_the_same_bytes(adyen_adapter: Adapter) -> None:
-    opened, lost = events_of(adyen_adapter, AGAIN)
+def test_a_chargeback_that_is_lost_at_once_is_two_events_of_the_same_bytes(adapter: Adapter) -> None:
+    opened, lost = events_of(adapter, AGAIN)
     assert (opened.event_key, opened.event_type) == ("adyen:DISPUTE1:SECOND_CHARGEBACK:true", "SECOND_CHARGEBACK")
     assert (lost.event_key, lost.event_type) == ("adyen:DISPUTE1:SECOND_CHARGEBACK:true:lost", "SECOND_CHARGEBACK.lost")
     assert (opened.body, opened.entity_key, opened.content_sha256) == (lost.body, lost.entity_key, lost.content_sha256)
@@ -124,25 +124,23 @@ def test_a_chargeback_that_is_lost_at_once_is_two_events_of_the_same_bytes(adyen
     )
 
 
-def test_a_loss_that_a_later_copy_tells_of_is_an_event_of_its_own(adyen_adapter: Adapter) -> None:
-    first, copy = (events_of(adyen_adapter, ("CHARGEBACK", status, 10_000)) for status in ("Undefended", "Lost"))
+def test_a_loss_that_a_later_copy_tells_of_is_an_event_of_its_own(adapter: Adapter) -> None:
+    first, copy = (events_of(adapter, ("CHARGEBACK", status, 10_000)) for status in ("Undefended", "Lost"))
     assert (first[0].event_key, first[0].content_sha256) == (copy[0].event_key, copy[0].content_sha256)
     assert [event.event_type for event in (*first, *copy)] == ["CHARGEBACK", "CHARGEBACK", "CHARGEBACK.lost"]
 
 
 @pytest.mark.parametrize("code", ["DISPUTE_DEFENSE_PERIOD_ENDED", "PREARBITRATION_LOST"])
 @pytest.mark.parametrize("status", ["Pending", "Won", "Expired"])
-def test_an_end_that_does_not_say_who_has_the_money_is_for_a_person(
-    adyen_adapter: Adapter, code: str, status: str
-) -> None:
-    [event] = events_of(adyen_adapter, (code, status, 10_000))
+def test_an_end_that_does_not_say_who_has_the_money_is_for_a_person(adapter: Adapter, code: str, status: str) -> None:
+    [event] = events_of(adapter, (code, status, 10_000))
     assert event.fact_key is None
     with pytest.raises(MoneyInvalid, match=f"{code}.*{status}.*manual entry"):
-        adyen_adapter.money(event.body, event.event_type)
+        adapter.money(event.body, event.event_type)
 
 
 @pytest.mark.parametrize("code", ["CHARGEBACK", "SECOND_CHARGEBACK", "DISPUTE_DEFENSE_PERIOD_ENDED"])
-def test_what_did_not_succeed_loses_nothing(adyen_adapter: Adapter, code: str) -> None:
+def test_what_did_not_succeed_loses_nothing(adapter: Adapter, code: str) -> None:
     made = body(item(eventCode=code, success="false", additionalData={"disputeStatus": "Lost"}))
-    [event] = adyen_adapter.events(Request(made, []), "live")
-    assert adyen_adapter.money(event.body, event.event_type) is None
+    [event] = adapter.events(Request(made, []), "live")
+    assert adapter.money(event.body, event.event_type) is None

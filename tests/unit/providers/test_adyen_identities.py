@@ -225,11 +225,11 @@ def reported(adapter: Adapter, event: Event) -> Row:
 
 @pytest.mark.parametrize(("name", "rows"), IDENTITIES.items())
 def test_each_sample_is_named_and_books_as_written_down(
-    samples: Path, adyen_adapter: Adapter, name: str, rows: tuple[Row, ...]
+    samples: Path, adapter: Adapter, name: str, rows: tuple[Row, ...]
 ) -> None:
     request = Request(delivered(samples, name), [])
-    events = adyen_adapter.events(request, "live" if name in LIVE else "test")
-    assert tuple(reported(adyen_adapter, event) for event in events) == rows
+    events = adapter.events(request, "live" if name in LIVE else "test")
+    assert tuple(reported(adapter, event) for event in events) == rows
     assert all(event.body in request.body for event in events)
 
 
@@ -249,19 +249,19 @@ def test_with_automatic_capture_an_authorisation_books_what_it_says(samples: Pat
     )
 
 
-def test_identical_items_of_one_request_are_one_event_several_times(samples: Path, adyen_adapter: Adapter) -> None:
+def test_identical_items_of_one_request_are_one_event_several_times(samples: Path, adapter: Adapter) -> None:
     body = (samples / "adyen/djadyen_multiple_3items_identical.json").read_bytes()
-    events = adyen_adapter.events(Request(body, []), "test")
+    events = adapter.events(Request(body, []), "test")
     assert len(events) == 3
     assert len({(event.event_key, event.content_sha256, event.body) for event in events}) == 1
 
 
 @pytest.mark.parametrize("name", sorted(PLATFORMS))
 def test_what_is_no_standard_notification_is_neither_proven_nor_read(
-    samples: Path, adyen_adapter: Adapter, now: datetime, name: str
+    samples: Path, adapter: Adapter, now: datetime, name: str
 ) -> None:
     request = Request((samples / f"adyen/{name}.json").read_bytes(), [])
     with pytest.raises(SignatureInvalid):
-        adyen_adapter.verify(request, ["AB" * 32], now)
+        adapter.verify(request, ["AB" * 32], now)
     with pytest.raises(Unparseable):
-        adyen_adapter.events(request, "test")
+        adapter.events(request, "test")

@@ -55,29 +55,29 @@ def money(adapter: Adapter, code: str, **changed: Any) -> MoneyFact | None:
     ],
 )
 def test_a_modification_books_under_its_own_reference_once_it_succeeded(
-    adyen_adapter: Adapter, code: str, movement: Movement, fact_key: str
+    adapter: Adapter, code: str, movement: Movement, fact_key: str
 ) -> None:
     payout = movement in (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
     expected = MoneyFact(fact_key, movement, "Main", None if payout else "ORIGINAL1", Money(1000, "EUR"))
-    assert money(adyen_adapter, code) == expected
-    assert money(adyen_adapter, code, success="false") is None
+    assert money(adapter, code) == expected
+    assert money(adapter, code, success="false") is None
 
 
-def test_all_of_a_disputes_events_share_a_reference_and_are_facts_of_their_own(adyen_adapter: Adapter) -> None:
-    facts = [money(adyen_adapter, code) for code in ("CHARGEBACK", "CHARGEBACK_REVERSED", "SECOND_CHARGEBACK")]
+def test_all_of_a_disputes_events_share_a_reference_and_are_facts_of_their_own(adapter: Adapter) -> None:
+    facts = [money(adapter, code) for code in ("CHARGEBACK", "CHARGEBACK_REVERSED", "SECOND_CHARGEBACK")]
     assert len({fact.fact_key for fact in facts if fact}) == 3
 
 
 @pytest.mark.parametrize("moved", ["true", "false"])
 @pytest.mark.parametrize("code", sorted(LEFT_TO_A_PERSON))
 def test_what_moves_money_and_is_not_booked_is_for_a_person_and_says_so(
-    adyen_adapter: Adapter, code: str, moved: str
+    adapter: Adapter, code: str, moved: str
 ) -> None:
     if moved == "false":
-        assert money(adyen_adapter, code, success=moved) is None
+        assert money(adapter, code, success=moved) is None
         return
     with pytest.raises(MoneyInvalid, match=rf"{code}.* manual entry"):
-        money(adyen_adapter, code)
+        money(adapter, code)
 
 
 @pytest.mark.parametrize(
@@ -92,34 +92,34 @@ def test_what_moves_money_and_is_not_booked_is_for_a_person_and_says_so(
         "X",
     ],
 )
-def test_other_events_move_nothing(adyen_adapter: Adapter, code: str) -> None:
-    assert money(adyen_adapter, code) is None
+def test_other_events_move_nothing(adapter: Adapter, code: str) -> None:
+    assert money(adapter, code) is None
 
 
 @pytest.mark.parametrize(("action", "books"), [("refund", True), ("cancel", False)])
-def test_a_cancel_or_refund_says_which_it_was(adyen_adapter: Adapter, action: str, books: bool) -> None:
-    fact = money(adyen_adapter, "CANCEL_OR_REFUND", additionalData={"modification.action": action})
+def test_a_cancel_or_refund_says_which_it_was(adapter: Adapter, action: str, books: bool) -> None:
+    fact = money(adapter, "CANCEL_OR_REFUND", additionalData={"modification.action": action})
     assert (fact is not None) == books
     assert fact is None or fact.fact_key == "adyen:PSP1:refund"
 
 
 @pytest.mark.parametrize("extra", [{}, {"modification.action": "both"}, None])
-def test_a_cancel_or_refund_that_does_not_say_is_for_a_person(adyen_adapter: Adapter, extra: Any) -> None:
+def test_a_cancel_or_refund_that_does_not_say_is_for_a_person(adapter: Adapter, extra: Any) -> None:
     with pytest.raises((MoneyInvalid, Unparseable)):
-        adyen_adapter.money(wrapper("CANCEL_OR_REFUND", additionalData=extra), "CANCEL_OR_REFUND")
+        adapter.money(wrapper("CANCEL_OR_REFUND", additionalData=extra), "CANCEL_OR_REFUND")
 
 
-def test_a_capture_that_fails_in_the_end_undoes_the_capture_of_the_same_reference(adyen_adapter: Adapter) -> None:
+def test_a_capture_that_fails_in_the_end_undoes_the_capture_of_the_same_reference(adapter: Adapter) -> None:
     """Adyen gives CAPTURE_FAILED the capture's own reference: one capture, two facts."""
-    captured, failed = money(adyen_adapter, "CAPTURE"), money(adyen_adapter, "CAPTURE_FAILED")
+    captured, failed = money(adapter, "CAPTURE"), money(adapter, "CAPTURE_FAILED")
     assert captured is not None
     assert failed is not None
     assert (captured.payment, captured.money) == (failed.payment, failed.money)
     assert captured.fact_key != failed.fact_key
 
 
-def test_a_capture_comes_back_once_however_adyen_calls_it(adyen_adapter: Adapter) -> None:
-    failed, reversed_ = money(adyen_adapter, "CAPTURE_FAILED"), money(adyen_adapter, "SETTLED_REVERSED")
+def test_a_capture_comes_back_once_however_adyen_calls_it(adapter: Adapter) -> None:
+    failed, reversed_ = money(adapter, "CAPTURE_FAILED"), money(adapter, "SETTLED_REVERSED")
     assert failed == reversed_
 
 
@@ -134,10 +134,8 @@ def test_a_capture_comes_back_once_however_adyen_calls_it(adyen_adapter: Adapter
         ("BHD", 1500, Money(1500, "BHD")),
     ],
 )
-def test_amounts_become_minor_units_of_iso_4217(
-    adyen_adapter: Adapter, currency: str, value: int, expected: Money
-) -> None:
-    fact = money(adyen_adapter, "CAPTURE", amount={"value": value, "currency": currency})
+def test_amounts_become_minor_units_of_iso_4217(adapter: Adapter, currency: str, value: int, expected: Money) -> None:
+    fact = money(adapter, "CAPTURE", amount={"value": value, "currency": currency})
     assert fact is not None
     assert fact.money == expected
 
@@ -156,14 +154,14 @@ def test_amounts_become_minor_units_of_iso_4217(
         {"value": 10**18, "currency": "EUR"},
     ],
 )
-def test_money_that_cannot_be_trusted_loses_no_event_and_books_nothing(adyen_adapter: Adapter, amount: Any) -> None:
+def test_money_that_cannot_be_trusted_loses_no_event_and_books_nothing(adapter: Adapter, amount: Any) -> None:
     made = wrapper("CAPTURE", amount=amount)
-    (event,) = adyen_adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
+    (event,) = adapter.events(Request(b'{"live":"true","notificationItems":[' + made + b"]}", []), "live")
     assert (event.event_key, event.fact_key) == ("adyen:PSP1:CAPTURE:true", None)
     with pytest.raises((MoneyInvalid, Unparseable)):
-        adyen_adapter.money(made, "CAPTURE")
+        adapter.money(made, "CAPTURE")
 
 
-def test_the_type_that_is_asked_for_is_the_items_own(adyen_adapter: Adapter) -> None:
+def test_the_type_that_is_asked_for_is_the_items_own(adapter: Adapter) -> None:
     with pytest.raises(Unparseable, match="eventCode"):
-        adyen_adapter.money(wrapper("CAPTURE"), "REFUND")
+        adapter.money(wrapper("CAPTURE"), "REFUND")

@@ -13,11 +13,6 @@ from tests.unit.providers.shapes import NOW, refusal
 KEY = "AB" * 32
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["adyenplatform"]
-
-
 def signed(adapter: Adapter, body: bytes, key: str = KEY) -> Request:
     headers = sign(adapter, body, key, NOW).headers
     return Request(body, [(name.lower().encode(), value.encode()) for name, value in headers.items()])

@@ -16,12 +16,6 @@ from providers.settings import AdyenSettings
 from tests.unit.providers.adyenplatform_payouts import payout
 from tests.unit.providers.shapes import NO_MONEY, Row, changed, only
 
-
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["adyenplatform"]
-
-
 SWEEP = "1ecf8386f355e6f5aa5a37aea1b6a08855bc697e0441924b931168929219e39e"
 BALANCE = "7b8f1d11fc74e265e59f6fbbf87f6e78461d08d7f0eb285c6fdb4aecafd26533"
 ACH = "c6c012382cc2db459402fa109e8abe160a9733a7ad6b1f8cf18bc7e0fab615b2"

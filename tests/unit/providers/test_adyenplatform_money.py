@@ -177,10 +177,11 @@ def test_a_payout_of_no_balance_account_is_for_a_person(adapter: Adapter) -> Non
         money(adapter, changed(payout(), "data", "balanceAccount", to=...))
 
 
-def test_its_balance_is_the_one_that_the_standard_notifications_fill(adapter: Adapter, adyen_adapter: Adapter) -> None:
+def test_its_balance_is_the_one_that_the_standard_notifications_fill(adapter: Adapter) -> None:
     item = AdyenItem("P1", "R1", "SampleShop", "order-1", "CAPTURE", 700, "EUR", NOW)
-    standard = only(adyen_adapter, adyen_notification([item], live=True))
-    captured = adyen_adapter.money(standard.body, "CAPTURE")
+    adyen = build_adapters(ProvidersSettings())["adyen"]
+    standard = only(adyen, adyen_notification([item], live=True))
+    captured = adyen.money(standard.body, "CAPTURE")
     paid = money(adapter, payout(status="booked"))
     assert captured is not None and paid is not None and paid.holder is not None
     assert paid.holder == ("adyen", captured.account)

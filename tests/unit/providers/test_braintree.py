@@ -37,11 +37,6 @@ FIELDS = dict(parse_qsl(SIGNED.body.decode()))
 SIGNATURE, PAYLOAD = FIELDS["bt_signature"], FIELDS["bt_payload"]
 
 
-@pytest.fixture
-def adapter() -> Adapter:
-    return ADAPTER
-
-
 def sdk(secret: str = SECRET) -> BraintreeGateway:
     public, private = secret.split(":")
     return BraintreeGateway(Configuration(Environment.Sandbox, "merchant", public_key=public, private_key=private))

@@ -29,11 +29,6 @@ HEADER = b"cko-signature"
 ADAPTER = build_adapters(ProvidersSettings())["checkout"]
 
 
-@pytest.fixture
-def adapter() -> Adapter:
-    return ADAPTER
-
-
 def signed(body: bytes, secret: str = SECRET) -> bytes:
     return sign(ADAPTER, body, secret, NOW).headers["Cko-Signature"].encode()
 

@@ -28,11 +28,6 @@ ADAPTER = build_adapters(ProvidersSettings())["gocardless"]
 BODY = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW)
 
 
-@pytest.fixture
-def adapter() -> Adapter:
-    return ADAPTER
-
-
 def signed(body: bytes, secret: str = SECRET) -> bytes:
     return sign(ADAPTER, body, secret, NOW).headers["Webhook-Signature"].encode()
 

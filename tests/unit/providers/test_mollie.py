@@ -23,11 +23,6 @@ SMALL_SIGNED = b"fe913c5675b4cee7c5c697dc2ef2cd45b8b074e10b117d270f31fc16250cea4
 """By ``openssl dgst -sha256 -hmac sec_sample``."""
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["mollie"]
-
-
 def event(event_type: str, snapshot: dict[str, Any] | None, event_id: str = "whe_1") -> bytes:
     entity = snapshot["id"] if snapshot else "tr_1"
     return own.nextgen_event(event_type, event_id=event_id, entity=entity, created=NOW, snapshot=snapshot)

@@ -9,16 +9,11 @@ import pytest
 from core.errors import SettingError, Unparseable
 from load.samples import mollie as own
 from load.samples import sign
-from providers import Adapter, ProvidersSettings, Request, SignatureInvalid
+from providers import Adapter, Request, SignatureInvalid
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched, FetchingAdapter
 from tests.unit.providers.mollieclassic_answers import KEY, OLD, delivery, payment
 from tests.unit.providers.shapes import NOW, refusal
-
-
-@pytest.fixture
-def adapter() -> MollieClassicAdapter:
-    return MollieClassicAdapter(ProvidersSettings())
 
 
 def test_the_payment_is_asked_for_at_mollie_with_our_own_keys(samples: Path, adapter: MollieClassicAdapter) -> None:

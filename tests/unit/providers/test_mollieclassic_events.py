@@ -11,7 +11,6 @@ import pytest
 from core.event import POISON_TYPE, Mode
 from load.samples import mollie as own
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched
 from tests.unit.providers.mollieclassic_answers import (
     KEY,
@@ -27,11 +26,6 @@ from tests.unit.providers.mollieclassic_answers import (
     row,
 )
 from tests.unit.providers.shapes import NO_MONEY, NOW
-
-
-@pytest.fixture
-def adapter() -> MollieClassicAdapter:
-    return MollieClassicAdapter(ProvidersSettings())
 
 
 def test_the_public_sample_is_named_by_what_mollie_answers(samples: Path, adapter: Adapter) -> None:

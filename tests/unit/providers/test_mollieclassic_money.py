@@ -9,14 +9,8 @@ import pytest
 
 from core.errors import Unparseable
 from core.money import MoneyInvalid
-from providers import Adapter, ProvidersSettings
-from providers.mollieclassic import MollieClassicAdapter
+from providers import Adapter
 from tests.unit.providers.mollieclassic_answers import capture, events, payment, refund, row
-
-
-@pytest.fixture
-def adapter() -> MollieClassicAdapter:
-    return MollieClassicAdapter(ProvidersSettings())
 
 
 def test_a_payment_books_what_was_captured_of_it_where_that_is_said(adapter: Adapter) -> None:

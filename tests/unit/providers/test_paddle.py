@@ -22,11 +22,6 @@ HEADER = b"paddle-signature"
 ADAPTER = build_adapters(ProvidersSettings())["paddle"]
 
 
-@pytest.fixture
-def adapter() -> Adapter:
-    return ADAPTER
-
-
 def signed(body: bytes, secret: str = SECRET, now: datetime = NOW) -> bytes:
     return sign(ADAPTER, body, secret, now).headers["Paddle-Signature"].encode()
 

@@ -15,11 +15,6 @@ from providers import Adapter, ProvidersSettings, build_adapters
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, money, moved, only, row
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["paddle"]
-
-
 def delivered(name: str, published: bytes) -> bytes:
     """A published sample as Paddle delivers it: of most only ``data`` is published, so the rest is ours."""
     if not name.startswith("entity_"):

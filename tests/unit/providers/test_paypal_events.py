@@ -15,11 +15,6 @@ from providers.paypal import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NOW, changed, money, moved, only
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["paypal"]
-
-
 def capture(event_type: str = "PAYMENT.CAPTURE.COMPLETED", value: str = "12.50", currency: str = "EUR") -> bytes:
     return samples_of.capture_event(
         event_type,

@@ -184,11 +184,6 @@ FOR_A_PERSON = {"invoicing.invoice.paid"} | {
 """Samples of types that move money and aren't booked."""
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["paypal"]
-
-
 @pytest.mark.parametrize(("name", "expected"), IDENTITIES.items())
 def test_a_sample_is_named_and_books_as_written_down_by_hand(
     samples: Path, adapter: Adapter, name: str, expected: Row

@@ -22,11 +22,6 @@ SECRET = "new-webhook-secret"
 HEADER = b"x-razorpay-signature"
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["razorpay"]
-
-
 def signed(adapter: Adapter, body: bytes, secret: str = SECRET) -> bytes:
     return sign(adapter, body, secret, NOW).headers["X-Razorpay-Signature"].encode()
 

@@ -20,11 +20,6 @@ BODY = samples_of.payment_event(
 )
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["razorpay"]
-
-
 def only(adapter: Adapter, body: bytes, *ids: bytes) -> Event:
     """The event, sent with these in its unsigned id header."""
     return only_of(adapter, body, *((b"x-razorpay-event-id", reported) for reported in ids))

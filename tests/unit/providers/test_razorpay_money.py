@@ -15,11 +15,6 @@ from providers.razorpay import LEFT_TO_A_PERSON
 from tests.unit.providers.shapes import NOW, NOW_S, changed, money, moved
 
 
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["razorpay"]
-
-
 def payment(event_type: str, amount: int = 1_250, currency: str = "INR") -> bytes:
     return samples_of.payment_event(
         event_type, payment="pay_1", account="acc_1", amount_minor=amount, currency=currency, created=NOW

@@ -14,12 +14,6 @@ from load.samples import square as samples_of
 from providers import Adapter, ProvidersSettings, build_adapters
 from tests.unit.providers.shapes import NO_MONEY, NOW, Row, changed, money, moved, only, row
 
-
-@pytest.fixture
-def adapter(adapters: dict[str, Adapter]) -> Adapter:
-    return adapters["square"]
-
-
 IDENTITIES: dict[str, Row] = {
     "CatalogVersionUpdatedEvent": (
         "square:aeaaa5f6-c4fd-4e93-b688-71b50706266f:catalog.version.updated",

@@ -31,17 +31,17 @@ IDENTITIES: dict[str, Row | None] = {
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_each_sample_is_named_as_written_down(samples: Path, standard_adapter: Adapter, name: str) -> None:
-    secret = standard_adapter.new_secret()
-    signed = sign(standard_adapter, (samples / f"standardwebhooks/{name}.json").read_bytes(), secret, NOW, "msg_1")
+def test_each_sample_is_named_as_written_down(samples: Path, adapter: Adapter, name: str) -> None:
+    secret = adapter.new_secret()
+    signed = sign(adapter, (samples / f"standardwebhooks/{name}.json").read_bytes(), secret, NOW, "msg_1")
     request = Request(signed.body, [(key.lower().encode(), value.encode()) for key, value in signed.headers.items()])
-    assert standard_adapter.verify(request, [secret], NOW) == 0
+    assert adapter.verify(request, [secret], NOW) == 0
     expected = IDENTITIES[name]
     if expected is None:
         with pytest.raises(Unparseable):
-            standard_adapter.events(request, "live")
+            adapter.events(request, "live")
         return
-    (event,) = standard_adapter.events(request, "live")
+    (event,) = adapter.events(request, "live")
     assert event.occurred_at is not None
-    assert standard_adapter.money(event.body, event.event_type) is None
+    assert adapter.money(event.body, event.event_type) is None
     assert (event.event_key, event.entity_key, *NO_MONEY, event.occurred_at.isoformat()) == expected

@@ -46,20 +46,20 @@ def refused(adapter: Adapter, of: Request, now: datetime, secrets: list[str] | N
     return caught.value.reason
 
 
-def test_one_good_signature_of_several_is_enough_while_a_secret_rolls(stripe_adapter: Adapter, now: datetime) -> None:
+def test_one_good_signature_of_several_is_enough_while_a_secret_rolls(adapter: Adapter, now: datetime) -> None:
     bad = "0" * 64
-    assert stripe_adapter.verify(request(f"{header(now)},v1={bad}"), [SECRET], now) == 0
+    assert adapter.verify(request(f"{header(now)},v1={bad}"), [SECRET], now) == 0
     signed_at = int(now.timestamp())
-    assert stripe_adapter.verify(request(f"t={signed_at},v1={bad},v1={mac(BODY, str(signed_at))}"), [SECRET], now) == 0
+    assert adapter.verify(request(f"t={signed_at},v1={bad},v1={mac(BODY, str(signed_at))}"), [SECRET], now) == 0
 
 
-def test_without_a_header_the_signature_is_missing(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(), now) == "missing"
+def test_without_a_header_the_signature_is_missing(adapter: Adapter, now: datetime) -> None:
+    assert refused(adapter, request(), now) == "missing"
 
 
-def test_v0_never_counts(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(header(now, scheme="v0")), now) == "missing"
-    assert refused(stripe_adapter, request(header(now).replace("v1=", "V1=")), now) == "missing"
+def test_v0_never_counts(adapter: Adapter, now: datetime) -> None:
+    assert refused(adapter, request(header(now, scheme="v0")), now) == "missing"
+    assert refused(adapter, request(header(now).replace("v1=", "V1=")), now) == "missing"
 
 
 @pytest.mark.parametrize(
@@ -82,68 +82,62 @@ def test_v0_never_counts(stripe_adapter: Adapter, now: datetime) -> None:
         "17698608000",
     ],
 )
-def test_a_timestamp_is_ten_ascii_digits(stripe_adapter: Adapter, now: datetime, signed_at: str) -> None:
-    assert refused(stripe_adapter, request(f"t={signed_at},v1={mac(BODY, signed_at)}"), now) == "malformed"
+def test_a_timestamp_is_ten_ascii_digits(adapter: Adapter, now: datetime, signed_at: str) -> None:
+    assert refused(adapter, request(f"t={signed_at},v1={mac(BODY, signed_at)}"), now) == "malformed"
 
 
-def test_a_timestamp_is_there_once(stripe_adapter: Adapter, now: datetime) -> None:
+def test_a_timestamp_is_there_once(adapter: Adapter, now: datetime) -> None:
     signed_at = str(int(now.timestamp()))
-    assert refused(stripe_adapter, request(f"v1={mac(BODY, signed_at)}"), now) == "malformed"
-    assert refused(stripe_adapter, request(f"{header(now)},t={signed_at}"), now) == "malformed"
+    assert refused(adapter, request(f"v1={mac(BODY, signed_at)}"), now) == "malformed"
+    assert refused(adapter, request(f"{header(now)},t={signed_at}"), now) == "malformed"
 
 
-def test_the_tolerance_holds_both_ways_to_the_second(stripe_adapter: Adapter, now: datetime) -> None:
+def test_the_tolerance_holds_both_ways_to_the_second(adapter: Adapter, now: datetime) -> None:
     for age_s in (300, -300):
-        assert stripe_adapter.verify(request(header(now, age_s=age_s)), [SECRET], now) == 0
-    assert refused(stripe_adapter, request(header(now, age_s=301)), now) == "stale"
-    assert refused(stripe_adapter, request(header(now, age_s=-301)), now) == "future"
-    assert refused(stripe_adapter, request(header(now, age_s=300)), now + timedelta(microseconds=1)) == "stale"
+        assert adapter.verify(request(header(now, age_s=age_s)), [SECRET], now) == 0
+    assert refused(adapter, request(header(now, age_s=301)), now) == "stale"
+    assert refused(adapter, request(header(now, age_s=-301)), now) == "future"
+    assert refused(adapter, request(header(now, age_s=300)), now + timedelta(microseconds=1)) == "stale"
 
 
-def test_a_forged_stale_request_is_a_mismatch_so_that_nothing_is_learnt(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(header(now, age_s=999, secret="other")), now) == "mismatch"
+def test_a_forged_stale_request_is_a_mismatch_so_that_nothing_is_learnt(adapter: Adapter, now: datetime) -> None:
+    assert refused(adapter, request(header(now, age_s=999, secret="other")), now) == "mismatch"
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", "é".encode(), b"0" * 63, b"0" * 65, b"", b"=", b"\x00" * 64])
-def test_signatures_of_any_bytes_are_a_mismatch_not_a_crash(
-    stripe_adapter: Adapter, now: datetime, value: bytes
-) -> None:
+def test_signatures_of_any_bytes_are_a_mismatch_not_a_crash(adapter: Adapter, now: datetime, value: bytes) -> None:
     made = request(b"t=%d,v1=%b" % (int(now.timestamp()), value))
-    assert refused(stripe_adapter, made, now) == "mismatch"
+    assert refused(adapter, made, now) == "mismatch"
 
 
-def test_the_case_of_the_signature_counts(stripe_adapter: Adapter, now: datetime) -> None:
+def test_the_case_of_the_signature_counts(adapter: Adapter, now: datetime) -> None:
     signed_at = str(int(now.timestamp()))
-    assert refused(stripe_adapter, request(f"t={signed_at},v1={mac(BODY, signed_at).upper()}"), now) == "mismatch"
+    assert refused(adapter, request(f"t={signed_at},v1={mac(BODY, signed_at).upper()}"), now) == "mismatch"
 
 
-def test_a_header_cannot_buy_unbounded_work(stripe_adapter: Adapter, now: datetime) -> None:
-    assert refused(stripe_adapter, request(header(now) + ",v1=0" * 16), now) == "malformed"
-    assert stripe_adapter.verify(request(header(now) + ",v1=0" * 15), [SECRET], now) == 0
+def test_a_header_cannot_buy_unbounded_work(adapter: Adapter, now: datetime) -> None:
+    assert refused(adapter, request(header(now) + ",v1=0" * 16), now) == "malformed"
+    assert adapter.verify(request(header(now) + ",v1=0" * 15), [SECRET], now) == 0
 
 
-def test_raw_bytes_are_verified_whatever_they_are(stripe_adapter: Adapter, now: datetime) -> None:
+def test_raw_bytes_are_verified_whatever_they_are(adapter: Adapter, now: datetime) -> None:
     for body in (b"", b"\xff\xfe", b"{", b'{"a": 1}\n'):
-        assert stripe_adapter.verify(request(header(now, body=body), body=body), [SECRET], now) == 0
-        assert refused(stripe_adapter, request(header(now, body=body), body=body + b" "), now) == "mismatch"
+        assert adapter.verify(request(header(now, body=body), body=body), [SECRET], now) == 0
+        assert refused(adapter, request(header(now, body=body), body=body + b" "), now) == "mismatch"
 
 
-def test_the_key_is_the_whole_text_of_the_secret(
-    stripe_adapter: Adapter, standard_adapter: Adapter, now: datetime
-) -> None:
+def test_the_key_is_the_whole_text_of_the_secret(adapter: Adapter, adapters: dict[str, Adapter], now: datetime) -> None:
     """``whsec_`` means the text itself here, and the decoded bytes at Standard Webhooks."""
-    secret = standard_adapter.new_secret()
-    assert (
-        refused(stripe_adapter, request(header(now, secret=secret.removeprefix("whsec_"))), now, [secret]) == "mismatch"
-    )
-    assert stripe_adapter.verify(request(header(now, secret=secret)), [secret], now) == 0
+    secret = adapters["standardwebhooks"].new_secret()
+    assert refused(adapter, request(header(now, secret=secret.removeprefix("whsec_"))), now, [secret]) == "mismatch"
+    assert adapter.verify(request(header(now, secret=secret)), [secret], now) == 0
 
 
-def test_a_new_secret_begins_as_stripes_do(stripe_adapter: Adapter) -> None:
-    assert stripe_adapter.new_secret().startswith("whsec_")
+def test_a_new_secret_begins_as_stripes_do(adapter: Adapter) -> None:
+    assert adapter.new_secret().startswith("whsec_")
 
 
-def test_an_event_has_all_its_names(stripe_adapter: Adapter) -> None:
+def test_an_event_has_all_its_names(adapter: Adapter) -> None:
     document = {
         "id": "evt_1",
         "type": "charge.succeeded",
@@ -161,7 +155,7 @@ def test_an_event_has_all_its_names(stripe_adapter: Adapter) -> None:
             }
         },
     }
-    made = event(stripe_adapter, document)
+    made = event(adapter, document)
     assert (made.provider, made.event_id, made.event_type) == ("stripe", "evt_1", "charge.succeeded")
     assert made.event_key == "stripe:evt_1:charge.succeeded"
     assert made.entity_key == "stripe:acct_1:pi_1"
@@ -169,7 +163,7 @@ def test_an_event_has_all_its_names(stripe_adapter: Adapter) -> None:
     assert made.account == "acct_1"
     assert made.occurred_at == datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
     assert made.body_sha256 == hashlib.sha256(json.dumps(document).encode()).hexdigest()
-    fact = stripe_adapter.money(made.body, made.event_type)
+    fact = adapter.money(made.body, made.event_type)
     assert fact is not None
     assert made.fact_sha256 == fact.sha256
 
@@ -186,8 +180,8 @@ def test_an_event_has_all_its_names(stripe_adapter: Adapter) -> None:
         ({}, "evt_1"),
     ],
 )
-def test_order_is_kept_for_the_payment(stripe_adapter: Adapter, reported: Any, payment: str) -> None:
-    made = event(stripe_adapter, {"id": "evt_1", "type": "x", "data": {"object": reported}})
+def test_order_is_kept_for_the_payment(adapter: Adapter, reported: Any, payment: str) -> None:
+    made = event(adapter, {"id": "evt_1", "type": "x", "data": {"object": reported}})
     assert made.entity_key == f"stripe::{payment}"
 
 
@@ -200,21 +194,21 @@ def test_order_is_kept_for_the_merchant_by_configuration() -> None:
 @pytest.mark.parametrize(
     ("related", "payment"), [({"id": "mtr_1", "type": "billing.meter"}, "mtr_1"), (None, "evt_1"), ("mtr_1", "mtr_1")]
 )
-def test_a_thin_event_may_name_what_it_is_related_to(stripe_adapter: Adapter, related: Any, payment: str) -> None:
+def test_a_thin_event_may_name_what_it_is_related_to(adapter: Adapter, related: Any, payment: str) -> None:
     document = {
         "id": "evt_1",
         "type": "v1.billing.meter.error",
         "created": "2022-02-15T00:27:45.330Z",
         "related_object": related,
     }
-    made = event(stripe_adapter, document)
+    made = event(adapter, document)
     assert made.entity_key == f"stripe::{payment}"
     assert made.occurred_at == datetime(2022, 2, 15, 0, 27, 45, 330_000, UTC)
 
 
 @pytest.mark.parametrize("created", [None, "soon", 1.5, True, -1, 10**12, [], "2022-02-15T00:27:45"])
-def test_a_time_that_cannot_be_read_is_none_and_costs_nothing(stripe_adapter: Adapter, created: Any) -> None:
-    assert event(stripe_adapter, {"id": "evt_1", "type": "x", "created": created}).occurred_at is None
+def test_a_time_that_cannot_be_read_is_none_and_costs_nothing(adapter: Adapter, created: Any) -> None:
+    assert event(adapter, {"id": "evt_1", "type": "x", "created": created}).occurred_at is None
 
 
 @pytest.mark.parametrize(
@@ -227,8 +221,8 @@ def test_a_time_that_cannot_be_read_is_none_and_costs_nothing(stripe_adapter: Ad
         (None, "live", "live"),
     ],
 )
-def test_the_signed_live_flag_routes(stripe_adapter: Adapter, livemode: Any, endpoint: str, mode: str) -> None:
-    assert event(stripe_adapter, {"id": "evt_1", "type": "x", "livemode": livemode}, endpoint).mode == mode
+def test_the_signed_live_flag_routes(adapter: Adapter, livemode: Any, endpoint: str, mode: str) -> None:
+    assert event(adapter, {"id": "evt_1", "type": "x", "livemode": livemode}, endpoint).mode == mode
 
 
 @pytest.mark.parametrize(
@@ -249,31 +243,27 @@ def test_the_signed_live_flag_routes(stripe_adapter: Adapter, livemode: Any, end
         {"id": "evt_1", "type": "x", "livemode": "true"},
     ],
 )
-def test_an_event_without_its_names_is_poison(stripe_adapter: Adapter, document: Any) -> None:
+def test_an_event_without_its_names_is_poison(adapter: Adapter, document: Any) -> None:
     with pytest.raises(Unparseable):
-        event(stripe_adapter, document)
+        event(adapter, document)
 
 
-def test_ids_that_hold_the_separator_are_reported_apart(stripe_adapter: Adapter) -> None:
-    one = event(stripe_adapter, {"id": "a:b", "type": "c"})
-    other = event(stripe_adapter, {"id": "a", "type": "b:c"})
+def test_ids_that_hold_the_separator_are_reported_apart(adapter: Adapter) -> None:
+    one = event(adapter, {"id": "a:b", "type": "c"})
+    other = event(adapter, {"id": "a", "type": "b:c"})
     assert one.event_key != other.event_key
 
 
-def test_a_redelivery_has_the_same_content_and_other_bytes(stripe_adapter: Adapter) -> None:
-    first = event(
-        stripe_adapter, {"id": "evt_1", "type": "x", "pending_webhooks": 2, "data": {"object": {"a": 1, "b": 2}}}
-    )
-    again = event(
-        stripe_adapter, {"type": "x", "id": "evt_1", "pending_webhooks": 1, "data": {"object": {"b": 2, "a": 1}}}
-    )
+def test_a_redelivery_has_the_same_content_and_other_bytes(adapter: Adapter) -> None:
+    first = event(adapter, {"id": "evt_1", "type": "x", "pending_webhooks": 2, "data": {"object": {"a": 1, "b": 2}}})
+    again = event(adapter, {"type": "x", "id": "evt_1", "pending_webhooks": 1, "data": {"object": {"b": 2, "a": 1}}})
     assert first.content_sha256 == again.content_sha256
     assert first.body_sha256 != again.body_sha256
 
 
-def test_only_the_outer_pending_webhooks_is_left_out(stripe_adapter: Adapter) -> None:
-    first = event(stripe_adapter, {"id": "evt_1", "type": "x", "data": {"pending_webhooks": 2}})
-    other = event(stripe_adapter, {"id": "evt_1", "type": "x", "data": {"pending_webhooks": 1}})
+def test_only_the_outer_pending_webhooks_is_left_out(adapter: Adapter) -> None:
+    first = event(adapter, {"id": "evt_1", "type": "x", "data": {"pending_webhooks": 2}})
+    other = event(adapter, {"id": "evt_1", "type": "x", "data": {"pending_webhooks": 1}})
     assert first.content_sha256 != other.content_sha256
 
 
@@ -281,13 +271,13 @@ def test_only_the_outer_pending_webhooks_is_left_out(stripe_adapter: Adapter) ->
     ("one", "other"),
     [("1", "2"), ("0.1", "0.10000000000000000001"), ("9007199254740993.0", "9007199254740992.0"), ('"1"', "1")],
 )
-def test_other_content_has_another_hash_however_close(stripe_adapter: Adapter, one: str, other: str) -> None:
-    made = [event(stripe_adapter, f'{{"id":"evt_1","type":"x","amount":{amount}}}'.encode()) for amount in (one, other)]
+def test_other_content_has_another_hash_however_close(adapter: Adapter, one: str, other: str) -> None:
+    made = [event(adapter, f'{{"id":"evt_1","type":"x","amount":{amount}}}'.encode()) for amount in (one, other)]
     assert made[0].event_key == made[1].event_key
     assert made[0].content_sha256 != made[1].content_sha256
 
 
-def test_the_answer_is_small_json(stripe_adapter: Adapter) -> None:
-    answer = stripe_adapter.accepted()
+def test_the_answer_is_small_json(adapter: Adapter) -> None:
+    answer = adapter.accepted()
     assert (answer.status, answer.content_type) == (200, "application/json")
     assert json.loads(answer.body) == {"status": "accepted"}

@@ -138,7 +138,7 @@ LIVE = {"thin_v2_billing_meter_error"}
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_each_sample_is_named_and_books_as_written_down(samples: Path, stripe_adapter: Adapter, name: str) -> None:
+def test_each_sample_is_named_and_books_as_written_down(samples: Path, adapter: Adapter, name: str) -> None:
     body = (samples / f"stripe/{name}.json").read_bytes()
-    assert row(stripe_adapter, body) == IDENTITIES[name]
-    assert only(stripe_adapter, body).mode == ("live" if name in LIVE else "test")
+    assert row(adapter, body) == IDENTITIES[name]
+    assert only(adapter, body).mode == ("live" if name in LIVE else "test")

@@ -35,22 +35,22 @@ def rendered(event_type: str) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize(("older", "newer"), RENDERINGS)
 def test_the_first_version_of_the_content_still_covers_the_rendering(
-    stripe_adapter: Adapter, older: bytes, newer: bytes
+    adapter: Adapter, older: bytes, newer: bytes
 ) -> None:
     """Rows of older code are compared by it: all but ``pending_webhooks``, keys sorted, no blanks."""
-    hashes = [stripe_adapter.content_sha256(body, 1) for body in (older, newer)]
+    hashes = [adapter.content_sha256(body, 1) for body in (older, newer)]
     assert hashes[0] != hashes[1]
     left = {name: value for name, value in json.loads(older).items() if name != "pending_webhooks"}
     assert hashes[0] == hashlib.sha256(json.dumps(left, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def test_a_refund_is_one_content_though_one_version_alone_names_its_fact(stripe_adapter: Adapter) -> None:
-    older, newer = (named(stripe_adapter, body) for body in rendered("charge.refunded"))
+def test_a_refund_is_one_content_though_one_version_alone_names_its_fact(adapter: Adapter) -> None:
+    older, newer = (named(adapter, body) for body in rendered("charge.refunded"))
     assert older.fact_key is not None
     assert newer.fact_key is None
     assert older.content_sha256 == newer.content_sha256
     with pytest.raises(MoneyInvalid, match=r"refund\.created"):
-        stripe_adapter.money(newer.body, newer.event_type)
+        adapter.money(newer.body, newer.event_type)
 
 
 @pytest.mark.parametrize(("older", "newer"), RENDERINGS)
@@ -66,9 +66,9 @@ def test_a_refund_is_one_content_though_one_version_alone_names_its_fact(stripe_
     ],
 )
 def test_a_copy_in_another_version_with_something_else_to_say_is_other_content(
-    stripe_adapter: Adapter, older: bytes, newer: bytes, of: str, fields: Mapping[str, Any]
+    adapter: Adapter, older: bytes, newer: bytes, of: str, fields: Mapping[str, Any]
 ) -> None:
-    first, other = named(stripe_adapter, older), named(stripe_adapter, changed(newer, fields, of))
+    first, other = named(adapter, older), named(adapter, changed(newer, fields, of))
     assert first.event_key == other.event_key
     assert first.content_sha256 != other.content_sha256
 
@@ -83,14 +83,14 @@ def test_a_copy_in_another_version_with_something_else_to_say_is_other_content(
     ],
 )
 def test_other_money_beside_the_amount_is_other_content(
-    stripe_adapter: Adapter, event_type: str, of: str, fields: Mapping[str, Any]
+    adapter: Adapter, event_type: str, of: str, fields: Mapping[str, Any]
 ) -> None:
     older, newer = rendered(event_type)
-    first, other = named(stripe_adapter, older), named(stripe_adapter, changed(newer, fields, of))
+    first, other = named(adapter, older), named(adapter, changed(newer, fields, of))
     assert first.content_sha256 != other.content_sha256
 
 
-def test_all_of_a_thin_event_counts(stripe_adapter: Adapter) -> None:
+def test_all_of_a_thin_event_counts(adapter: Adapter) -> None:
     thin = {"id": "evt_1", "type": "v1.billing.meter.error_report_triggered", "related_object": {"id": "mtr_1"}}
-    first, other = (named(stripe_adapter, json.dumps({**thin, "reason": one}).encode()) for one in ("a", "b"))
+    first, other = (named(adapter, json.dumps({**thin, "reason": one}).encode()) for one in ("a", "b"))
     assert first.content_sha256 != other.content_sha256
