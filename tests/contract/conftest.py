@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.adapter_cases import CASES
-from tests.contract.adapter_cases.case import Case
 from tests.object_store.fixtures import object_store, place, store_folder
 from tests.redis_sites import Site, has_tls
 
@@ -30,9 +28,3 @@ def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Site(tmp_path_factory.mktemp("cluster"), tls=has_tls()).cluster() as site:
         yield site
-
-
-@pytest.fixture(params=sorted(CASES), scope="module")
-def case(request: pytest.FixtureRequest) -> Case:
-    """Every provider in the registry."""
-    return CASES[request.param]

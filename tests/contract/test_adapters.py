@@ -20,6 +20,7 @@ from providers import (
     SignatureInvalid,
 )
 from providers.port import FetchingAdapter
+from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import GONE, Case, with_header
 from tests.contract.adapter_cases.promises import (
     FROM_MONEY,
@@ -34,6 +35,11 @@ from tests.contract.adapter_cases.promises import (
     refusal,
     travels,
 )
+
+
+@pytest.fixture(params=sorted(CASES), scope="module")
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
 
 
 def test_every_adapter_is_what_its_name_says(case: Case) -> None:

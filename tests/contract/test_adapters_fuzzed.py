@@ -6,6 +6,7 @@ import contextlib
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from providers import (
     SignatureInvalid,
 )
 from providers.port import FetchingAdapter
+from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import GONE, Case, with_header
 from tests.contract.adapter_cases.promises import (
     FROM_MONEY,
@@ -24,6 +26,12 @@ from tests.contract.adapter_cases.promises import (
     events_of,
     events_unproven,
 )
+
+
+@pytest.fixture(params=sorted(CASES), scope="module")
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
 
 SCALARS = st.one_of(
     st.none(),

@@ -12,8 +12,14 @@ from core.event import Dedupe, to_headers
 from load.samples.sender import NOW, Sample
 from providers import Request
 from providers.port import FetchingAdapter
+from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.unit.ingest.app_under_test import Bench
+
+
+@pytest.fixture(params=sorted(CASES), scope="module")
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
 
 
 @pytest.fixture
