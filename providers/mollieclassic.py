@@ -13,8 +13,8 @@ before, a reversed chargeback was received before.
 
 **What books, and why**:
 
-- A paid payment, under its own id; one with manual capture moves nothing itself, its captures do, each under its
-  ``cpt_`` id as it succeeds.
+- A paid payment, under its own id; one with manual capture, or with captures, moves nothing itself, its captures do,
+  each under its ``cpt_`` id as it succeeds. A payment by Klarna has captures, whatever its capture mode says.
 - A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
   canceled. A failed one gives the money back.
 - A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
@@ -157,7 +157,7 @@ class MollieClassicAdapter(JsonAdapter):
         movement = _MOVEMENTS.get(event_type)
         if movement is not None and event_type not in _stages(document):
             raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
-        if movement is None or (event_type == "payment.paid" and by_hand(document)):
+        if movement is None or (event_type == "payment.paid" and (by_hand(document) or _has_captures(document))):
             return None
         return fact_of(NAME, document, movement, _amount(document))
 
@@ -188,14 +188,20 @@ def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[objec
     kind = document.get("resource")
     if kind == "payment":
         yield document, body
-    embedded = an_object(document.get("_embedded") or {}, "'_embedded'")
     for name in next((known.embedded for known in _FETCHED.values() if known.name == kind), ()):
-        items = embedded.get(name)
-        if items is None:
-            continue
-        if not isinstance(items, list):
-            raise Unparseable(f"the embedded {name!r} aren't an array")
-        yield from zip(items, array_items(body, "_embedded", name), strict=True)
+        if items := _embedded(document, name):
+            yield from zip(items, array_items(body, "_embedded", name), strict=True)
+
+
+def _has_captures(payment: Mapping[str, Any]) -> bool:
+    return any(an_object(one, "a capture").get("status") != "failed" for one in _embedded(payment, "captures"))
+
+
+def _embedded(document: Mapping[str, Any], name: str) -> list[Any]:
+    items = an_object(document.get("_embedded") or {}, "'_embedded'").get(name)
+    if items is not None and not isinstance(items, list):
+        raise Unparseable(f"the embedded {name!r} aren't an array")
+    return items or []
 
 
 def _stages(resource: Mapping[str, Any]) -> list[str]:

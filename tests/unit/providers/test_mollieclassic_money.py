@@ -33,6 +33,14 @@ def test_with_manual_capture_the_captures_book_and_the_payment_does_not(adapter:
     ]
 
 
+def test_a_payment_whose_captures_are_listed_is_booked_by_them_alone(adapter: Adapter) -> None:
+    reported = events(adapter, payment(), captures=[capture("cpt_1"), capture("cpt_2")])
+    facts = [event.fact_key for event in reported]
+    assert facts == [None, "mollieclassic:cpt_1:capture", "mollieclassic:cpt_2:capture"]
+    paid, failed = events(adapter, payment(), captures=[capture("cpt_1", "failed")])
+    assert (paid.fact_key, failed.fact_key) == ("mollieclassic:tr_1:capture", None)
+
+
 def test_two_partial_refunds_of_a_payment_are_two_facts(adapter: Adapter) -> None:
     reported = events(adapter, payment(), refunds=[refund("re_1"), refund("re_2")])[1:]
     assert [event.fact_key for event in reported] == ["mollieclassic:re_1:refund", "mollieclassic:re_2:refund"]
