@@ -215,6 +215,7 @@ class OpenableStream:
             tries=wired.rules.policy.tries,
             notes=state.notes,
             on_round=metrics.downstream,
+            on_forgotten=metrics.downstream_forgotten,
         )
         reader = JournalReader(str(places.journal), state.version)
         bodies = BodyStore(str(places.bodies), may_create=state.next_seq == 1)

@@ -154,7 +154,8 @@ class Downstream:
     def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
         """When an event is due again that wasn't tried, and why it waits.
 
-        ``not_before_s``: seconds that its own failed call was asked to wait, which may be longer than everybody waits.
+        ``not_before_s``: seconds that its handler, or the answer to its failed call, asked to wait, which may be longer
+        than everybody waits.
         """
         now = self._clock.monotonic()
         if not self.may_be_called:

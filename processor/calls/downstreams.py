@@ -31,6 +31,9 @@ OnRound: TypeAlias = Callable[[str, str, int, Report], None]
 """Called after each batch for each downstream that was asked for, or whose state changed: its name, its state, how many
 calls at a time it gets, what became of its calls."""
 
+OnForgotten: TypeAlias = Callable[[str], None]
+"""Called for each downstream of a round when it is forgotten: its name."""
+
 
 class Downstreams:
     """The downstreams of one work stream: a breaker, a concurrency limit and a retry budget for each.
@@ -47,13 +50,15 @@ class Downstreams:
         tries: int | None = None,
         notes: Mapping[str, str] | None = None,
         on_round: OnRound | None = None,
+        on_forgotten: OnForgotten | None = None,
     ) -> None:
         every = {ANY: DownstreamSettings(), **(settings or {})}
         self._settings = {name: _opens_before_retries_end(one, tries) for name, one in every.items()}
         self._clock = clock or SystemClock()
         self._on_round = on_round
+        self._on_forgotten = on_forgotten
         self._known: OrderedDict[str, Downstream] = OrderedDict()
-        self._reported: dict[str, str] = {}
+        self._told: dict[str, str] = {}
         self._turn = 0
         for name, kept in _read(notes or {}).items():
             self._known[name] = self._new(name, kept)
@@ -84,17 +89,20 @@ class Downstreams:
             self._tell(name, one, reports.get(name))
         held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
         for item_seq in sorted(held):
-            results[item_seq] = self._of(held[item_seq].downstream).hold(held[item_seq])
+            waiting = held[item_seq]
+            results[item_seq] = self._of(waiting.downstream).hold(waiting)
         self._excuse(results, reports)
 
     def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
         """Log and metrics, of those that were asked for or whose state is another than last time."""
-        state, before = one.state, self._reported.get(name, CLOSED)
+        state, before = one.state, self._told.get(name, CLOSED)
         if state != before:
             log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s", name, one.text())
-        if self._on_round is not None and (report is not None or state != before):
+        if report is None and state == before:
+            return
+        self._told[name] = state
+        if self._on_round is not None:
             self._on_round(name, state, one.at_once, report or Report())
-        self._reported[name] = state
 
     def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
@@ -120,23 +128,24 @@ class Downstreams:
         return {name: one.status() for name, one in self._known.items()}
 
     def _of(self, name: str) -> Downstream:
-        one = self._known.get(name)
-        if one is None:
-            one = self._known[name] = self._new(name, None)
-            self._forget()
+        if name not in self._known:
+            self._make_room()
+            self._known[name] = self._new(name, None)
         self._known.move_to_end(name)
-        return one
+        return self._known[name]
 
     def _new(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
         return Downstream(name, self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
 
-    def _forget(self) -> None:
-        """The one that was asked for longest ago and is at rest; else the oldest."""
-        if len(self._known) > NAMES_MAX:
-            resting = (name for name, one in self._known.items() if one.kept() is None)
-            forgotten = next(resting, next(iter(self._known)))
-            del self._known[forgotten]
-            self._reported.pop(forgotten, None)
+    def _make_room(self) -> None:
+        """Forgets the one that was asked for longest ago and is at rest; where none is, the oldest."""
+        if len(self._known) < NAMES_MAX:
+            return
+        resting = (name for name, one in self._known.items() if one.kept() is None)
+        forgotten = next(resting, next(iter(self._known)))
+        del self._known[forgotten]
+        if self._told.pop(forgotten, None) is not None and self._on_forgotten is not None:
+            self._on_forgotten(forgotten)
 
 
 def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:

@@ -88,6 +88,15 @@ class ProcessorMetrics:
         self._counts["payhook_downstream_retries"].labels(name).inc(report.retries)
         self._counts["payhook_downstream_held"].labels(name).inc(report.held)
 
+    def downstream_forgotten(self, name: str) -> None:
+        """Its series end (`processor.calls.downstreams.OnForgotten`); should it come again, they begin at 0."""
+        for gauge_name in ("payhook_downstream_state", "payhook_downstream_concurrency_limit"):
+            self._gauges[gauge_name].remove(name)
+        for counter_name in ("payhook_downstream_retries", "payhook_downstream_held"):
+            self._counts[counter_name].remove(name)
+        for outcome in ("good", "failed"):
+            self._counts["payhook_downstream_calls"].remove(name, outcome)
+
     def block(self, reason: str | None) -> None:
         """What blocks the whole stream: an error class, a colon, its message; None when nothing does."""
         error = None if reason is None else reason.partition(":")[0]

@@ -32,6 +32,17 @@ def test_many_names_are_bounded_and_those_at_rest_go_first() -> None:
     assert reported["bad"]["state"] == OPEN
 
 
+def test_among_as_many_names_as_are_kept_and_none_at_rest_the_oldest_makes_room_for_a_new_one() -> None:
+    subject = Downstreams({"*": SETTINGS}, ManualClock(NOW))
+    for number in range(NAMES_MAX):
+        subject.judge({}, {f"subscriber:{number}": Report(calls=1, failed=1, failed_in_a_row=1)})
+    subject.judge({1: failure("new")}, {"new": Report(calls=3, failed=3, failed_in_a_row=3)})
+    reported = subject.status()
+    assert len(reported) == NAMES_MAX
+    assert reported["new"]["state"] == OPEN
+    assert "subscriber:0" not in reported
+
+
 def test_the_note_fits_whatever_is_open_and_can_be_read_again() -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"*": SETTINGS}, clock)
@@ -135,3 +146,20 @@ def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() ->
     assert value("retries_total") == 2
     assert value("held_total") == 7
     assert value("concurrency_limit") == CONCURRENCY_START // 2
+
+
+def test_a_forgotten_downstream_leaves_the_metrics_too() -> None:
+    clock = ManualClock(NOW)
+    metrics = ProcessorMetrics(clock)
+    subject = Downstreams(
+        {"*": SETTINGS}, clock, on_round=metrics.downstream, on_forgotten=metrics.downstream_forgotten
+    )
+    for number in range(NAMES_MAX + 50):
+        subject.judge({}, {f"merchant:{number}": Report(calls=1)})
+    names: dict[str, set[str]] = {}
+    for sample in (sample for family in metrics.registry.collect() for sample in family.samples):
+        if "downstream" in sample.labels:
+            names.setdefault(sample.name, set()).add(sample.labels["downstream"])
+    kept = set(subject.status())
+    assert len(kept) == NAMES_MAX
+    assert {name: found ^ kept for name, found in names.items() if found != kept} == {}
