@@ -90,7 +90,7 @@ class Downstreams:
         held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
         for item_seq in sorted(held):
             waiting = held[item_seq]
-            results[item_seq] = self._of(waiting.downstream).hold(waiting)
+            results[item_seq] = self._of(waiting.downstream).hold(waiting, waiting.retry_after_s)
         self._excuse(results, reports)
 
     def _tell(self, name: str, one: Downstream, report: Report | None) -> None:

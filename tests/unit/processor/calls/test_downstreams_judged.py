@@ -75,6 +75,20 @@ def test_every_round_is_reported_to_the_metrics() -> None:
     assert reported == [("merchants", OPEN, 3), ("merchants", HALF_OPEN, 0)]
 
 
+@pytest.mark.parametrize("state", ["closed", "open"])
+def test_what_is_held_for_longer_than_its_downstream_is_due_when_it_was_asked_to_be(state: str) -> None:
+    subject = Downstreams({"bank": SETTINGS}, ManualClock(NOW))
+    if state == OPEN:
+        subject.judge({}, {"bank": Report(calls=3, failed=3, failed_in_a_row=3)})
+    results: dict[int, Outcome | Failure] = {1: Held("bank", 3_600.0, "is closed for an hour"), 2: Held("bank", 0.0)}
+    subject.judge(results, {})
+    long, short = results[1], results[2]
+    assert isinstance(long, Held)
+    assert isinstance(short, Held)
+    assert long.retry_after_s == 3_600.0
+    assert short.retry_after_s < 60.0
+
+
 def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"merchants": SETTINGS}, clock)
