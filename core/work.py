@@ -24,7 +24,8 @@ DOWNSTREAM_CHARS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One event to handle. ``attempt`` is 0 on the first run.
+    """One event to handle. ``attempt`` is 0 on the first run, and on the first one after a replay; ``replays``: how
+    often a person had it replayed, or reprocessed, since it was last closed.
 
     ``previous_dead`` says that an earlier event of the same entity died, was passed over, and is dead still. Keys are
     scoped by ``tenant`` (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on.
@@ -47,6 +48,7 @@ class WorkItem:
     died_before: bool = False
     fact_sha256: str | None = None
     traceparent: str | None = None
+    replays: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,9 @@ class Item:
     that hash (`Index.known_fact`). ``condemned`` is why it is
     dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
     of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try`` and ``died_before`` are for the handler (`core.work.WorkItem`). ``first_headers``:
-    of one that was taken up again, those of its first row. ``refusals``: of a command, why nothing happens to some of
-    its items.
+    ``previous_dead``, ``last_try``, ``died_before`` and ``replays`` are for the handler (`core.work.WorkItem`).
+    ``first_headers``: of one that was taken up again, those of its first row. ``refusals``: of a command, why nothing
+    happens to some of its items.
     """
 
     row: JournalRow
@@ -68,6 +68,7 @@ class Item:
     previous_dead: bool = False
     last_try: bool = False
     died_before: bool = False
+    replays: int = 0
     suspect: bool = False
     early: Early | None = None
     first_headers: str | None = None
@@ -110,6 +111,7 @@ def again(waiting: OpenItem) -> Item:
         new=False,
         suspect=is_suspect(waiting.row),
         died_before=waiting.died,
+        replays=waiting.replays,
         first_headers=waiting.row.headers,
     )
 

@@ -108,6 +108,7 @@ def _work_item(item: Item) -> WorkItem:
         previous_dead=item.previous_dead,
         last_try=item.last_try,
         died_before=item.died_before,
+        replays=item.replays,
         traceparent=_traceparent(item),
     )
 

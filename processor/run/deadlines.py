@@ -131,8 +131,14 @@ class AbandonedCall:
         return not self.timed_out and self.ended - self.began < self.call_s
 
     def is_for(self, item: WorkItem) -> bool:
-        """Whether it was this event's call, for the same attempt; a new event's number changes with its row."""
+        """Whether it was this event's call, for the same attempt after the same replay; a new event's number changes
+        with its row."""
         return self.item == replace(item, item_seq=self.item.item_seq)
+
+    def take(self) -> Outcome | Failure | None:
+        """The result, which is given once."""
+        taken, self.result = self.result, None
+        return taken
 
     def end(self, result: Outcome | Failure | None) -> None:
         """Called by its own thread when it is back."""

@@ -180,7 +180,7 @@ class WorkerPool:
             before.time_out()
             return self._work.timed_out(item, seconds)
         if before.is_good and before.is_for(item):
-            return before.result
+            return before.take()
         return self._work.run(item)
 
     def _end(self, me: Runner, run: GroupRun, result: Result | None) -> bool:

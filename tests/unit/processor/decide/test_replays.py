@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from core.work import MissingPredecessor
+from core.work import MissingPredecessor, Outcome, WorkItem
 from dlq import acceptance
 from dlq.acceptance import ReplayRules, judge_replay
 from dlq.command import Place, ReplayMode
@@ -27,6 +27,24 @@ def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
     assert row.reason == "3 of 3 accepted"
     assert engine.handler.calls == keys
     assert not any(row.out_of_order for row in engine.journal.rows)
+
+
+def test_a_handler_sees_how_often_its_event_was_replayed(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    replays: list[int] = []
+
+    def act(item: WorkItem) -> Outcome:
+        replays.append(item.replays)
+        raise ZeroDivisionError
+
+    key = engine.post("evt_1")
+    engine.handler.script[key] = act
+    engine.batch()
+    for number in range(2):
+        engine.command(1, last(engine, key).seq, f"c{number}")
+        engine.batch()
+        engine.advance(0)
+    assert replays == [0, 1, 2]
 
 
 def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp_path: Path) -> None:
