@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.location import Location, make_folder
-from dlq.command import HASH_CHARS, TARGETS_MAX, ReplayMode, Target
+from dlq.acceptance import ENTITY_ITEMS_MAX
+from dlq.command import HASH_CHARS, ReplayMode, Target
 from journal.errors import problem_of
 from journal.storage import Storage, open_storage
 
@@ -169,13 +170,15 @@ class Turns:
 
     def end(self, begin: int, count: int) -> int:
         """Where a portion of about ``count`` items from a turn on ends: an entity's are never parted, unless they are
-        more than any command takes, and are refused then."""
+        more than are looked through for followers: each part is refused then."""
         end = min(begin + count, self.count)
         if self._lines is None or end == self.count or self._lines[end] != self._lines[end - 1]:
             return end
         line = self._lines[end]
         first = int(np.searchsorted(self._lines, line))
-        return first if first > begin else min(int(np.searchsorted(self._lines, line, "right")), begin + TARGETS_MAX)
+        if first > begin:
+            return first
+        return min(int(np.searchsorted(self._lines, line, "right")), begin + ENTITY_ITEMS_MAX)
 
     def targets(self, begin: int, end: int) -> list[Target]:
         """Those of some turns."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from core.layout import Layout
-from dlq.command import TARGETS_MAX, ReplayMode
+from dlq.acceptance import ENTITY_ITEMS_MAX
+from dlq.command import ReplayMode
 from dlq.frozen import SCHEMA, Frozen, Selection, SelectionBroken, SelectionFiles, Turns, each_line
 from dlq.index import Filter
 from dlq.selection import SelectionEmpty, SelectionsFull, SelectionTooLarge, SelectionUnknown, selections
@@ -110,13 +111,14 @@ def test_a_selection_that_was_changed_is_not_run(tmp_path: Path) -> None:
     assert bench.selections.get(1).run is None
 
 
-def test_portions_are_cut_between_lines_and_no_line_makes_one_too_large() -> None:
-    count = TARGETS_MAX + 10
+@pytest.mark.parametrize("more", [0, 5])
+def test_portions_are_cut_between_lines_and_no_line_makes_one_too_large(more: int) -> None:
+    count = 5 + ENTITY_ITEMS_MAX + more
     of = frozen(["short" if number < 5 else "long" for number in range(count)])
     alone, together = (Turns(of, mode) for mode in (ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS))
     assert [alone.end(0, 3), alone.end(count - 2, 7)] == [3, count]
-    assert [together.end(0, 3), together.end(0, 7), together.end(5, 7)] == [5, 5, 5 + TARGETS_MAX]
-    assert together.end(5 + TARGETS_MAX, 5) == count
+    assert [together.end(0, 3), together.end(0, 7), together.end(5, 7)] == [5, 5, 5 + ENTITY_ITEMS_MAX]
+    assert together.end(5 + ENTITY_ITEMS_MAX, 5) == count
 
 
 def test_an_entitys_items_stand_together_in_a_run_with_followers() -> None:

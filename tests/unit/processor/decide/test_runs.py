@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dlq.frozen
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
+from dlq import acceptance
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command, Place, Proposal, ReplayMode
 from dlq.commands import encode
 from dlq.frozen import SCHEMA, Frozen, Selection, each_line
@@ -284,6 +286,28 @@ def test_a_replay_with_followers_parts_no_entity(tmp_path: Path, monkeypatch: py
     assert decisions(engine) == {"applied": 8}
     assert not any(reported.refused for reported in portions(engine))
     assert taken(engine, digest)[0] == 4
+
+
+def one_entity(tmp_path: Path, count: int) -> tuple[Engine, str]:
+    """Dead events of one entity, whose head holds nobody; the digest of what is dead."""
+    engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+    dead(engine, count, entity="shop")
+    return engine, frozen(engine)
+
+
+@pytest.mark.parametrize("most", [5, 10])
+def test_an_entity_is_judged_once_and_refused_whole_where_it_has_more_than_are_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(runs, "WINDOW_FIRST", 3)
+    monkeypatch.setattr(runs, "WINDOW_MAX", 3)
+    for module in (acceptance, dlq.frozen):
+        monkeypatch.setattr(module, "ENTITY_ITEMS_MAX", most)
+    engine, digest = one_entity(tmp_path, 7)
+    order(engine, digest, mode=ReplayMode.WITH_FOLLOWERS)
+    go(engine)
+    assert decisions(engine) == ({"dead": 7} if most == 5 else {"applied": 7})
+    assert sum(len(one.refused) for one in portions(engine)) == (7 if most == 5 else 0)
 
 
 def test_nothing_is_taken_while_the_stream_is_blocked(engine: Engine) -> None:
