@@ -232,8 +232,9 @@ class Command:
         )
 
     def portion(self, targets: Sequence[Target]) -> Portion:
-        """Of a run: what is done with some of its items."""
-        spread = self.per_s is not None and len(targets) > 1
+        """Of a run: what is done with some of its items. At a rate they are due one after another; with followers all
+        at once, so that no entity is held for as long as its length takes at that rate."""
+        spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
         return Portion(
             **{one.name: getattr(self, one.name) for one in fields(Command) if one.name not in _OF_A_RUN},
             action=self.act,

@@ -43,7 +43,7 @@ BEHIND_S_MAX = 3.0
 """An event that comes now waits so long for its decision: the window is halved, else it grows."""
 
 PORTION_S_MAX = 2.0
-"""At a set rate, most that one portion holds: so many seconds' worth of items."""
+"""At a set rate, most that one portion holds: so many seconds' worth of items, or one entity with its followers."""
 
 LOOKS_MAX = 5_000
 """Items of a run that are looked at in a batch, to find out whether all have ended."""

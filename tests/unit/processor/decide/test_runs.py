@@ -310,6 +310,24 @@ def test_an_entity_is_judged_once_and_refused_whole_where_it_has_more_than_are_l
     assert sum(len(one.refused) for one in portions(engine)) == (7 if most == 5 else 0)
 
 
+def test_an_entity_with_its_followers_is_due_together_and_the_rate_delays_what_comes_after_it(tmp_path: Path) -> None:
+    engine, _ = one_entity(tmp_path, 20)
+    dead(engine, 2)
+    digest = frozen(engine)
+    order(engine, digest, per_s=0.1, mode=ReplayMode.WITH_FOLLOWERS)
+    engine.advance(1)
+    replayed = [row for row in engine.journal.rows if row.decision is Decision.REPLAYED and not row.first]
+    assert len(replayed) == 20
+    assert {row.due_at for row in replayed} == {replayed[0].decided_at}
+    engine.advance(1)
+    assert decisions(engine) == {"applied": 20, "dead": 2}
+    go(engine, 23, 10.0)
+    assert taken(engine, digest) == [20, 1, 1, 0]
+    begun = [row.decided_at for row in engine.journal.rows if row.decision is Decision.PORTION]
+    assert (begun[1] - begun[0]).total_seconds() >= 200
+    assert (begun[2] - begun[1]).total_seconds() == 10
+
+
 def test_nothing_is_taken_while_the_stream_is_blocked(engine: Engine) -> None:
     dead(engine, 3)
     digest = frozen(engine)
