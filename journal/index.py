@@ -182,11 +182,11 @@ class Index:
         """The entity's open events that hold later ones back, head first."""
         return self._items(self._queued(entity_key))
 
-    def places(self) -> Iterator[tuple[bytes, int]]:
-        """Every open event that holds later ones back: its entity's hash and its item seq. Entity by entity, heads
-        first; reads keys only."""
+    def places(self, since: bytes = b"") -> Iterator[tuple[bytes, int]]:
+        """Every open event that holds later ones back: its entity's hash and its item seq. Entity by entity, in the
+        order of the hashes from ``since`` on, heads first; reads keys only."""
         begin = len(layout.QUEUE)
-        return ((key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.keys(layout.QUEUE))
+        return ((key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.keys(layout.QUEUE, since))
 
     def died(self, entity_key: str) -> Iterator[int]:
         """Items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""

@@ -142,11 +142,11 @@ class RocksDbStore:
         except Exception as failed:
             raise self._broken(failed) from failed
 
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        """The keys that begin with ``prefix``, in order."""
+    def keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
+        """The keys that begin with ``prefix``, in order; ``since``: those alone whose rest isn't before it."""
         try:
             cursor = self._db.iter()
-            cursor.seek(prefix)
+            cursor.seek(prefix + since)
             while cursor.valid():
                 key = cursor.key()
                 if not key.startswith(prefix):

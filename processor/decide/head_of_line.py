@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
 from core.clock import Clock, to_rfc3339
@@ -34,8 +34,11 @@ STEP_S_MAX = 10.0
 """Of the time between two looks: what is longer was a pause of the process, and no fault of a head."""
 
 PLACES_MAX = 100_000
+"""Waiting events that one look reads; the next one goes on behind them."""
+BEHIND_ALL = b"\xff" * 8
+"""After an entity's hash: behind all of its places."""
 EXAMINED_MAX = 100
-"""Heads whose last row is read in one look: half of them the oldest, half those with the longest lines."""
+"""Heads whose last row is read in one round of looks: half of them the oldest, half those with the longest lines."""
 RESOLVED_MAX = 20
 SHARE_AGE_S_MIN = 10.0
 """A head that is younger isn't to blame for the stuck share."""
@@ -114,6 +117,21 @@ class HeadFigures:
         return {**asdict(self), "oldest_s": round(self.oldest_s, 1), **shares, "head_of_line": self.blocked}
 
 
+@dataclass(slots=True)
+class Round:
+    """What the looks from the first line to the last one have seen so far; mostly it is one look.
+
+    ``since``: where the next look begins (`next_lines`). ``step_s``: time in which the stream wasn't blocked.
+    ``figures``: counts alone. ``candidates``: as `to_examine` has them. ``known``: heads that earlier rounds remember.
+    """
+
+    since: bytes | None = b""
+    step_s: float = 0.0
+    figures: HeadFigures = HeadFigures()
+    candidates: list[Line] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+
+
 def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
     """The lines of more than one event; ``places`` are (entity, item seq), entity by entity, head first."""
     by_entity: dict[bytes, list[int]] = {}
@@ -121,6 +139,19 @@ def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
         line = by_entity.setdefault(entity, [item_seq, -1])
         line[1] += 1
     return [Line(head_seq, behind) for head_seq, behind in by_entity.values() if behind]
+
+
+def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes | None]:
+    """The lines of what one look has read, and from which entity's hash on the next one reads; None: that was all.
+
+    Of `PLACES_MAX` places those of the last entity may lack some: it is left to the next look, unless it fills this one
+    alone.
+    """
+    if len(places) < PLACES_MAX:
+        return lines(places), None
+    last = places[-1][0]
+    whole = [place for place in places if place[0] != last]
+    return (lines(whole), last) if whole else (lines(places), last + BEHIND_ALL)
 
 
 def to_examine(found: Sequence[Line]) -> list[Line]:
@@ -150,9 +181,18 @@ def past_limits(heads: Iterable[FailingHead], figures: HeadFigures, limits: Head
     return past[:RESOLVED_MAX]
 
 
-def _without(figures: HeadFigures, heads: Sequence[FailingHead]) -> HeadFigures:
-    behind = sum(head.behind for head in heads)
-    return replace(figures, heads=figures.heads - len(heads), behind=figures.behind - behind)
+def _without(figures: HeadFigures, heads: Sequence[FailingHead | Line]) -> HeadFigures:
+    return replace(figures, heads=figures.heads - len(heads), behind=figures.behind - _behind(heads))
+
+
+def _with_dead(figures: HeadFigures, dead: Sequence[Line]) -> HeadFigures:
+    """Some of the lines that were counted have a dead head."""
+    left = _without(figures, dead)
+    return replace(left, dead_heads=left.dead_heads + len(dead), behind_dead=left.behind_dead + _behind(dead))
+
+
+def _behind(heads: Iterable[FailingHead | Line]) -> int:
+    return sum(head.behind for head in heads)
 
 
 def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
@@ -208,6 +248,7 @@ class HeadOfLine:
         self._done = DoneWindow()
         self._held_s: dict[int, float] = {}
         self._dead: set[int] = set()
+        self._round = Round()
         self._looked_at = self._look_at = clock.monotonic()
         self.figures = HeadFigures()
 
@@ -228,29 +269,40 @@ class HeadOfLine:
         if began < self._look_at:
             return {}
         step_s, self._looked_at = min(began - self._looked_at, STEP_S_MAX), began
-        heads = self._examine(0.0 if stream_blocked else step_s, began)
+        self._round.step_s += 0.0 if stream_blocked else step_s
+        self._read_on()
+        heads = self._end_round(began) if self._round.since is None else []
         self._look_at = began + max(LOOK_S, (self._clock.monotonic() - began) / LOOK_COST_SHARE)
         if stream_blocked or not self._limits.any:
             return {}
         past = past_limits(heads, self.figures, self._limits)
         return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
 
-    def _examine(self, step_s: float, now_s: float) -> list[FailingHead]:
-        found = lines(islice(self._index.places(), PLACES_MAX)) if self._index.open_count() else []
-        self._forget({line.head_seq for line in found})
+    def _read_on(self) -> None:
+        """Takes the next lines into the round."""
+        one = self._round
+        places = list(islice(self._index.places(one.since or b""), PLACES_MAX)) if self._index.open_count() else []
+        found, one.since = next_lines(places)
+        waiting = [line for line in found if line.head_seq not in self._dead]
+        one.known |= {line.head_seq for line in found} & (self._dead | self._held_s.keys())
+        one.candidates = to_examine([*one.candidates, *waiting])
+        seen = one.figures
+        all_alive = replace(seen, heads=seen.heads + len(found), behind=seen.behind + _behind(found))
+        one.figures = _with_dead(all_alive, [line for line in found if line.head_seq in self._dead])
+
+    def _end_round(self, now_s: float) -> list[FailingHead]:
+        """The failing heads of all lines, as they are now; what is published of the lines."""
+        one, self._round = self._round, Round()
+        self._forget(one.known)
         heads = [
-            FailingHead(item, line.behind, self._hold(line.head_seq, step_s))
-            for line in to_examine([line for line in found if line.head_seq not in self._dead])
+            FailingHead(item, line.behind, self._hold(line.head_seq, one.step_s))
+            for line in one.candidates
             if (item := self._failing(line.head_seq)) is not None
         ]
-        waiting = [line for line in found if line.head_seq not in self._dead]
-        behind = sum(line.behind for line in waiting)
-        self.figures = HeadFigures(
-            heads=len(waiting),
-            behind=behind,
-            dead_heads=len(found) - len(waiting),
-            behind_dead=sum(line.behind for line in found) - behind,
-            longest=max((line.behind for line in waiting), default=0),
+        dead = [line for line in one.candidates if line.head_seq in self._dead]
+        self.figures = replace(
+            _with_dead(one.figures, dead),
+            longest=max((line.behind for line in one.candidates if line.head_seq not in self._dead), default=0),
             oldest_s=max((head.held_s for head in heads), default=0.0),
             done=self._done.count(now_s),
         )

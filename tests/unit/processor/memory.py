@@ -65,8 +65,8 @@ class DictStore:
     def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
         return [self.kept.get(key) for key in keys]
 
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        return iter(sorted(key for key in self.kept if key.startswith(prefix)))
+    def keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
+        return iter(sorted(key for key in self.kept if key.startswith(prefix) and key >= prefix + since))
 
     def write(self, batch: DictBatch) -> None:
         for key, value in batch.changes.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
+from processor.decide import head_of_line
 from processor.decide.head_of_line import (
     BLOCKED_CLASS,
     EXAMINED_MAX,
@@ -92,6 +93,34 @@ def test_a_failing_head_its_line_and_its_time_are_published(engine):
     assert (reported["heads"], reported["behind"], reported["longest"], reported["done"]) == (2, 4, 3, 1)
     assert reported["oldest_s"] == pytest.approx(11.0)
     assert reported["stuck_share"] == pytest.approx(6 / 7, abs=1e-4)
+
+
+def test_lines_beyond_what_one_look_reads_are_read_by_the_next_ones(engine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(head_of_line, "PLACES_MAX", 5)
+    stream = engine(DeadHead.WAIT, age_s=AGE_S)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    heads = [stuck_with_followers(stream, followers=2, entity=f"e{number}")[0] for number in range(6)]
+    stream.batch()
+    run_for(stream, AGE_S)
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["behind"], reported["longest"]) == (6, 12, 2)
+    assert AGE_S / 2 < reported["oldest_s"] < AGE_S
+    run_for(stream, AGE_S)
+    assert [stream.decisions(key)[-1] for key in heads] == ["dead"] * 6
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["dead_heads"], reported["behind_dead"]) == (0, 6, 12)
+
+
+def test_a_line_longer_than_one_look_reads_hides_none_after_it(engine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(head_of_line, "PLACES_MAX", 4)
+    stream = engine()
+    for number in range(4):
+        stuck_with_followers(stream, followers=9, entity=f"e{number}")
+    stream.batch()
+    run_for(stream, 12)
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["longest"]) == (4, 3)
 
 
 def test_by_default_no_head_is_dead_lettered_for_those_behind_it(engine):
