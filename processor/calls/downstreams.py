@@ -58,7 +58,7 @@ class Downstreams:
         self._on_round = on_round
         self._on_forgotten = on_forgotten
         self._known: OrderedDict[str, Downstream] = OrderedDict()
-        self._told: dict[str, str] = {}
+        self._states: dict[str, str] = {}
         self._turn = 0
         for name, kept in _read(notes or {}).items():
             self._known[name] = self._new(name, kept)
@@ -95,12 +95,12 @@ class Downstreams:
 
     def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
         """Log and metrics, of those that were asked for or whose state is another than last time."""
-        state, before = one.state, self._told.get(name, CLOSED)
+        state, before = one.state, self._states.get(name, CLOSED)
         if state != before:
             log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s", name, one.text())
         if report is None and state == before:
             return
-        self._told[name] = state
+        self._states[name] = state
         if self._on_round is not None:
             self._on_round(name, state, one.at_once, report or Report())
 
@@ -144,7 +144,7 @@ class Downstreams:
         resting = (name for name, one in self._known.items() if one.kept() is None)
         forgotten = next(resting, next(iter(self._known)))
         del self._known[forgotten]
-        if self._told.pop(forgotten, None) is not None and self._on_forgotten is not None:
+        if self._states.pop(forgotten, None) is not None and self._on_forgotten is not None:
             self._on_forgotten(forgotten)
 
 
