@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from console.access import Role, require, signed_in
-from console.access.users import Users, hands_of
+from console.access.users import Users
 from console.api_routes import COMMAND_ID, StrictRoute, Text, acting, problems
 from console.as_json import Proposal, plain
 from core.clock import Clock, from_rfc3339
@@ -92,8 +92,7 @@ class BookingService:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
             found = waiting(self._ledger, self._control_topic, proposal_id).command
-            known = self._users.all()
-            if in_common({*found.hands, *hands_of(known, found.actor)}, hands_of(known, actor)):
+            if in_common({*found.hands, *self._users.hands(found.actor)}, giving.hands):
                 raise AnotherPersonWanted(proposal_id, found.actor, actor)
             return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
 

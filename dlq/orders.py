@@ -100,7 +100,8 @@ class DeltaView:
 class Orders:
     """Sends commands to one control topic, each recorded in the audit log with what became of it. It blocks; threads
     may share it. ``producer`` is asked for when the first command goes out: an order that is refused needs no Kafka.
-    ``hands``: who could act as whom; a command of one person names them (`Command.hands`), as they are when it is sent.
+    ``hands``: who could act as whom; a command of one person names them (`Command.hands`), as they are when its act
+    begins. It raises where such an actor may order nothing.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Orders:
         self._producer = producer
         self._control_topic = control_topic
         self._recorder = recorder
-        self.hands = hands
+        self._hands = hands
 
     def send(self, command: Command, what: str) -> Sent:
         """Sends a command that needs no check here; ``what`` says to people what it is about.
@@ -132,17 +133,17 @@ class Orders:
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
         """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
         with self._recorder.act(actor, action, what, reason) as changes:
-            yield Giving(self._producer, self._control_topic, changes, self.hands)
+            yield Giving(self._producer, self._control_topic, changes, self._hands(actor))
 
 
 @dataclass(slots=True)
 class Giving:
-    """One act's commands; those that were sent are in the audit log by their ids."""
+    """One act's commands; those that were sent are in the audit log by their ids. ``hands``: its actor's."""
 
     producer: Callable[[], Producer]
     control_topic: str
     changes: Changes
-    hands: Hands
+    hands: frozenset[str]
     sent: list[str] = field(default_factory=list)
 
     def send(self, command: Command) -> Sent:
@@ -150,7 +151,7 @@ class Giving:
         :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
         """
         if command.is_of_one:
-            command = replace(command, hands=tuple(sorted(self.hands(command.actor) - same_person(command.actor))))
+            command = replace(command, hands=tuple(sorted(self.hands - same_person(command.actor))))
         sent = send(self.producer(), command, self.control_topic)
         self.sent.append(command.command_id)
         called = "proposal" if command.action in APPROVES.values() else "command"

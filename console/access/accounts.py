@@ -20,6 +20,7 @@ from console.access.users import (
     Users,
     UserUnfit,
     checked_name,
+    hands_signed_in,
     new_stamp,
     new_token,
     secret_sha256,
@@ -46,6 +47,7 @@ def add_user(
     """``by``: which user does it, from a page; None: it is done on the machine.
 
     :raises UserUnfit, PasswordUnfit: nothing was changed
+    :raises NotSignedIn: ``by`` is no user any more; nothing was changed
     """
     made = Account(checked_name(name), roles, passwords.hashed(password, name), new_stamp())
 
@@ -69,6 +71,7 @@ def set_password(users: Users, name: str, password: str, record: Recording, by: 
     """Ends the user's sessions and tokens. ``by``: as of `add_user`. A user's own hand adds none to theirs.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
+    :raises NotSignedIn: as of `add_user`
     """
     secret = passwords.hashed(password, name)
 
@@ -135,10 +138,11 @@ def _alter(users: Users, name: str, alter: Callable[[Account], Account], record:
 
 
 def _hands(accounts: Accounts, by: str | None) -> frozenset[str]:
-    """Who could have given a password that ``by`` gives."""
-    if by is None:
-        return frozenset()
-    return frozenset({by}) | (accounts[by].set_by if by in accounts else frozenset())
+    """Who could have given a password that ``by`` gives.
+
+    :raises NotSignedIn: ``by`` is no user any more
+    """
+    return frozenset() if by is None else hands_signed_in(accounts, by)
 
 
 def _known(accounts: dict[str, Account], name: str) -> Account:

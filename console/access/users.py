@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from console.access.roles import Role, User
+from console.access.roles import NotSignedIn, Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from core.files import write_whole
@@ -138,6 +138,14 @@ class Users:
         """
         return hands_of(self.all(), name)
 
+    def hands_signed_in(self, name: str) -> frozenset[str]:
+        """As `hands`, of somebody who acts through the listener.
+
+        :raises NotSignedIn: there is no such user any more
+        :raises UsersUnreadable: see there
+        """
+        return hands_signed_in(self.all(), name)
+
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
         """A token that is known, also one that is over, and whose it is.
 
@@ -185,6 +193,16 @@ class Users:
 def hands_of(known: Accounts, name: str) -> frozenset[str]:
     """Everybody who could act as a user: the user, and who gave them their password (`Account.set_by`)."""
     return same_person(name) | (known[name].set_by if name in known else frozenset())
+
+
+def hands_signed_in(known: Accounts, name: str) -> frozenset[str]:
+    """As `hands_of`. Of whoever was removed it can't be said any more who gave them their password.
+
+    :raises NotSignedIn: there is no such user any more
+    """
+    if name not in known:
+        raise NotSignedIn
+    return hands_of(known, name)
 
 
 def new_stamp() -> str:

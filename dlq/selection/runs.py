@@ -27,7 +27,7 @@ from dlq.command import (
 )
 from dlq.done_alone import DoneAlone
 from dlq.frozen import Selection
-from dlq.limits import AloneLimits, Volume, in_common, kind_of, same_person
+from dlq.limits import AloneLimits, Hands, Volume, in_common, kind_of, same_person
 from dlq.orders import Giving, Orders
 from dlq.run import RunState, command_id_of
 from dlq.selection.journal import CHANGES
@@ -56,6 +56,7 @@ class Runs:
         orders: Orders,
         limits: AloneLimits,
         clock: Clock,
+        hands: Hands = same_person,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._selections = selections
@@ -63,6 +64,7 @@ class Runs:
         self._orders = orders
         self._limits = limits
         self._clock = clock
+        self._hands = hands
         self._sleep = sleep
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
@@ -108,7 +110,8 @@ class Runs:
                 return run
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_reported(run)}, {run.state.value}")
-            self._check_approver(run, proposed.hands if proposed is not None else (), actor)
+            behind = proposed.hands if proposed is not None else ()
+            self._check_approver(run, behind, actor, giving.hands)
             if proposed is None:
                 raise RunRefused(number, "the processor hasn't decided its proposal yet: approve it then")
             command = approve(proposed, actor, reason, self._clock.now(), command_id_of(selection.digest))
@@ -156,21 +159,19 @@ class Runs:
 
     def _why_two_people(self, selection: Selection, run: Run, actor: str) -> str | None:
         """As the processor will say it."""
-        before = DoneAlone(self._log.commands_since).of(
-            self._orders.hands(actor), kind_of(run.action), self._clock.now()
-        )
+        before = DoneAlone(self._log.commands_since).of(self._hands(actor), kind_of(run.action), self._clock.now())
         return why_two_people(selection, run, self._limits, before)
 
-    def _check_approver(self, proposed: RunKept, behind: Iterable[str], actor: str) -> None:
+    def _check_approver(self, proposed: RunKept, behind: Iterable[str], actor: str, hands: Iterable[str]) -> None:
         """The processor holds every run to it, too.
 
         :param behind: who else could have proposed the run, as its command names them
+        :param hands: of the ``actor``, who approves it
         :raises SecondPersonWanted: who approves it proposed it, or somebody could act as both
         """
-        hands = self._orders.hands
         if same_person(proposed.actor) == same_person(actor):
             raise SecondPersonWanted(proposed.number, actor)
-        if in_common({*behind, *hands(proposed.actor)}, hands(actor)):
+        if in_common({*behind, *self._hands(proposed.actor)}, hands):
             raise SecondPersonWanted(proposed.number, proposed.actor, actor)
 
     def _command(

@@ -163,7 +163,8 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
 def _orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, Orders]:
     """What sends orders, for each mode whose traffic is taken."""
     return {
-        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.hands) for mode in settings.ingest.modes
+        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.hands_signed_in)
+        for mode in settings.ingest.modes
     }
 
 

@@ -68,7 +68,7 @@ class Night:
         service = OrderService(
             "ledger",
             DeltaView(layout.journal, CONTROL),
-            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.hands),
+            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.hands_signed_in),
             clock,
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}

@@ -17,9 +17,9 @@ import pytest
 from fastapi import FastAPI
 
 from cli.acting import this_account
-from console.access import Role, accounts
+from console.access import NotSignedIn, Role, accounts
 from console.api import mount_api
-from console.bookings import Bookings
+from console.bookings import Bookings, EntryAsked
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
@@ -335,3 +335,21 @@ def test_the_command_line_approves_nothing(group: str) -> None:
     from cli import main
 
     assert "approve" not in getattr(main, group).list_commands(None)
+
+
+@pytest.mark.parametrize("does", ["proposes", "approves"])
+def test_who_was_removed_since_they_signed_in_orders_nothing(office: Office, does: str) -> None:
+    """Nobody knows any more who gave them their password: ada, who made zoe, would be a second person beside her."""
+    letters, users = office.letters, office.listener.users
+    bookings = bookings_at(office.listener.folder, office.listener.audit_log, letters.clock, "page", office.kafka)
+    accounts.add_user(users, "zoe", frozenset({Role.ADMIN}), PASSWORD, lambda *_: None, by=ADA)
+    proposed = office.proposes(ADA)
+    accounts.remove_user(users, "zoe", lambda *_: None)
+    with pytest.raises(NotSignedIn):
+        if does == "proposes":
+            bookings.propose_entry(EntryAsked(**entry()).entry(), "zoe", "lost", uuid.uuid4().hex)
+        else:
+            bookings.approve(proposed, "zoe", "read it", uuid.uuid4().hex)
+    letters.batch()
+    assert (office.states(), office.booked()) == ([("propose_entry", "waits")], [])
+    assert [(one.actor, one.outcome.value) for one in office.listener.audit_log.read(1)] == [("zoe", "refused")]

@@ -31,7 +31,7 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock)
     selections = Selections(places, log, index, clock, recorder)
     orders = Orders(lambda: producer, topics.control, recorder)
-    runs = Runs(selections, orders, AloneLimits(), clock, lambda _: None)
+    runs = Runs(selections, orders, AloneLimits(), clock, sleep=lambda _: None)
     made = selections.freeze(Filter(), "ada")
     assert made.count == DEAD_ITEMS
     started = runs.start(1, Run("replay", "mended", per_s=5.0), "ada")

@@ -131,7 +131,7 @@ class SelectionBench:
         recorder = Recorder(acts or self.acts, clock, channel)
         selections = Selections(self.places, log, self.index, clock, recorder)
         orders = Orders(lambda: self.kafka, CONTROL, recorder, self.hands)
-        return selections, Runs(selections, orders, self.alone, clock, lambda _: self.decide())
+        return selections, Runs(selections, orders, self.alone, clock, self.hands, lambda _: self.decide())
 
     def send(self, command: Command) -> None:
         """Into Kafka."""
