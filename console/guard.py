@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import MutableHeaders
@@ -61,7 +62,8 @@ BEARER = "bearer "
 
 
 class Guard:
-    """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), and:
+    """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), which
+    ``request.state.identify()`` looks up again, and:
 
     - its route's role; a path without a route is answered to the signed-in alone;
     - where it could change something: no page but the listener's own sent it (``Sec-Fetch-Site``, ``Origin``); to the
@@ -107,7 +109,8 @@ class Guard:
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
             self._check_sender(request)
-        request.state.user = user = await self._user(request, to_api)
+        request.state.identify = partial(self._user, request, to_api)
+        request.state.user = user = await asyncio.to_thread(request.state.identify)
         request.state.csrf_secret = secret = self._cookies.secret(request)
         demand = demanded(self._routes, request.scope)
         if not isinstance(demand, Everybody):
@@ -118,19 +121,20 @@ class Guard:
             return await checked_form(request, secret)
         return request.receive
 
-    async def _user(self, request: Request, to_api: bool) -> User | None:
-        """
+    def _user(self, request: Request, to_api: bool) -> User | None:
+        """Blocks.
+
         :raises NotSignedIn: a token came that isn't one (any more)
         """
         header = request.headers.get("authorization") if to_api else None
         if header is not None:
             token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
-            user = await asyncio.to_thread(self._access.by_token, token)
+            user = self._access.by_token(token)
             if user is None:
                 raise NotSignedIn
             return user
         session = self._cookies.session(request)
-        return None if session is None else await asyncio.to_thread(self._access.by_session, session)
+        return None if session is None else self._access.by_session(session)
 
     def _check_sender(self, request: Request) -> None:
         headers: list[tuple[bytes, bytes]] = request.scope["headers"]

@@ -92,7 +92,11 @@ class RouteUndeclared(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """A dependency: the signed-in user, who has the role. None: any signed-in user."""
+    """A dependency: the signed-in user, who has the role. None: any signed-in user.
+
+    The framework asks for it when it has read the body, which may take its time: who the user is, and what they may do,
+    is looked up again then.
+    """
 
     role: Role | None
 
@@ -100,7 +104,8 @@ class Required:
         """
         :raises NotSignedIn, NotAllowed: see there
         """
-        return self.of(user_of(request))
+        request.state.user = user = request.state.identify()
+        return self.of(user)
 
     def of(self, user: User | None) -> User:
         """The same of a user that is known.

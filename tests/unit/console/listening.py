@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -128,3 +128,10 @@ def csrf_of(page: httpx2.Response) -> str:
     found = re.search(r'name="csrf_token" value="([0-9a-f]{64})"', page.text)
     assert found is not None, page.text
     return found[1]
+
+
+async def slowly(body: bytes, meanwhile: Callable[[], object]) -> AsyncIterator[bytes]:
+    """A body of which the first half is there at once, and the second after ``meanwhile``."""
+    yield body[: len(body) // 2]
+    await asyncio.to_thread(meanwhile)
+    yield body[len(body) // 2 :]

@@ -1,0 +1,88 @@
+"""Who loses their account or their role while the body of their request is still on its way does nothing by it."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from console.access import Role, accounts
+from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
+from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
+
+FORM = {"origin": ORIGIN, "sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
+MAL = "mal"
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path / "data")
+
+
+def removed(office: Office, name: str) -> Callable[[], None]:
+    return lambda: accounts.remove_user(office.listener.users, name, lambda *_: None)
+
+
+def roles_taken(office: Office, name: str) -> Callable[[], None]:
+    return lambda: accounts.set_roles(office.listener.users, name, frozenset({Role.VIEWER}), lambda *_: None)
+
+
+def proposed_entry(browser: Browser, meanwhile: Callable[[], object]) -> int:
+    """The status of a proposal's form."""
+    page = browser.get("/ledger/entries")
+    form = re.search(r'name="form" value="([0-9a-f]+)"', page.text)
+    assert form is not None
+    fields = {
+        "csrf_token": csrf_of(page),
+        "form": form[1],
+        "entity": PAYMENT,
+        "occurred": "2026-01-30",
+        "evidence": "ab" * 32,
+        "lines": f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR",
+        "reason": "lost, says the bank",
+    }
+    body = slowly(urlencode(fields).encode(), meanwhile)
+    return browser.request("POST", "/ledger/entries", content=body, headers=FORM).status_code
+
+
+def test_a_proposer_who_is_removed_meanwhile_proposes_nothing(office: Office) -> None:
+    """Ada, who made the proposer, could otherwise approve alone."""
+    users = office.listener.users
+    accounts.add_user(users, MAL, frozenset({Role.FINANCE}), PASSWORD, lambda *_: None, by=ADA)
+    mal = Browser(office.listener)
+    assert mal.sign_in(MAL).status_code == 303
+    assert proposed_entry(mal, lambda: None) == 303
+    assert proposed_entry(mal, removed(office, MAL)) == 303
+    office.letters.batch()
+    assert office.states() == [("propose_entry", "waits")]
+
+
+@pytest.mark.parametrize("change", [removed, roles_taken])
+def test_an_administrator_who_is_none_any_more_changes_no_user(
+    office: Office, change: Callable[[Office, str], Callable[[], None]]
+) -> None:
+    ada, users = Browser(office.listener), office.listener.users
+    assert ada.sign_in(ADA).status_code == 303
+    token = csrf_of(ada.get("/users/eve"))
+    body = slowly(f"csrf_token={token}&role=replayer&role=finance".encode(), change(office, ADA))
+    answer = ada.request("POST", "/users/eve/roles", content=body, headers=FORM)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert users.all()[EVE].roles == {Role.VIEWER}
+
+
+@pytest.mark.parametrize(("change", "status"), [(removed, 401), (roles_taken, 403)])
+def test_a_token_whose_user_or_role_is_gone_orders_nothing(
+    office: Office, change: Callable[[Office, str], Callable[[], None]], status: int
+) -> None:
+    headers = {"idempotency-key": f'"{uuid.uuid4()}"', "content-type": "application/json"}
+    body = slowly(json.dumps(entry()).encode(), change(office, FAY))
+    answer = office.listener.request("POST", "/api/ledger/entries", FAY, content=body, headers=headers)
+    office.letters.batch()
+    assert answer.status_code == status
+    proposals = office.listener.request("GET", "/api/ledger/proposals", ADA).json()["proposals"]
+    assert proposals == []
