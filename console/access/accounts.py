@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from console.access import passwords
-from console.access.roles import Role
+from console.access.roles import NotSignedIn, Role
 from console.access.sessions import Sessions
 from console.access.users import (
     TOKEN_DAYS,
@@ -67,16 +67,21 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
     _alter(users, name, lambda account: account.stamped(roles=roles), record)
 
 
-def set_password(users: Users, name: str, password: str, record: Recording, by: str | None = None) -> None:
-    """Ends the user's sessions and tokens. ``by``: as of `add_user`. A user's own hand adds none to theirs.
+def set_password(
+    users: Users, name: str, password: str, record: Recording, by: str | None = None, stamp: str | None = None
+) -> None:
+    """Ends the user's sessions and tokens. ``by``: as of `add_user`. A user's own hand adds none to theirs. ``stamp``:
+    of the account whose password was shown for it; None: none was.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
-    :raises NotSignedIn: as of `add_user`
+    :raises NotSignedIn: as of `add_user`, or the account's stamp is another one by now
     """
     secret = passwords.hashed(password, name)
 
     def change(accounts: dict[str, Account]) -> None:
         account = _known(accounts, name)
+        if stamp not in (None, account.stamp):
+            raise NotSignedIn
         hands = frozenset() if by is None else account.set_by | _hands(accounts, by) - {name}
         accounts[name] = account.stamped(password=secret, set_by=hands, tokens=())
 

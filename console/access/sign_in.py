@@ -172,6 +172,7 @@ class Access:
         """A user's own, who shows that they know it. Ends their sessions and tokens.
 
         :raises SignInRefused, SignInTooSoon, SignInBusy: it isn't theirs, or is guessed too often
+        :raises NotSignedIn: their password or roles were changed meanwhile
         :raises PasswordUnfit: the new one isn't taken
         :raises AuditLogUnwritable: it can't be put on record; nothing was changed
         """
@@ -251,7 +252,8 @@ class Access:
         def record(_name: str, _before: str | None, _after: str | None) -> None:
             self._recorder.record(name, OWN_PASSWORD, name, Outcome.DONE)
 
-        accounts.set_password(self._users, name, new, record, by=name)
+        with self._recorder.refusals(name, OWN_PASSWORD, name):
+            accounts.set_password(self._users, name, new, record, by=name, stamp=account.stamp)
 
     def _sign_in(self, name: str, password: str, address: str) -> str:
         account = self._users.all().get(name)

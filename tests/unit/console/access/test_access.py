@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from console.access import Role, SignInBusy, SignInRefused, SignInTooSoon, User, accounts, passwords
+from console.access import NotSignedIn, Role, SignInBusy, SignInRefused, SignInTooSoon, User, accounts, passwords
 from console.access.sign_in import AT_ONCE, NOT_ALLOWED_MAX, USER_TRIES, WAITING_MAX
 from core.clock import ManualClock
 from dlq.audit_log import AuditLogUnwritable
@@ -165,3 +165,23 @@ def test_whoever_tries_what_they_may_not_is_on_record_and_cannot_fill_it(listene
     listener.clock.advance(3_600)
     listener.access.not_allowed(user, "POST /api/dlq/purge", "api")
     assert len(listener.audit_log.read(NOT_ALLOWED_MAX + 50)) == NOT_ALLOWED_MAX + 1
+
+
+def test_a_new_password_does_not_undo_one_that_was_set_meanwhile(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever knows bob's old password begins a change, and an administrator gives bob a new one before it ends."""
+    hashed, given = passwords.hashed, "stately yellow lantern orbit"
+
+    def slowly_hashed(password: str, name: str) -> str:
+        made = hashed(password, name)
+        monkeypatch.setattr(passwords, "hashed", hashed)
+        accounts.set_password(listener.users, BOB, given, lambda *_: None)
+        return made
+
+    bob = listener.users.all()[BOB].user
+    monkeypatch.setattr(passwords, "hashed", slowly_hashed)
+    with pytest.raises(NotSignedIn):
+        asyncio.run(listener.access.change_password(bob, PASSWORD, "intruder keeps the keys 77", HERE))
+    assert passwords.matches(given, listener.users.all()[BOB].password)
+    assert on_record(listener) == [(BOB, "own_password", "refused", BOB)]
