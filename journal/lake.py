@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
 
+from core.errors import PayhookError
 from core.location import is_url, make_folder
 from core.store import options_of
+from journal.errors import problem_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class TableUnreadable(PayhookError, DeltaError):
+    """No table can be read there: its log is missing or damaged, or its store doesn't answer. It is one of delta-rs's
+    errors too: for whoever reads rows it is the same whether the log or a file can't be read.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"the table {path} can't be read: {problem}")
+
 
 STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
 """delta-rs itself tries ten times within three minutes. A stream that can't reach its store says so at once, pauses,
@@ -62,9 +76,12 @@ def _lacking(path: str, schema: pa.Schema) -> list[Field]:
 def open_table(path: str, version: int | None = None) -> DeltaTable:
     """A table at ``version``, or at the latest.
 
-    :raises DeltaError, OSError: none can be read there
+    :raises TableUnreadable, OSError: none can be read there
     """
-    return DeltaTable(path, version=version, storage_options=options(path))
+    try:
+        return DeltaTable(path, version=version, storage_options=options(path))
+    except DeltaError as unreadable:
+        raise TableUnreadable(path, problem_of(unreadable)) from unreadable
 
 
 def has_table(path: str) -> bool:

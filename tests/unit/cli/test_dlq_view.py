@@ -144,3 +144,13 @@ def test_an_empty_value_of_a_filter_is_refused(items: DeadItems, command: str, o
 def test_what_can_not_be_is_one_sentence(items: DeadItems, words: list[str]) -> None:
     said = CliRunner().invoke(main, ["dlq", *words, "--data", str(items.data)])
     assert (said.exit_code, len(said.output.splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "1"], ["stats"], ["report"], ["audit"]], ids=" ".join)
+def test_a_damaged_table_is_one_sentence(items: DeadItems, words: list[str]) -> None:
+    for table in (items.data / "lake" / "journal" / "ledger", items.data / "lake" / "acts"):
+        log = table / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        max(log.glob("*.json"), default=log / f"{0:020}.json").write_text("{")
+    said = CliRunner().invoke(main, ["dlq", *words, "--data", str(items.data)])
+    assert (said.exit_code, said.stderr.startswith("payhook: "), said.stderr.count("\n")) == (1, True, 1), said

@@ -236,3 +236,15 @@ def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_pa
     before = text(browser.get("/dlq/report?week=2025-W50").text)
     assert "No provider reported anything twice" in before and "the week after" in before
     assert "there is nothing to do" in before
+
+
+@pytest.mark.parametrize("path", ["/dlq", "/dlq?view=items", "/dlq/items/1", "/dlq/report", "/dlq/audit"])
+def test_a_damaged_table_is_no_failure_of_the_listener(own_pages: Pages, path: str) -> None:
+    browser = own_pages.browser("ada")
+    lake = own_pages.data / "lake"
+    for log in (lake / "journal" / "ledger", lake / "acts"):
+        last = max((log / "_delta_log").glob("*.json"))
+        last.write_text(last.read_text()[:50])
+    own_pages.listener.audit_log._open = None
+    answer = browser.get(path)
+    assert (answer.status_code, "The table" in answer.text) == (503, True)
