@@ -6,9 +6,13 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from core.clock import from_rfc3339
+
+Shape = TypeVar("Shape")
 
 STATUS_AGE_MAX = timedelta(seconds=30)
 """A stream writes its status about once a second; a batch may take longer."""
@@ -24,6 +28,16 @@ def read_said(file: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError):
         return None
     return said if isinstance(said, dict) else None
+
+
+def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
+    """The object in it as ``shape``, a dataclass; names that this doesn't have are passed over. None where there is no
+    such object, or none that can be read: another version may have written it.
+    """
+    try:
+        return TypeAdapter(shape).validate_json(file.read_bytes(), strict=True)
+    except (OSError, ValueError):
+        return None
 
 
 def moment_of(said: Mapping[str, Any] | None, name: str) -> datetime | None:

@@ -12,15 +12,14 @@ import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
 
 import psutil
 
 from core.files import write_whole
 from core.layout import Layout
-from core.status_file import read_said
+from core.status_file import read_shaped
 from stack.errors import RestoreUnfinished, ServerLeft
 
 FILE = "endpoints.json"
@@ -52,42 +51,48 @@ def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:
 
 
 def read_endpoints(data_dir: Path) -> Endpoints | None:
-    """None while nothing runs there."""
-    try:
-        return Endpoints(**json.loads((data_dir / FILE).read_text("utf-8")))
-    except FileNotFoundError:
-        return None
+    """None while nothing runs there, as far as this version can read."""
+    return read_shaped(data_dir / FILE, Endpoints)
 
 
 def remove_endpoints(data_dir: Path) -> None:
     (data_dir / FILE).unlink(missing_ok=True)
 
 
-class Identity(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Identity:
     """One process: its pid and when it started, in seconds since 1970."""
 
     pid: int
     started: float
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who runs: the supervisor first, then its children. ``states``: each process's by its name."""
+
+    up: bool = False
+    states: Mapping[str, str] = field(default_factory=dict)
+    processes: tuple[Identity, ...] = ()
+
+
 def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Writes who runs: the supervisor first, then its children."""
-    said = {"up": up, "states": states, "processes": [_identity(pid) for pid in pids]}
-    write_whole(layout.supervisor, json.dumps(said, indent=1) + "\n")
+    """Writes who runs."""
+    said = Record(up, states, tuple(map(_identity, pids)))
+    write_whole(layout.supervisor, json.dumps(asdict(said), indent=1) + "\n")
 
 
 def recorded_states(layout: Layout) -> dict[str, str]:
     """Each process's state by its name; nothing where no supervisor wrote it."""
-    states: dict[str, str] = _recorded(layout).get("states", {})
-    return states
+    return dict(_recorded(layout).states)
 
 
 def _identity(pid: int) -> Identity:
     """Which process has this pid now; a start of 0 if none has."""
     try:
-        return {"pid": pid, "started": psutil.Process(pid).create_time()}
+        return Identity(pid, psutil.Process(pid).create_time())
     except psutil.NoSuchProcess:
-        return {"pid": pid, "started": 0.0}
+        return Identity(pid, 0.0)
 
 
 def end_leftovers(layout: Layout) -> bool:
@@ -95,7 +100,7 @@ def end_leftovers(layout: Layout) -> bool:
 
     :raises ServerLeft: one doesn't end; the record stays, so that the next `payhook down` finds it
     """
-    left = [process for process in map(_alive, _recorded(layout).get("processes", [])[1:]) if process is not None]
+    left = [process for process in map(_alive, _recorded(layout).processes[1:]) if process is not None]
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -116,18 +121,18 @@ def check_restored(layout: Layout) -> None:
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:
     """The supervisor that wrote the data folder's record, if it still lives."""
-    processes = _recorded(layout).get("processes", [])
+    processes = _recorded(layout).processes
     return _alive(processes[0]) if processes else None
 
 
-def _recorded(layout: Layout) -> Mapping[str, Any]:
-    return read_said(layout.supervisor) or {}
+def _recorded(layout: Layout) -> Record:
+    return read_shaped(layout.supervisor, Record) or Record()
 
 
 def _alive(recorded: Identity) -> psutil.Process | None:
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(recorded["pid"])
-        is_it = abs(process.create_time() - recorded["started"]) < SAME_START_S
+        process = psutil.Process(recorded.pid)
+        is_it = abs(process.create_time() - recorded.started) < SAME_START_S
         if is_it and process.status() != psutil.STATUS_ZOMBIE:
             return process
     return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from core.clock import to_rfc3339
-from core.status_file import STATUS_AGE_MAX, fresh, moment_of, read_said
+from core.status_file import STATUS_AGE_MAX, fresh, moment_of, read_said, read_shaped
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -34,3 +35,23 @@ def test_what_is_no_status_is_none(file: Path, text: str) -> None:
 
 def test_a_file_that_is_not_there_says_nothing(file: Path) -> None:
     assert read_said(file) is None and fresh(read_said(file), NOW) is None and moment_of(None, "at") is None
+
+
+@dataclass(frozen=True)
+class Said:
+    pids: tuple[int, ...]
+    up: bool = False
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "{}", '{"pids": 5}', '{"pids": ["5"]}', '{"pids": [{}]}', "\x80"]
+)
+def test_what_has_another_shape_is_none(file: Path, text: str) -> None:
+    assert read_shaped(file, Said) is None
+    file.write_bytes(text.encode("latin-1"))
+    assert read_shaped(file, Said) is None
+
+
+def test_a_newer_version_may_say_more(file: Path) -> None:
+    file.write_text('{"pids": [5, 7], "more": 1}')
+    assert read_shaped(file, Said) == Said((5, 7))

@@ -9,13 +9,23 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from core.layout import Layout
 from load.client import wait_for
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_merchants, make_secrets
-from stack.endpoints import Endpoints, read_endpoints, record, recorded_supervisor, remove_endpoints, write_endpoints
+from stack.endpoints import (
+    Endpoints,
+    end_leftovers,
+    read_endpoints,
+    record,
+    recorded_states,
+    recorded_supervisor,
+    remove_endpoints,
+    write_endpoints,
+)
 from stack.ports import LOOPBACK, free_ports, is_listening
 
 
@@ -85,3 +95,19 @@ def test_a_killed_supervisor_whom_nobody_has_waited_for_is_none(tmp_path: Path) 
         process.kill()
         assert wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE, 60)
         assert recorded_supervisor(layout) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"ingest": 1, "x": 2}'])
+def test_endpoints_that_cannot_be_read_say_that_nothing_runs(tmp_path: Path, text: str) -> None:
+    (tmp_path / "endpoints.json").write_text(text)
+    assert read_endpoints(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"processes": [1]}', '{"processes": [{}]}', '{"processes": 5}', '{"states": []}']
+)
+def test_a_record_that_cannot_be_read_names_no_process(tmp_path: Path, text: str) -> None:
+    layout = Layout(tmp_path)
+    layout.supervisor.parent.mkdir(parents=True)
+    layout.supervisor.write_text(text)
+    assert (recorded_supervisor(layout), dict(recorded_states(layout)), end_leftovers(layout)) == (None, {}, False)
