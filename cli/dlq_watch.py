@@ -22,6 +22,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import LEDGER
 from core.routing import topics_of
+from dlq.command_fields import SEQ_MAX
 from dlq.index import ItemUnknown, name_in
 from dlq.orders import DeltaView
 from dlq.selection import Progress as RunProgress
@@ -65,7 +66,7 @@ class ItemName(click.ParamType[Named]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Named:
         named = read_name(str(value))
         if named is None or named.is_selection:
-            return Named(None, click.IntRange(1).convert(value, param, ctx), False)
+            return Named(None, click.IntRange(1, SEQ_MAX).convert(value, param, ctx), False)
         return named
 
 

@@ -16,7 +16,7 @@ from cli.tables import Rows, print_text
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import write_whole
+from core.files import problem_of, write_whole
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -96,7 +96,10 @@ def new_secret_command(place: Place, name: str) -> None:
     """
     subscriber = _file(place).named(name)
     path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
-    known = path.read_text("utf-8").split() if path.exists() else []
+    try:
+        known = path.read_text("utf-8").split() if path.exists() else []
+    except (OSError, ValueError) as unreadable:
+        raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
     if len(known) >= SECRETS_MAX:
         problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
         raise FileUnusable(name, path, problem)

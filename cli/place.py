@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -136,8 +136,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def with_place(command: Command) -> Command:
-    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors and a full disk into one sentence and
-    exit 1.
+    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors, a file that the system refuses, and
+    words that aren't UTF-8 into one sentence and exit 1.
     """
 
     @click.option(
@@ -151,16 +151,22 @@ def with_place(command: Command) -> Command:
         try:
             return command(_place(data, config), **given)
         except PayhookError as problem:
-            click.echo(f"payhook: {problem}", err=True)
-            sys.exit(1)
+            _end(str(problem))
+        except UnicodeError as problem:
+            _end(f"something that was given or read isn't UTF-8: {problem}")
         except OSError as problem:
-            if problem.errno not in NO_ROOM:
+            if problem.filename is None and problem.errno not in NO_ROOM:
                 raise
-            where = f"{problem.filename}: " if problem.filename else ""
-            click.echo(f"payhook: {where}{problem.strerror}. Make room, then run the command again", err=True)
-            sys.exit(1)
+            where = "" if problem.filename is None else f"{problem.filename}: "
+            advice = ". Make room, then run the command again" if problem.errno in NO_ROOM else ""
+            _end(f"{where}{problem.strerror}{advice}")
 
     return wrapped  # type: ignore[return-value]
+
+
+def _end(sentence: str) -> NoReturn:
+    click.echo(f"payhook: {sentence}", err=True)
+    sys.exit(1)
 
 
 def with_place_of_mode(command: Command) -> Command:

@@ -6,7 +6,7 @@ import http.server
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -121,6 +121,26 @@ def test_a_full_disk_is_one_sentence() -> None:
     said = CliRunner().invoke(writing)
     assert said.exit_code == 1
     assert said.stderr == "payhook: No space left on device. Make room, then run the command again\n"
+
+
+@pytest.mark.parametrize(
+    ("does", "sentence"),
+    [
+        (lambda: Path("gone/lost.json").write_text("x", "utf-8"), "gone/lost.json: No such file or directory"),
+        (lambda: b"\xff".decode("utf-8"), "something that was given or read isn't UTF-8: "),
+        (lambda: "\udcff".encode("utf-8"), "something that was given or read isn't UTF-8: "),
+    ],
+    ids=["a folder that is missing", "bytes", "a word"],
+)
+def test_what_a_command_can_not_read_or_write_is_one_sentence(does: Callable[[], object], sentence: str) -> None:
+    @click.command
+    @with_place
+    def doing(_place: Place) -> None:
+        does()
+
+    said = CliRunner().invoke(doing)
+    assert (said.exit_code, said.stderr.count("\n")) == (1, 1)
+    assert said.stderr.startswith(f"payhook: {sentence}")
 
 
 @pytest.mark.parametrize("provider", ["stripe", "adyen", "standardwebhooks"])

@@ -154,3 +154,8 @@ def test_a_damaged_table_is_one_sentence(items: DeadItems, words: list[str]) -> 
         max(log.glob("*.json"), default=log / f"{0:020}.json").write_text("{")
     said = CliRunner().invoke(main, ["dlq", *words, "--data", str(items.data)])
     assert (said.exit_code, said.stderr.startswith("payhook: "), said.stderr.count("\n")) == (1, True, 1), said
+
+
+def test_a_number_beyond_every_item_is_refused(items: DeadItems) -> None:
+    said = CliRunner().invoke(main, ["dlq", "show", "9" * 21, "--data", str(items.data)])
+    assert (said.exit_code, "is not in the range" in said.stderr) == (2, True)

@@ -218,3 +218,9 @@ def test_no_secret_is_written_where_none_is_read(shop: Shop) -> None:
     assert said.exit_code == 1
     assert "notify reads no secret there" in said.stderr
     assert shop.file.read_text() == before
+
+
+def test_secrets_that_cannot_be_read_are_one_sentence(shop: Shop) -> None:
+    shop.secrets.write_bytes(b"\xff\xfe\n")
+    said = payhook("new-secret", "shop")
+    assert (said.exit_code, said.stderr) == (1, f"payhook: subscriber shop: {shop.secrets}: it isn't UTF-8\n")
