@@ -177,7 +177,7 @@ def _apart(folder: Location, settings: Settings) -> Location:
     """
     if isinstance(folder, Path):
         folder = folder.expanduser().absolute()
-        if folder.is_relative_to(settings.data_dir):
+        if folder.resolve().is_relative_to(settings.data_dir.resolve()):
             raise BackupImpossible(f"{folder} is in the data folder: name one on another disk")
     elif f"{folder}/".startswith(f"{settings.layout.lake}/"):
         raise BackupImpossible(f"{folder} is in the lake's own folder: name another bucket")

@@ -169,6 +169,8 @@ def read_manifest(backup: Location) -> Manifest:
             raise ValueError("a file without its hash or size")
         tables = {_inside(path): CopiedTable(**one) for path, one in fields["tables"].items()}
         journals = {_inside(path): CopiedJournal(**one) for path, one in fields["journals"].items()}
+        if not journals or journals.keys() != {path for path, one in tables.items() if one.kind == JOURNAL}:
+            raise ValueError("no journal, or one without its table or its state")
         return Manifest(from_rfc3339(fields["began_at"]), files, tables, journals)
     except FileNotFoundError:
         raise NoBackup(backup, "it has no manifest: no backup, or one that was never completed") from None

@@ -73,3 +73,19 @@ def test_what_cannot_be_done_is_exit_2_with_a_reason(lake: SmallLake, tmp_path: 
     with sole_supervisor(lake.settings.layout):
         running = payhook(lake, "restore", str(tmp_path / "none"), "--reason", "drill")
     assert running.exit_code == 2 and "payhook down" in running.stderr
+    (tmp_path / "link").symlink_to(lake.settings.data_dir)
+    by_link = payhook(lake, "backup", "--to", str(tmp_path / "link" / "x"))
+    assert by_link.exit_code == 2 and "in the data folder" in by_link.stderr
+
+
+@pytest.mark.parametrize("part", ["journals", "tables"])
+def test_a_manifest_without_journals_or_tables_is_no_backups(lake: SmallLake, part: str) -> None:
+    payhook(lake, "backup", "--to", str(lake.backups))
+    [manifest] = lake.backups.rglob("manifest.json")
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), part: {}}))
+    for words in (
+        ["backup", "--to", str(lake.backups), "--check"],
+        ["restore", str(lake.backups), "--reason", "drill"],
+    ):
+        said = payhook(lake, *words)
+        assert (said.exit_code, "its manifest isn't whole" in said.stderr) == (2, True), said.output
