@@ -13,6 +13,7 @@ keeps its position: the last row that it reflects, that row's hash, and the line
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -215,3 +216,18 @@ def follows(what: str, position: Position, journal: JournalReader) -> bool:
     if position.lineage and position.lineage == journal.lineage:
         raise JournalOlder(what, position.seq, journal.last_seq)
     return False
+
+
+def common_rows(one: JournalReader, other: JournalReader) -> int:
+    """With how many same rows two copies of a journal begin; their hashes say so, as in `follows`.
+
+    :raises JournalBroken: a row of one can't be read
+    """
+
+    def differ(seq: int) -> bool:
+        return one.row_hash_at(seq) != other.row_hash_at(seq)
+
+    shorter = min(one.last_seq, other.last_seq)
+    if shorter == 0 or not differ(shorter):
+        return shorter
+    return bisect_left(range(1, shorter), True, key=differ)

@@ -30,10 +30,9 @@ from dlq.audit_log import ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
-from journal.reader import JournalReader, dataset_of
+from journal.reader import dataset_of
 from journal.rocksdb_store import is_held
 from journal.shards import ShardMissing, ShardsChanged
-from journal.state import JournalState
 from journal.storage import sync
 from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, check_closed, purge
@@ -57,6 +56,7 @@ from stack.backup.manifest import (
     table_location,
     tables,
 )
+from stack.backup.present import Present, present_journals, rows_beyond
 from stack.backup.trees import FileTree, at_once, read_all, tree_at
 from stack.settings import Settings
 from stack.shards import check_streams
@@ -71,8 +71,8 @@ RESTORING, REPLACED = "_restoring", "_replaced-"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """``journals``: the last row of each stream's; ``set_aside``: rows of it beyond that, None where the present
-    journal couldn't be read. ``kept``: tables that are the present ones. ``redacted_again``: bodies that were removed
+    """``journals``: the last row of each stream's; ``set_aside``: rows of the present one that it lacks, None where
+    that couldn't be read. ``kept``: tables that are the present ones. ``redacted_again``: bodies that were removed
     after the backup, and are removed from it; ``redact``: events whose bodies a person must remove again, because an
     open event needs them, or because Kafka brings them again. ``files``: those that weren't there and are now.
     """
@@ -102,7 +102,7 @@ def restore(
 
     None: an earlier restore was interrupted while it moved tables; that one is done now, and no other was begun.
 
-    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals go on after the backup's
+    :raises RestoreRefused: nothing was changed; `NewerRows`: present journals hold rows that the backup doesn't
     :raises NoBackup: there is none
     :raises AlreadyUp: the stack is up
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
@@ -115,12 +115,13 @@ def restore(
         backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
         _check_shards(settings, backup)
-        present = _present(settings)
-        ahead = {stream: count for stream, count in _set_aside(settings, manifest, present).items() if count}
-        if ahead and not replace_newer:
-            raise NewerRows(backup.name, sorted(ahead.items()))
+        present = present_journals(settings)
+        beyond = rows_beyond(settings, present, backup, manifest)
+        newer = sorted((stream, count) for stream, count in beyond.items() if count)
+        if newer and not replace_newer:
+            raise NewerRows(backup.name, newer)
         try:
-            return _Restore(settings, backup, manifest, present, clock, reason).run(began_s)
+            return _Restore(settings, backup, manifest, present, beyond, clock, reason).run(began_s)
         except (DeltaError, OSError) as failed:
             if layout.restore_moves.exists():
                 raise
@@ -168,7 +169,8 @@ class _Restore:
     settings: Settings
     backup: Location
     manifest: Manifest
-    present: dict[str, JournalState | None]
+    present: Present
+    beyond: dict[str, int | None]
     clock: Clock
     reason: str
     kept: list[str] = field(default_factory=list)
@@ -214,7 +216,7 @@ class _Restore:
             name=self.backup.name,
             made_at=self.manifest.began_at,
             journals={one.stream: one.seq for one in self.manifest.journals.values()},
-            set_aside=_set_aside(self.settings, self.manifest, self.present),
+            set_aside=self.beyond,
             kept=tuple(sorted(self.kept)),
             redacted_again=self.redacted_again,
             redact=tuple(sorted(self.redact)),
@@ -344,32 +346,6 @@ def _check_shards(settings: Settings, backup: Location) -> None:
         check_streams(settings, backup / LAKE)
     except (ShardsChanged, ShardMissing) as wrong:
         raise RestoreRefused(f"backup {backup.name}: {wrong}") from wrong
-
-
-def _present(settings: Settings) -> dict[str, JournalState | None]:
-    """The states of the journals that are there, by their path; None of one that can't be read."""
-    lake = settings.layout.lake
-    journals = {one.path: table_location(lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
-    return {path: _state(journal) for path, journal in journals.items() if has_table(str(journal))}
-
-
-def _state(journal: Location) -> JournalState | None:
-    try:
-        return JournalReader(str(journal)).state()
-    except UNREADABLE:
-        return None
-
-
-def _set_aside(
-    settings: Settings, manifest: Manifest, present: dict[str, JournalState | None]
-) -> dict[str, int | None]:
-    """How many rows each present journal has beyond the backup's; None where it can't be read."""
-    streams = {one.path: one.stream for one in tables(settings) if one.kind == JOURNAL}
-    restored = {path: one.seq for path, one in manifest.journals.items()}
-    return {
-        streams[path]: None if state is None else max(0, state.next_seq - 1 - restored.get(path, 0))
-        for path, state in present.items()
-    }
 
 
 Continues = Callable[[Location, Location | None], bool]

@@ -18,7 +18,7 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
 from journal.errors import Refused
-from journal.histories import JournalOlder, Position, follows
+from journal.histories import JournalOlder, Position, common_rows, follows
 from journal.index import Index
 from journal.lake import open_table
 from journal.reader import JournalReader
@@ -70,6 +70,17 @@ def test_its_own_that_knows_other_rows_refuses(position: Position, words: str) -
     with pytest.raises(JournalOlder, match=f"{words}.*payhook recover") as refused:
         follows("the index", position, HELD)
     assert isinstance(refused.value, Refused)
+
+
+@pytest.mark.parametrize("same", range(5))
+@pytest.mark.parametrize(("ours", "theirs"), [(0, 0), (0, 2), (2, 0), (1, 1), (4, 2), (3, 9)])
+def test_two_copies_part_after_the_last_row_that_they_share(same: int, ours: int, theirs: int) -> None:
+    shared = tuple(f"h{seq}" for seq in range(1, same + 1))
+    left, right = (
+        cast(JournalReader, Memory((*shared, *(f"{name}{number}" for number in range(own)))))
+        for name, own in (("a", ours), ("b", theirs))
+    )
+    assert common_rows(left, right) == common_rows(right, left) == same
 
 
 @pytest.fixture

@@ -208,6 +208,38 @@ def test_newer_rows_are_not_replaced_unless_somebody_says_so(lake: SmallLake) ->
     assert put_back(lake, replace_newer=False).journals == {"ledger": 3}
 
 
+def test_rows_that_were_decided_after_a_restore_are_newer_than_a_backup_with_as_many(lake: SmallLake) -> None:
+    """They have the numbers of the rows that were given up, which the newest backup holds."""
+    lake.commit(3)
+    first = lake.back_up()
+    lake.commit(7)
+    lake.back_up()
+    put_back(lake, name=first.name)
+    assert put_back(lake, replace_newer=False).set_aside == {"ledger": 0}, "as of the first backup nothing is lost"
+    put_back(lake, name=first.name)
+    lake.begin()
+    lake.commit(4)
+    before = trees(lake.settings.data_dir)
+    with pytest.raises(NewerRows, match=r"4 of ledger"):
+        put_back(lake, replace_newer=False)
+    assert trees(lake.settings.data_dir) == before
+    assert put_back(lake).set_aside == {"ledger": 4}
+
+
+def test_newer_rows_are_counted_where_a_file_of_the_present_journal_is_gone(lake: SmallLake) -> None:
+    lake.commit(3)
+    lake.back_up()
+    for file in Path(str(lake.places.journal)).glob("*.parquet"):
+        file.unlink()
+    assert put_back(lake, replace_newer=False).set_aside == {"ledger": 0}
+    lake.begin()
+    lake.commit(2)
+    for file in Path(str(lake.places.journal)).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(NewerRows, match=r"2 of ledger"):
+        put_back(lake, replace_newer=False)
+
+
 def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path: Path) -> None:
     lake.settings.layout.users.parent.mkdir(parents=True)
     lake.settings.layout.users.write_text('{"ada": 1}')
