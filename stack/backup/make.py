@@ -37,6 +37,7 @@ from stack.backup.manifest import (
     SourceTable,
     complete,
     files,
+    name_after,
     names,
     read_manifest,
     table_location,
@@ -189,16 +190,14 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
         check_streams(settings)
         began_at = clock.now()
         newest = _newest(backups)
-        target = Target(backups, f"{began_at:%Y%m%dT%H%M%SZ}")
         there = names(backups)
+        target = Target(backups, name_after(there, began_at))
         # After a backup that wasn't good no file is shared: the damage may be in one that both would have.
         if newest is not None and not _is_rejected(backups, there[-1]):
             target.earlier, target.known = newest[0], newest[1].files
         wanted = [one for one in tables(settings) if has_table(str(table_location(settings.layout.lake, one.path)))]
         if not any(one.kind == JOURNAL for one in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
-        if target.under in there:
-            raise BackupImpossible(f"{backups.place / target.under} is there already; run it again in a second")
         with _removed_if_it_fails(target):
             pinned = [
                 pin(

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,8 +21,8 @@ from stack.settings import Settings, streams_of
 
 MANIFEST, REJECTED = "manifest.json", "manifest.rejected.json"
 FORMAT = 1
-NAME = re.compile(r"\d{8}T\d{6}Z")
-"""A backup's folder: when it was begun (UTC)."""
+NAME, NAME_FORM = re.compile(r"\d{8}T\d{6}Z"), "%Y%m%dT%H%M%SZ"
+"""A backup's folder: when it was begun (UTC), or later where a clock ran ahead; see `name_after`."""
 
 JOURNAL, BODIES, RECEIPTS, REDACTIONS, ACTS = "journal", "bodies", "receipts", "redactions", "acts"
 REFERRING = (RECEIPTS, "reconciliation", "reconciliation-runs")
@@ -184,6 +184,17 @@ def names(backups: FileTree) -> list[str]:
     :raises OSError: they can't be listed
     """
     return [name for name in backups.names() if NAME.fullmatch(name)]
+
+
+def name_after(there: Sequence[str], began_at: datetime) -> str:
+    """A new backup's name. It is later than all that are there, whatever the clock says: the newest ones are kept.
+
+    :param there: as `names` has them
+    """
+    if there:
+        newest = datetime.strptime(there[-1], NAME_FORM).replace(tzinfo=UTC)
+        began_at = max(began_at, newest + timedelta(seconds=1))
+    return f"{began_at:{NAME_FORM}}"
 
 
 def complete(backups: FileTree) -> list[str]:

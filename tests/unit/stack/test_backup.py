@@ -292,6 +292,25 @@ def test_the_newest_are_kept_and_what_was_never_completed_goes(lake: SmallLake) 
     assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", *made[2:], "notes"]
 
 
+def test_a_backup_is_the_newest_one_after_a_clock_that_ran_ahead(lake: SmallLake) -> None:
+    day_s = 24 * 3_600
+    lake.commit()
+    lake.clock.advance(day_s)
+    ahead = lake.back_up()
+    lake.clock.set_back(day_s)
+    lake.commit()
+    report = lake.back_up(keep=1)
+    assert report.kept == (report.name,) and report.name > ahead.name
+    assert chosen(lake.backups, None) == lake.backups / report.name
+    assert read_manifest(lake.backups / report.name).began_at == report.good_at == lake.clock.now()
+
+
+def test_two_backups_within_a_second_have_two_names(lake: SmallLake) -> None:
+    lake.commit()
+    first, second = (back_up(lake.settings, lake.backups, 7, lake.clock) for _ in range(2))
+    assert second.kept == (first.name, second.name)
+
+
 def test_one_at_a_time_and_none_beside_maintenance(lake: SmallLake) -> None:
     lake.commit()
     with sole_maintenance(lake.settings.layout.run, lake.clock.now()), pytest.raises(MaintenanceRunning):
