@@ -48,7 +48,13 @@ def moment_of(said: Mapping[str, Any] | None, name: str) -> datetime | None:
         return None
 
 
+def past_moment_of(said: Mapping[str, Any] | None, name: str, now: datetime) -> datetime | None:
+    """As `moment_of`; None too where it is still to come: nothing waits until a clock that ran ahead is right."""
+    at = moment_of(said, name)
+    return at if at is not None and at <= now else None
+
+
 def fresh(said: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
-    """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`."""
+    """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much ahead."""
     at = moment_of(said, "at")
-    return said if at is not None and now - at <= STATUS_AGE_MAX else None
+    return said if at is not None and abs(now - at) <= STATUS_AGE_MAX else None

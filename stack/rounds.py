@@ -22,7 +22,7 @@ from pathlib import Path
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
-from core.status_file import moment_of, read_said
+from core.status_file import past_moment_of, read_said
 from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
@@ -78,7 +78,7 @@ def scheduled(settings: Settings) -> list[Round]:
 
 def wait_s(due: Round, now: datetime) -> float:
     """Seconds until the next round: so long after the last one, whatever was restarted since."""
-    ended_at = moment_of(read_said(due.report), "ended_at")
+    ended_at = past_moment_of(read_said(due.report), "ended_at", now)
     if ended_at is None:
         return min(due.first_s, due.every_s)
     return max(min(FIRST_S, due.every_s), due.every_s - (now - ended_at).total_seconds())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.clock import to_rfc3339
-from core.status_file import STATUS_AGE_MAX, fresh, moment_of, read_said, read_shaped
+from core.status_file import STATUS_AGE_MAX, fresh, moment_of, past_moment_of, read_said, read_shaped
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -55,3 +55,17 @@ def test_what_has_another_shape_is_none(file: Path, text: str) -> None:
 def test_a_newer_version_may_say_more(file: Path) -> None:
     file.write_text('{"pids": [5, 7], "more": 1}')
     assert read_shaped(file, Said) == Said((5, 7))
+
+
+def test_a_moment_that_is_to_come_is_unknown() -> None:
+    """A clock that ran ahead wrote it, and was set back."""
+    for ahead, known in ((timedelta(0), True), (timedelta(seconds=1), False), (timedelta(days=365), False)):
+        said = {"ended_at": to_rfc3339(NOW + ahead)}
+        assert past_moment_of(said, "ended_at", NOW) == (NOW if known else None)
+    assert past_moment_of({}, "ended_at", NOW) is past_moment_of(None, "ended_at", NOW) is None
+
+
+def test_a_status_does_not_count_until_a_clock_gets_to_it() -> None:
+    """Other machines' clocks may be a little ahead."""
+    for ahead, counts in ((STATUS_AGE_MAX, True), (STATUS_AGE_MAX + timedelta(seconds=1), False)):
+        assert (fresh({"at": to_rfc3339(NOW + ahead)}, NOW) is not None) is counts
