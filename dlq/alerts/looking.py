@@ -25,7 +25,7 @@ from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE
-from core.status_file import STANDBY, fresh, moment_of, read_said
+from core.status_file import STANDBY, fresh, past_moment_of, read_said
 from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from journal.errors import JournalBroken
@@ -76,7 +76,7 @@ class Looking:
         self._places = places
         self._client = client
         self._clock = clock
-        self._maintained_at = clock.now()
+        self._done_at = dict.fromkeys(("backup", "maintenance"), clock.now())
         self._found_broken: Mapping[str, int] = {}
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
@@ -120,22 +120,23 @@ class Looking:
         """Of those that are made: an alert on one that isn't made any more is over."""
         places, found = self._places, dict[str, float | None]()
         if places.backed_up is not None and places.backup_every_s:
-            since = moment_of(read_said(places.backed_up), "since")
-            found["backup"] = None if since is None else (now - since).total_seconds() / places.backup_every_s
+            made_at = past_moment_of(read_said(places.backed_up), "since", now)
+            found["backup"] = self._age_s("backup", made_at, now) / places.backup_every_s
         if places.card_scan is not None:
             bodies = (read_said(places.card_scan) or {}).get("found")
             found["card_data"] = float(len(bodies)) if isinstance(bodies, list) else None
         if places.maintained is not None and places.maintain_every_s:
-            found["maintenance"] = self._since_maintained_s(places.maintained, now) / places.maintain_every_s
+            said = read_said(places.maintained) or {}
+            ended_at = past_moment_of(said, "ended_at", now) if said.get("ok") else None
+            found["maintenance"] = self._age_s("maintenance", ended_at, now) / places.maintain_every_s
         return found
 
-    def _since_maintained_s(self, maintained: Path, now: datetime) -> float:
-        """Since the last round that was done, or since this began to look; a round that failed doesn't count."""
-        said = read_said(maintained)
-        ended_at = moment_of(said, "ended_at")
-        if said is not None and ended_at is not None and said.get("ok"):
-            self._maintained_at = ended_at
-        return max(0.0, (now - self._maintained_at).total_seconds())
+    def _age_s(self, rule: str, done_at: datetime | None, now: datetime) -> float:
+        """Since the last round that was done, or since this began to look. None says nothing: the round failed, or its
+        report can't be read, or a clock that ran ahead wrote it.
+        """
+        self._done_at[rule] = min(done_at or self._done_at[rule], now)
+        return (now - self._done_at[rule]).total_seconds()
 
     def _broken(self) -> Mapping[str, int]:
         """As last read: a file that can't be read says nothing of what was found."""

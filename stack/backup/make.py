@@ -17,7 +17,7 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.files import write_whole
 from core.location import Location, location_of
-from core.status_file import moment_of, read_said
+from core.status_file import past_moment_of, read_said
 from journal.errors import JournalBroken, problem_of
 from journal.histories import JournalOlder, Position, follows
 from journal.lake import has_table
@@ -92,6 +92,9 @@ def run_round(settings: Settings) -> bool:
         log.error("%s", problem)
         record_failure(settings, clock, str(problem))
         return False
+    except Exception as bug:
+        record_failure(settings, clock, repr(bug))
+        raise
     for found in report.problems:
         log.error("backup %s isn't good: %s", report.name, found)
     log.info("backup %s: %d files, %d bytes, %.1f s", report.name, report.files, report.bytes, report.seconds)
@@ -126,7 +129,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
             kept = complete(backups)
     except (DeltaError, OSError) as failed:
         raise BackupImpossible(problem_of(failed)) from failed
-    good_at = last_good(settings) if found else began_at
+    good_at = last_good(settings, began_at) if found else began_at
     report = BackupReport(
         folder=folder,
         name=target.under,
@@ -139,7 +142,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
         problems=tuple(found),
         kept=tuple(kept),
         good_at=good_at,
-        since=good_at or _since(settings) or began_at,
+        since=good_at or _since(settings, began_at) or began_at,
     )
     write_whole(settings.layout.backed_up, report.as_json())
     return report
@@ -155,21 +158,22 @@ def check_backup(settings: Settings, backup: Location) -> list[str]:
 
 def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
     """Keeps in the run folder that no backup could be made, and since when the newest good one is the newest."""
-    good_at, now = last_good(settings), clock.now()
-    since = good_at or _since(settings) or now
+    now = clock.now()
+    good_at = last_good(settings, now)
+    since = good_at or _since(settings, now) or now
     fields = {"ok": False, "at": now, "problem": problem, "good_at": good_at, "since": since}
     _scratch(settings)
     write_whole(settings.layout.backed_up, json.dumps(fields, indent=1, default=_plain) + "\n")
 
 
-def last_good(settings: Settings) -> datetime | None:
-    """When the newest backup that was good was begun; None where none was."""
-    return moment_of(read_said(settings.layout.backed_up), "good_at")
+def last_good(settings: Settings, now: datetime) -> datetime | None:
+    """When the newest backup that was good was begun; None where none was, or where that isn't known."""
+    return past_moment_of(read_said(settings.layout.backed_up), "good_at", now)
 
 
-def _since(settings: Settings) -> datetime | None:
+def _since(settings: Settings, now: datetime) -> datetime | None:
     """When the first try was made, while none was good."""
-    return moment_of(read_said(settings.layout.backed_up), "since")
+    return past_moment_of(read_said(settings.layout.backed_up), "since", now)
 
 
 def _apart(folder: Location, settings: Settings) -> Location:

@@ -261,7 +261,7 @@ def test_an_open_event_without_its_body_makes_no_backup(lake: SmallLake) -> None
     report = lake.back_up()
     assert "of an open event is missing" in report.problems[0]
     assert (lake.backups / report.name / REJECTED).exists() and report.kept == ()
-    assert last_good(lake.settings) is None
+    assert last_good(lake.settings, lake.clock.now()) is None
 
 
 def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
@@ -270,7 +270,7 @@ def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
     first = lake.back_up()
     changed(lake.backups / first.name)
     second = lake.back_up()
-    assert not second.ok and second.good_at == last_good(lake.settings) is not None
+    assert not second.ok and second.good_at == last_good(lake.settings, lake.clock.now()) is not None
     changed(lake.settings.data_dir)
     again = lake.back_up()
     assert "bodies" in again.problems[0], "a file of the lake that was damaged before it was copied is no backup either"

@@ -19,7 +19,8 @@ from dlq.alerts.settings import AlertsSettings
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.tables import LOCK
 from ledger.settings import LedgerSettings, MaintainSettings
-from stack.backup.make import check_backup, run_round
+from stack.backup import make as making
+from stack.backup.make import check_backup, record_failure, run_round
 from stack.backup.manifest import chosen
 from stack.children import children, choose_ports
 from stack.maintenance import stream_tables
@@ -44,6 +45,12 @@ def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp
     assert wait_s(due, NOW) == FIRST_S
     due.report.write_text("torn", "utf-8")
     assert wait_s(due, NOW) == 3_600
+
+
+def test_a_report_of_a_clock_that_ran_ahead_delays_no_round(tmp_path: Path) -> None:
+    due = Round("backup", tmp_path / "backed-up.json", 24 * 3_600, FIRST_S, 900)
+    ended(due.report, -365 * 24 * 3_600)
+    assert wait_s(due, NOW) == FIRST_S
 
 
 def test_every_streams_tables_are_maintained_in_both_modes(tmp_path: Path) -> None:
@@ -177,6 +184,33 @@ def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Pa
     with sole_maintenance(settings.layout.run, NOW):
         assert not run_round(settings), "it is tried again soon; nothing is wrong"
     assert json.loads(settings.layout.backed_up.read_text("utf-8")) == good
+
+
+def test_a_backup_that_fails_after_a_clock_ran_ahead_counts_from_that_try(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    lake.commit()
+    lake.clock.advance(365 * 24 * 3_600)
+    lake.back_up()
+    lake.clock.set_back(365 * 24 * 3_600)
+    record_failure(lake.settings, lake.clock, "the disk is away")
+    since = json.loads(lake.settings.layout.backed_up.read_text("utf-8"))["since"]
+    assert since == to_rfc3339(lake.clock.now())
+    lake.clock.advance(3_600)
+    record_failure(lake.settings, lake.clock, "the disk is away")
+    assert json.loads(lake.settings.layout.backed_up.read_text("utf-8"))["since"] == since
+
+
+def test_a_round_that_ends_with_a_bug_is_recorded_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = backed_up(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(making, "back_up", fails)
+    with pytest.raises(ZeroDivisionError):
+        run_round(settings)
+    said = json.loads(settings.layout.backed_up.read_text("utf-8"))
+    assert (said["ok"], said["problem"]) == (False, "ZeroDivisionError('a bug')")
 
 
 def test_a_backup_is_made_by_itself(tmp_path: Path) -> None:

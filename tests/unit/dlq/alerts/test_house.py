@@ -25,7 +25,7 @@ from ingest.metrics import IngestMetrics
 from ledger.verify.report import Finding, Report, remember
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-HOUR_S = 3_600.0
+HOUR_S, DAY_S = 3_600.0, 24 * 3_600.0
 
 
 @dataclass
@@ -65,6 +65,8 @@ def house(tmp_path: Path) -> Iterator[House]:
         verified=tmp_path / "verified.json",
         maintained=tmp_path / "maintained.json",
         maintain_every_s=HOUR_S,
+        backed_up=tmp_path / "backed-up.json",
+        backup_every_s=DAY_S,
         replicas=lambda: replicas[0],
     )
     with httpx2.Client(trust_env=False) as client:
@@ -171,6 +173,31 @@ def test_maintenance_that_is_not_done_is_an_alert_and_a_round_that_fails_is_none
     assert house.firing(120)["maintenance", ""].startswith("the last round of maintenance that was done is 2.0 times")
     maintained(house, ok=True)
     assert is_over(house, "maintenance")
+
+
+def test_backups_that_are_never_made_are_an_alert(house: House) -> None:
+    """Nobody wrote a report: the schedule's process doesn't run, or can't write."""
+    maintained(house, ok=True)
+    assert ("backup", "") not in house.firing(1.4 * DAY_S), "it counts from the first look"
+    assert house.firing(0.2 * DAY_S)["backup", ""] == "the newest good backup is 1.6 times as old as backup.every_h"
+    (house.folder / "backed-up.json").write_text(json.dumps({"since": to_rfc3339(house.clock.now())}))
+    assert is_over(house, "backup")
+
+
+@pytest.mark.parametrize("began_ahead", [False, True])
+def test_a_clock_that_ran_ahead_keeps_no_overdue_round_from_an_alert(house: House, began_ahead: bool) -> None:
+    year_s = 365 * DAY_S
+    house.clock.advance(year_s)
+    if began_ahead:
+        house.firing()
+    ahead = to_rfc3339(house.clock.now())
+    for name in ("maintained", "backed-up"):
+        (house.folder / f"{name}.json").write_text(json.dumps({"ok": True, "ended_at": ahead, "since": ahead}))
+    if began_ahead:
+        house.firing()
+    house.clock.set_back(year_s)
+    house.firing()
+    assert {("maintenance", ""), ("backup", "")} == house.firing(3 * DAY_S).keys()
 
 
 def test_replicas_that_are_behind_are_an_alert_and_too_few_another(house: House) -> None:

@@ -296,7 +296,7 @@ def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_
     with httpx2.Client(trust_env=False) as client:
         assert Looking(none_made, client, ManualClock(AT)).look().rounds == {}
         seen = Looking(every, client, ManualClock(AT)).look().rounds
-    assert seen == {"backup": None, "card_data": None, "maintenance": 0.0}, "maintenance counts from the first look"
+    assert seen == {"backup": 0.0, "card_data": None, "maintenance": 0.0}, "an age counts from the first look"
 
 
 def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:
