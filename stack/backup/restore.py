@@ -57,13 +57,13 @@ from stack.backup.manifest import (
     tables,
 )
 from stack.backup.present import Present, present_journals, rows_beyond
-from stack.backup.trees import FileTree, at_once, read_all, tree_at
+from stack.backup.trees import FileTree, at_once, tree_at
 from stack.settings import Settings
 from stack.shards import check_streams
 from stack.supervisor import sole_supervisor
 
-KEPT = "_kept"
-"""In the lake that is put together: present tables on their way into it."""
+FILES, KEPT = "files", "_kept"
+"""Beside the lake that is put together: the backup's other files. In it: present tables on their way into it."""
 
 RESTORING, REPLACED = "_restoring", "_replaced-"
 """In the lake's folder on an object store, which has no place beside it that a key for this folder may write."""
@@ -226,22 +226,23 @@ class _Restore:
         )
 
     def _copy(self) -> None:
-        """The backup's tables, each file by its hash; and all of it as a processor would read it."""
+        """Every file of the backup, by its hash; and its tables as a processor would read them."""
         shutil.rmtree(self.layout.restoring, ignore_errors=True)
         free = shutil.disk_usage(self.layout.root).free
         if isinstance(self.lake, Path) and free < self.manifest.bytes:
             raise RestoreRefused(f"it takes {self.manifest.bytes:,} bytes, and {free:,} are free beside the lake")
         self.layout.restoring.mkdir()
         self.staged.remove("")
-        target, stored = Target(self.staged), tree_at(self.backup)
+        lake, beside, stored = Target(self.staged), Target(tree_at(self.layout.restoring), FILES), tree_at(self.backup)
 
         def copy(path: str) -> None:
+            target = lake if path.startswith(f"{LAKE}/") else beside
             with stored.open(path) as source:
                 if target.take(path.removeprefix(f"{LAKE}/"), source) != self.manifest.files[path]:
                     raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
 
-        at_once(copy, [path for path in self.manifest.files if path.startswith(f"{LAKE}/")])
-        target.sync()
+        at_once(copy, self.manifest.files)
+        lake.sync()
         found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if found is not None:
             raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
@@ -300,12 +301,11 @@ class _Restore:
 
     def _files(self) -> list[str]:
         """What people edit stays as it is; where it is gone, it is the backup's."""
-        given, stored = [], tree_at(self.backup)
+        given = []
         for path, target in files(self.settings).items():
             if path in self.manifest.files and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with stored.open(path) as file:
-                    write_whole(target, read_all(file).decode())
+                write_whole(target, (self.layout.restoring / FILES / path).read_text("utf-8"))
                 given.append(path)
         return given
 

@@ -386,6 +386,21 @@ def test_nothing_changes_where_the_backup_is_damaged(lake: SmallLake) -> None:
     assert trees(lake.settings.data_dir) == before
 
 
+@pytest.mark.parametrize("damaged", [b'{"mallory": 1}', b"\xff rot"])
+def test_nothing_changes_where_a_file_beside_the_lake_is_not_what_was_backed_up(
+    lake: SmallLake, damaged: bytes
+) -> None:
+    lake.settings.layout.users.parent.mkdir(parents=True)
+    lake.settings.layout.users.write_text('{"ada": 1}')
+    lake.commit(2)
+    backup = lake.backups / lake.back_up().name
+    (backup / "console" / "users.json").write_bytes(damaged)
+    lake.settings.layout.users.unlink()
+    with pytest.raises(RestoreRefused, match=r"users\.json isn't what was backed up: its hash differs"):
+        put_back(lake)
+    assert not lake.settings.layout.users.exists()
+
+
 def test_it_refuses_while_anything_runs(lake: SmallLake) -> None:
     lake.commit()
     lake.back_up()
