@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,22 +249,21 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
     try:
         reach(place.settings, str(folder))
         restored = put_back(
-            place.settings, folder, SystemClock(), name=name, replace_newer=replace_newer, reason=reason
+            place.settings,
+            folder,
+            SystemClock(),
+            actor=this_account(),
+            reason=reason,
+            name=name,
+            replace_newer=replace_newer,
         )
     except PayhookError as problem:
         click.echo(f"payhook: {problem}", err=True)
         sys.exit(IMPOSSIBLE)
     if restored is None:
         click.echo("an interrupted restore was completed; no other one was begun")
-        return
-    try:
-        recorder(place).record(
-            this_account(), "restore", f"backup {restored.name}", reason=reason, after=_as_json(restored)
-        )
-    except PayhookError as problem:
-        click.echo(f"payhook: it is restored, and not on record: {problem}", err=True)
-    if as_json:
-        click.echo(_as_json(restored))
+    elif as_json:
+        click.echo(restored.as_json())
     else:
         _print_restored(restored)
 
@@ -328,11 +326,6 @@ def _print_restored(done: Restored) -> None:
     click.echo(f"restored in {done.seconds:,.1f} s; next: `payhook up --detach`, then `payhook verify`")
     for event_key in done.redact:
         click.echo(f"once it is decided and closed: payhook ledger redact {event_key}", err=True)
-
-
-def _as_json(done: Restored) -> str:
-    fields: dict[str, Any] = {**asdict(done), "made_at": to_rfc3339(done.made_at), "replaced": str(done.replaced)}
-    return json.dumps(fields)
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 Everything is put together in a folder beside the lake, on an object store in one within it, by hashes, and checked
 there. Only then is anything moved; the moves are written down first, so that a restore that is interrupted can go on
-where it was.
+where it was. The audit log that is put together says who restored: it takes effect with the moves, whoever ends them.
 
 Tables that hold all that the backup's hold, and more, stay the present ones: what people did and what was redacted
 after the backup isn't undone by a restore; nor is what the receiver answered.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from core.clock import Clock
+from core.clock import Clock, to_rfc3339
 from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
 from core.routing import MODES, stream_of
-from dlq.audit_log import ChainWalk
+from dlq.audit_log import AuditEntry, AuditLog, ChainWalk, Outcome
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
@@ -75,6 +75,7 @@ class Restored:
     that couldn't be read. ``kept``: tables that are the present ones. ``redacted_again``: bodies that were removed
     after the backup, and are removed from it; ``redact``: events whose bodies a person must remove again, because an
     open event needs them, or because Kafka brings them again. ``files``: those that weren't there and are now.
+    ``seconds``: all that it took; on record, what it took until the moves.
     """
 
     name: str
@@ -88,15 +89,20 @@ class Restored:
     replaced: Location
     seconds: float
 
+    def as_json(self) -> str:
+        plain = {"made_at": to_rfc3339(self.made_at), "replaced": str(self.replaced)}
+        return json.dumps({**asdict(self), **plain})
+
 
 def restore(
     settings: Settings,
     folder: Location,
     clock: Clock,
     *,
+    actor: str,
+    reason: str,
     name: str | None = None,
     replace_newer: bool = False,
-    reason: str = "",
 ) -> Restored | None:
     """Puts back the newest backup of a folder, or the one that is named, and begins a new lineage of each journal.
 
@@ -104,6 +110,7 @@ def restore(
 
     :raises RestoreRefused: nothing was changed; `NewerRows`: present journals hold rows that the backup doesn't
     :raises NoBackup: there is none
+    :raises AuditLogUnwritable: it can't be put on record; nothing was changed
     :raises AlreadyUp: the stack is up
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
     """
@@ -121,7 +128,7 @@ def restore(
         if newer and not replace_newer:
             raise NewerRows(backup.name, newer)
         try:
-            return _Restore(settings, backup, manifest, present, beyond, clock, reason).run(began_s)
+            return _Restore(settings, backup, manifest, present, beyond, clock, actor, reason).run(began_s)
         except (DeltaError, OSError) as failed:
             if layout.restore_moves.exists():
                 raise
@@ -172,6 +179,7 @@ class _Restore:
     present: Present
     beyond: dict[str, int | None]
     clock: Clock
+    actor: str
     reason: str
     kept: list[str] = field(default_factory=list)
     redacted_again: int = 0
@@ -206,12 +214,19 @@ class _Restore:
         self.staged.remove(KEPT)
         now = self.clock.now()
         self._renew(now)
-        aside = f"replaced-{now:%Y%m%dT%H%M%SZ}"
-        given = self._files()
+        aside, gone = f"replaced-{now:%Y%m%dT%H%M%SZ}", self._gone()
         moves = [[self._written(one) for one in move] for move in self._moves(aside)]
-        lake = self.layout.lake
+        restored = self._restored(aside, gone, began_s)
+        self._record(restored, now)
+        for path, target in gone.items():
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(target, (self.layout.restoring / FILES / path).read_text("utf-8"))
         write_whole(self.layout.restore_moves, json.dumps(moves))
         finish(self.layout)
+        return replace(restored, seconds=self._took_s(began_s))
+
+    def _restored(self, aside: str, gone: Mapping[str, Path], began_s: float) -> Restored:
+        lake = self.layout.lake
         return Restored(
             name=self.backup.name,
             made_at=self.manifest.began_at,
@@ -220,10 +235,13 @@ class _Restore:
             kept=tuple(sorted(self.kept)),
             redacted_again=self.redacted_again,
             redact=tuple(sorted(self.redact)),
-            files=tuple(given),
+            files=tuple(gone),
             replaced=lake / f"_{aside}" if isinstance(lake, LakeUrl) else self.layout.root / aside,
-            seconds=round(self.clock.monotonic() - began_s, 3),
+            seconds=self._took_s(began_s),
         )
+
+    def _took_s(self, began_s: float) -> float:
+        return round(self.clock.monotonic() - began_s, 3)
 
     def _copy(self) -> None:
         """Every file of the backup, by its hash; and its tables as a processor would read them."""
@@ -254,6 +272,19 @@ class _Restore:
                 writer = JournalWriter.create_or_open(str(table_location(self.lake, one.path)), one.stream)
                 replaced = self.present.get(one.path)
                 writer.renew_lineage(now, self.reason, replaced=replaced)
+
+    def _record(self, restored: Restored, now: datetime) -> None:
+        act = AuditEntry(
+            at=now,
+            actor=self.actor,
+            action="restore",
+            outcome=Outcome.DONE,
+            channel="cli",
+            what=f"backup {restored.name}",
+            reason=self.reason,
+            after=restored.as_json(),
+        )
+        AuditLog(self.lake / self.layout.audit_log.name).record(act)
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
@@ -299,15 +330,10 @@ class _Restore:
             self.staged.move(f"{KEPT}/{table.path}", table.path)
             self.kept.append(table.path)
 
-    def _files(self) -> list[str]:
-        """What people edit stays as it is; where it is gone, it is the backup's."""
-        given = []
-        for path, target in files(self.settings).items():
-            if path in self.manifest.files and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_whole(target, (self.layout.restoring / FILES / path).read_text("utf-8"))
-                given.append(path)
-        return given
+    def _gone(self) -> dict[str, Path]:
+        """What people edit stays as it is; where it is gone, it is to be the backup's."""
+        backed_up = self.manifest.files
+        return {path: at for path, at in files(self.settings).items() if path in backed_up and not at.exists()}
 
     def _moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
         """The present lake and what was derived from it go aside; the restored one takes its place."""

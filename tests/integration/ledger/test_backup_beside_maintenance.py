@@ -44,7 +44,7 @@ def test_backups_before_during_and_after_maintenance_are_whole_and_go_on(spark: 
 
     for name, seq in reversed(list(zip(names, seqs, strict=True))):
         clock.advance(60)
-        assert restore(settings, backups, clock, name=name, replace_newer=True) is not None
+        assert restore(settings, backups, clock, actor="ada", reason="drill", name=name, replace_newer=True) is not None
         again = Lake.under(settings.data_dir)
         reader = JournalReader(str(again.tables.journal))
         again.seq = reader.last_seq

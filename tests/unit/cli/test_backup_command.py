@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cli import lake_commands
 from cli.main import main
+from core.layout import Layout
 from dlq.audit_log import AuditLog
 from journal.reader import JournalReader
+from stack.backup import restore as restoring
 from stack.supervisor import sole_supervisor
 from tests.backed_up import SmallLake
 
@@ -43,6 +46,29 @@ def test_a_backup_is_made_checked_and_put_back(lake: SmallLake) -> None:
     assert JournalReader(str(lake.places.journal)).last_seq == 3
     [act] = AuditLog(lake.settings.layout.audit_log).read(10)
     assert (act.action, act.reason, act.what) == ("restore", "drill", f"backup {name}")
+
+
+def test_a_restore_that_another_run_completes_is_on_record_as_whose_it_was(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = lake.back_up().name
+    lake.commit(2)
+
+    def killed(layout: Layout) -> bool:
+        if layout.restore_moves.exists():
+            raise SystemExit(137)
+        return False
+
+    with monkeypatch.context() as dying:
+        dying.setattr(restoring, "finish", killed)
+        dying.setattr(lake_commands, "this_account", lambda: "ada")
+        payhook(lake, "restore", str(lake.backups), "--reason", "the disk died", "--replace-newer")
+    assert AuditLog(lake.settings.layout.audit_log).read(10) == [], "nothing is put back yet"
+    completed = payhook(lake, "restore", str(lake.backups), "--reason", "again")
+    assert completed.exit_code == 0 and "was completed" in completed.stdout
+    [act] = AuditLog(lake.settings.layout.audit_log).read(10)
+    assert (act.actor, act.action, act.reason, act.what) == ("ada", "restore", "the disk died", f"backup {name}")
+    assert json.loads(act.after or "")["set_aside"] == {"ledger": 2}
 
 
 def test_results_are_json_where_asked(lake: SmallLake) -> None:

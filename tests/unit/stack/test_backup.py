@@ -389,7 +389,10 @@ def test_a_lake_that_went_back_as_a_whole_is_found_by_its_newest_backup(
             lake.back_up(keep=1)
     assert complete(tree_at(lake.backups)) == [name], "the newer rows are still there"
     lake.clock.advance(60)
-    assert restore(lake.settings, lake.backups, lake.clock, replace_newer=True, reason="went back") is not None
+    assert (
+        restore(lake.settings, lake.backups, lake.clock, actor="ada", replace_newer=True, reason="went back")
+        is not None
+    )
     lake.begin()
     lake.commit(1)
     assert lake.back_up().journals == {"ledger": 6}
@@ -401,5 +404,7 @@ def test_a_journal_that_was_restored_from_an_earlier_backup_is_backed_up(lake: S
     lake.commit(2)
     lake.back_up()
     lake.clock.advance(60)
-    assert restore(lake.settings, lake.backups, lake.clock, name=first.name, replace_newer=True) is not None
+    assert restore(
+        lake.settings, lake.backups, lake.clock, actor="ada", reason="drill", name=first.name, replace_newer=True
+    )
     assert lake.back_up().journals == {"ledger": 3}

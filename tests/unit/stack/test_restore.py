@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> SmallLake:
 
 def put_back(lake: SmallLake, **options: Any) -> Restored:
     lake.clock.advance(60)
-    given: dict[str, Any] = {"replace_newer": True, "reason": "test", **options}
+    given: dict[str, Any] = {"actor": "ada", "replace_newer": True, "reason": "test", **options}
     restored = restore(lake.settings, lake.backups, lake.clock, **given)
     assert restored is not None
     return restored
@@ -61,6 +61,11 @@ def caught_up(lake: SmallLake) -> Index:
         index.close()
         raise
     return index
+
+
+def acts(lake: SmallLake) -> list[str]:
+    """What is on record, the newest first."""
+    return [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)]
 
 
 def trees(folder: Path) -> dict[str, bytes]:
@@ -252,7 +257,7 @@ def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path
     assert restored.files == ("console/users.json",)
     assert lake.settings.layout.users.read_text() == '{"ada": 1}'
     assert lake.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert AuditLog(lake.settings.layout.audit_log).head().seq == 1
+    assert acts(lake) == [f"backup {restored.name}", "item 1"]
 
 
 def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> None:
@@ -311,7 +316,7 @@ def test_what_people_did_after_the_backup_stays_on_record(lake: SmallLake) -> No
     lake.back_up()
     lake.act("item 2")
     assert "acts" in put_back(lake).kept
-    assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)] == ["item 2", "item 1"]
+    assert acts(lake)[1:] == ["item 2", "item 1"]
     lake.act("item 3")
 
 
@@ -322,7 +327,7 @@ def test_a_record_of_acts_that_does_not_go_on_from_the_backup_is_replaced(lake: 
     shutil.rmtree(str(lake.settings.layout.audit_log))
     lake.act("another record")
     assert "acts" not in put_back(lake).kept
-    assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)] == ["item 1"]
+    assert acts(lake)[1:] == ["item 1"]
 
 
 def test_a_body_that_was_redacted_after_the_backup_does_not_come_back(lake: SmallLake) -> None:
@@ -442,8 +447,10 @@ def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
     with pytest.raises(RestoreUnfinished, match="payhook restore"), supervised(lake.settings, None, print):
         raise AssertionError("it must not start")
     lake.clock.advance(60)
-    assert restore(lake.settings, lake.backups, lake.clock) is None
+    assert restore(lake.settings, lake.backups, lake.clock, actor="bob", reason="again") is None
     assert lake.state().next_seq == 4
+    [act] = AuditLog(lake.settings.layout.audit_log).read(10)
+    assert (act.actor, act.action, act.reason) == ("ada", "restore", "test"), "it is of who began it"
     [replaced] = lake.settings.data_dir.glob("replaced-*")
     assert trees(replaced) == before
     assert not lake.settings.layout.restoring.exists() and not finish(lake.settings.layout)

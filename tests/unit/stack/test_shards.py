@@ -166,7 +166,7 @@ def test_a_backup_that_lacks_a_shard_is_not_restored(lake: DividedLake, backups:
     assert set(read_manifest(backup).journals) == {"journal/ledger"}
     before = [lake.state(shard) for shard in (0, 1)]
     with pytest.raises(RestoreRefused, match=r"backup \S+: stream ledger: .* shard 1 has no journal"):
-        restore(settings, backups, lake.clock, replace_newer=True)
+        restore(settings, backups, lake.clock, actor="ada", reason="drill", replace_newer=True)
     assert [lake.state(shard) for shard in (0, 1)] == before
 
 
