@@ -2,7 +2,7 @@
 whatever else is down.
 
 What it remembers over a restart is one JSON file, replaced whole, which only the alerts' own process writes. Notices on
-their way wait in a queue for each receiver, bounded however long it is down.
+their way wait in a queue for each receiver, bounded however long it is down; each has a thread of its own at a time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +41,10 @@ RETRY_S_MAX = 300.0
 
 
 class Watch:
-    """All alerts of one data folder. One process has it; ``step`` is called over and over, by one thread."""
+    """All alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
+
+    ``under_way``: who is being told, or was last, by receiver. No look and no other receiver waits for one.
+    """
 
     def __init__(
         self,
@@ -62,52 +66,74 @@ class Watch:
             queue.add(known.waiting.get(name, ()))
         self.seen = Seen()
         self.last: list[Reading] = []
+        self._looked_at: datetime | None = None
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
+        self._lock = threading.Lock()
+        """Over alerts, queues and the file, not while anything is looked at or delivered."""
+        self._closing = threading.Event()
+        self.under_way: dict[str, Future[None]] = {}
 
     def step(self) -> None:
-        """One look, and the notices that it asks for. A notice is on disk before it is delivered: none is lost, one
-        may come twice, under the same id.
+        """One look, and the notices that it asks for, which are on their way when this returns. A notice is on disk
+        before it is delivered: none is lost, one may come twice, under the same id.
         """
         now = self._clock.now()
-        self.seen = self._look()
-        self.last = self._readings.of(self.seen, now, self._clock.monotonic())
-        notices = self.engine.look(self.last, now)
+        seen = self._look()
+        with self._lock:
+            self.seen, self._looked_at = seen, self._clock.now()
+            self.last = self._readings.of(seen, now, self._clock.monotonic())
+            notices = self.engine.look(self.last, now)
+            for queue in self.queues.values():
+                queue.add(notices)
+            self._remember()
         for notice in notices:
             log.warning("%s: %s", notice.kind, notice.text)
-        for queue in self.queues.values():
-            queue.add(notices)
-        self._remember()
-        if self._deliver():
-            self._remember()
+        self._begin_deliveries()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Waits for the notices that are being delivered; what is behind them stays in the file."""
+        self._closing.set()
+        self._pool.shutdown(wait=True)
 
-    def _deliver(self) -> bool:
-        """Tells each receiver what is due, all of them at the same time; returns whether a receiver was asked."""
-        now_s = self._clock.monotonic()
-        due = {name: queue.due(now_s) for name, queue in self.queues.items()}
-        asked = [name for name, notices in due.items() if notices]
-        list(self._pool.map(lambda name: self._deliver_one(name, due[name]), asked))
-        return bool(asked)
+    def _begin_deliveries(self) -> None:
+        """One a receiver, which takes up whatever comes while it is under way. A receiver's bug is raised here."""
+        for name in self.queues:
+            before = self.under_way.get(name)
+            if before is not None and not before.done():
+                continue
+            if before is not None:
+                before.result()
+            self.under_way[name] = self._pool.submit(self._deliver, name)
 
-    def _deliver_one(self, name: str, notices: list[Notice]) -> None:
-        queue = self.queues[name]
-        for notice in notices:
-            try:
-                self._receivers[name].deliver(notice)
-            except NotDelivered as refused:
-                queue.refused(refused.problem, self._clock.monotonic())
-                log.error("%s; %d notices wait for it", refused, len(queue.waiting))
+    def _deliver(self, name: str) -> None:
+        """Tells a receiver what is due, until it refuses one."""
+        while not self._closing.is_set():
+            with self._lock:
+                due = self.queues[name].due(self._clock.monotonic())
+            if not due:
                 return
-            queue.taken(notice)
+            self._deliver_one(name, due[0])
+
+    def _deliver_one(self, name: str, notice: Notice) -> None:
+        queue, problem = self.queues[name], None
+        try:
+            self._receivers[name].deliver(notice)
+        except NotDelivered as refused:
+            problem = refused.problem
+            log.error("%s; %d notices wait for it", refused, len(queue.waiting))
+        with self._lock:
+            if problem is None:
+                queue.taken(notice)
+            else:
+                queue.refused(problem, self._clock.monotonic())
+            self._remember()
 
     def _remember(self) -> None:
         values: dict[str, dict[str, float | None]] = {}
         for reading in self.last:
             values.setdefault(reading.rule, {})[reading.subject] = reading.value
         remembered = Remembered(
-            at=self._clock.now(),
+            at=self._looked_at,
             alerts=self.engine.alerts,
             waiting={name: list(queue.waiting.values()) for name, queue in self.queues.items()},
             problems={name: queue.problem for name, queue in self.queues.items() if queue.problem is not None},

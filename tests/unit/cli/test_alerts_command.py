@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def look(config: Path, dead: Dead, ago: timedelta = timedelta()) -> None:
     clock, file = ManualClock(SystemClock().now() - ago), Layout(settings.data_dir).alerts
     watch = Watch(settings.alerts, lambda: Seen(dead={"ledger": dead}), receivers(settings.alerts), file, clock)
     watch.step()
+    wait(watch.under_way.values())
     watch.close()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,8 +57,10 @@ class Stack:
         )
 
     def step(self, after_s: float = 15.0) -> None:
+        """One look, and all that was to be delivered then."""
         self.clock.advance(after_s)
         self.watch.step()
+        wait(self.watch.under_way.values())
 
     def boss_reported(self) -> list[Mapping[str, Any]]:
         return [json.loads(line) for line in self.got.read_text().splitlines()] if self.got.exists() else []
@@ -166,6 +170,84 @@ def test_what_was_over_before_a_receiver_came_back_is_reported_as_over(stack: St
     sent = len(server.requests)
     stack.step(300)
     assert len(server.requests) == sent
+
+
+class Held:
+    """Takes a notice once it is let go, and at the latest after ten seconds."""
+
+    shown = "held"
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.got: list[str] = []
+
+    def deliver(self, notice: Notice) -> None:
+        self.let_go.wait(10)
+        self.got.append(notice.subject)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[tuple[Watch, Held, Held, dict[str, Dead]]]:
+    """A watch with a receiver that holds what it gets, one that doesn't, and what there is to see."""
+    slow, pager, dead = Held(), Held(), {"a": Dead(500, None), "b": Dead(500, None)}
+    pager.let_go.set()
+    settings = AlertsSettings(receivers={name: ReceiverSettings(command=("/bin/true",)) for name in ("slow", "pager")})
+
+    def look() -> Seen:
+        return Seen(dead=dict(dead))
+
+    watch = Watch(settings, look, {"slow": slow, "pager": pager}, tmp_path / "alerts.json", ManualClock(AT))
+    yield watch, slow, pager, dead
+    slow.let_go.set()
+    watch.close()
+
+
+def told(watch: Watch, name: str) -> None:
+    """Waits until a receiver has got what there was for it."""
+    watch.under_way[name].result(10)
+
+
+def test_no_look_and_no_other_receiver_waits_for_a_slow_one(held: tuple[Watch, Held, Held, dict[str, Dead]]) -> None:
+    watch, slow, pager, dead = held
+    watch.step()
+    dead["c"] = Dead(500, None)
+    told(watch, "pager")
+    watch.step()
+    told(watch, "pager")
+    assert (pager.got, slow.got) == (["a", "b", "c"], [])
+    slow.let_go.set()
+    told(watch, "slow")
+    assert slow.got == ["a", "b", "c"], "each once, though a look came in between"
+
+
+def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
+    held: tuple[Watch, Held, Held, dict[str, Dead]], tmp_path: Path
+) -> None:
+    watch, slow, _, _ = held
+    watch.step()
+    told(watch, "pager")
+
+    def let_go_once_it_ends() -> None:
+        watch._closing.wait(10)
+        slow.let_go.set()
+
+    ends = threading.Thread(target=let_go_once_it_ends)
+    ends.start()
+    watch.close()
+    ends.join()
+    waiting = json.loads((tmp_path / "alerts.json").read_text())["waiting"]
+    assert slow.got == ["a"] and [one["subject"] for one in waiting["slow"]] == ["b"] and waiting["pager"] == []
+
+
+def test_a_receivers_bug_ends_the_next_look(
+    held: tuple[Watch, Held, Held, dict[str, Dead]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, _, pager, _ = held
+    monkeypatch.setattr(pager, "got", None)
+    watch.step()
+    wait([watch.under_way["pager"]])
+    with pytest.raises(AttributeError):
+        watch.step()
 
 
 def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(stack: Stack, server: Receiver) -> None:
