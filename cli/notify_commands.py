@@ -16,7 +16,7 @@ from cli.tables import Rows, print_text
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import problem_of, write_whole
+from core.files import locked, problem_of, write_whole
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -94,21 +94,32 @@ def new_secret_command(place: Place, name: str) -> None:
 
     Once the subscriber knows the new one, take the older lines out of its file of secrets.
     """
+    click.echo(add_secret(place, name))
+
+
+def add_secret(place: Place, name: str) -> str:
+    """Makes a signing secret for a subscriber and keeps it before the older ones.
+
+    :raises FileUnusable: as many as may be live are, or the file can't be used
+    :raises AuditLogUnwritable: nothing was changed
+    """
     subscriber = _file(place).named(name)
     path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
-    try:
-        known = path.read_text("utf-8").split() if path.exists() else []
-    except (OSError, ValueError) as unreadable:
-        raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
-    if len(known) >= SECRETS_MAX:
-        problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
-        raise FileUnusable(name, path, problem)
-    recorder(place).record(
-        this_account(), "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets"
-    )
-    secret = new_secret()
-    write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
-    click.echo(secret)
+    # Between reading the older ones and writing all of them nobody else adds one.
+    with locked(path.with_name(f".{path.name}.lock")):
+        try:
+            known = path.read_text("utf-8").split() if path.exists() else []
+        except (OSError, ValueError) as unreadable:
+            raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
+        if len(known) >= SECRETS_MAX:
+            problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
+            raise FileUnusable(name, path, problem)
+        recorder(place).record(
+            this_account(), "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets"
+        )
+        secret = new_secret()
+        write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
+    return secret
 
 
 def _file(place: Place) -> SubscribersFile:

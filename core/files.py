@@ -183,20 +183,37 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock file for the length of a ``with``, and waits until nobody else does, thread or process.
+
+    :raises OSError: it can't be made
+    """
+    with _lock_file(path) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Holds a lock file for the length of a ``with``; False where another process holds it.
+    """As `locked`, without waiting: False where another process holds it.
 
     The system takes it back from a process that dies.
     """
+    with _lock_file(path) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_ours = False
+        else:
+            is_ours = True
+        yield is_ours
+
+
+@contextlib.contextmanager
+def _lock_file(path: Path) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        is_ours = False
-    else:
-        is_ours = True
-    try:
-        yield is_ours
+        yield descriptor
     finally:
         os.close(descriptor)

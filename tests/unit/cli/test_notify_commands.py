@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from cli import notify_commands
 from cli.acting import this_account
 from cli.main import main
+from cli.place import Place
 from core.clock import SystemClock
 from core.layout import Layout
 from dlq.audit_log import AuditLog, AuditLogUnwritable
 from load.subscriber import Reply, Subscriber
 from notify.signature import new_secret
+from stack.settings import load_settings
 
 
 @pytest.fixture
@@ -173,6 +179,23 @@ def test_a_new_secret_is_on_record_without_the_secret(shop: Shop, data: Path) ->
     payhook("new-secret", "shop")
     reported = [(this_account(), "notify_secret", "shop", "done", f"{n} secrets to {n + 1} secrets") for n in (1, 2)]
     assert acts(data) == reported
+
+
+def test_two_new_secrets_at_once_are_both_kept(shop: Shop, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, make = threading.Barrier(2), new_secret
+
+    def once_both_have_read() -> str:
+        """Where one waits for the other, it doesn't come."""
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1)
+        return make()
+
+    monkeypatch.setattr(notify_commands, "new_secret", once_both_have_read)
+    before = shop.secrets.read_text().split()
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda _: notify_commands.add_secret(Place(load_settings(None), None), "shop"), range(2)))
+    assert sorted(shop.secrets.read_text().split()) == sorted([*made, *before])
+    assert [one[-1] for one in acts(data)] == ["1 secrets to 2 secrets", "2 secrets to 3 secrets"]
 
 
 def test_enabling_is_on_record_where_it_changes_something(shop: Shop, data: Path) -> None:
