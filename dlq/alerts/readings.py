@@ -124,8 +124,8 @@ class Readings:
         for stream, lag in _of_all_shards(lags).items():
             yield Reading("lag", stream, lag)
         for stream, status in seen.statuses.items():
-            waited = None if status is None else status.get("unpublished_s", 0.0)
-            yield Reading("dlq_publish", stream, None if waited is None else float(waited))
+            waited_s = None if status is None else _number(status.get("unpublished_s", 0.0))
+            yield Reading("dlq_publish", stream, waited_s)
             yield Reading("retry_rate", stream, self._retry_share(seen, stream))
             yield Reading("slo_burn", stream, self._missed_share(seen, stream))
 
@@ -283,8 +283,13 @@ def _age_s(dead: Dead, now: datetime) -> float:
 
 
 def _lag(status: Mapping[str, Any] | None) -> float | None:
-    lag = (status or {}).get("catch_up", {}).get("lag")
-    return None if lag is None else float(lag)
+    catch_up = (status or {}).get("catch_up")
+    return _number(catch_up.get("lag")) if isinstance(catch_up, Mapping) else None
+
+
+def _number(said: object) -> float | None:
+    """What a status says, where a number is wanted; None where it is something else."""
+    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
 
 
 def _lag_of(stream: str) -> Series:

@@ -239,8 +239,19 @@ def _alert(tree: dict[str, Any]) -> Alert:
     :raises KeyError, ValueError, TypeError: it isn't one
     """
     known = {one.name: tree[one.name] for one in fields(Alert)}
-    times = {name: from_rfc3339(known[name]) for name in ("since", "sent_at", "clear_since") if known[name] is not None}
-    return Alert(**{**known, **times, "state": State(known["state"]), "value": float(known["value"])})
+    if not all(isinstance(known[name], str) for name in ("rule", "subject", "name", "text")):
+        raise TypeError(f"{known} isn't an alert")
+    times = {name: from_rfc3339(known[name]) for name in ("sent_at", "clear_since") if known[name] is not None}
+    return Alert(
+        **{
+            **known,
+            **times,
+            "since": from_rfc3339(known["since"]),
+            "state": State(known["state"]),
+            "value": float(known["value"]),
+            "number": int(known["number"]),
+        }
+    )
 
 
 OF_RULE: Final[Mapping[str, str]] = {

@@ -139,6 +139,13 @@ def test_the_oldest_unpublished_letters_wait_is_the_streams_word() -> None:
     assert Looks().of(Seen(statuses={"ledger": WELL | {"unpublished_s": 75.5}}))["dlq_publish", "ledger"] == 75.5
 
 
+@pytest.mark.parametrize("odd", [None, "7", [], {"lag": "many"}, {"lag": True}])
+def test_a_status_that_says_something_else_is_unknown(odd: object) -> None:
+    found = Looks().of(Seen(statuses={"ledger": WELL | {"unpublished_s": odd, "catch_up": odd}}))
+    assert found["dlq_publish", "ledger"] is None and found["lag", "ledger"] is None
+    assert found["not_ready", "ledger"] == 0.0
+
+
 def test_a_backlog_that_shrinks_is_no_lag() -> None:
     looks, seen = Looks(window_s=60), []
     for lag in (50_000, 60_000, 70_000, 70_000, 70_000, 65_000, 60_000, 55_000, 54_000):

@@ -250,10 +250,23 @@ def test_a_receivers_bug_ends_the_next_look(
         watch.step()
 
 
-def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(stack: Stack, server: Receiver) -> None:
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("{", "{torn"),
+        (f'"since": "{to_rfc3339(AT + timedelta(seconds=15))}"', '"since": null'),
+        ('"number": 1', '"number": "one"'),
+        ('"subject": "ledger"', '"subject": ["ledger"]'),
+    ],
+)
+def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(
+    stack: Stack, server: Receiver, said: str, instead: str
+) -> None:
     stack.dead = Dead(101, AT)
     stack.step()
-    stack.file.write_text("{torn")
+    known = stack.file.read_text()
+    stack.file.write_text(known.replace(said, instead, 1))
+    assert stack.file.read_text() != known
     stack.restart()
     stack.step()
     assert kinds(server) == [("dlq_depth", "firing")] * 2
