@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +17,7 @@ from typing import Any, TypeAlias
 from console.access.roles import NotSignedIn, Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
-from core.files import write_whole
+from core.files import locked, write_whole
 from dlq.limits import same_person
 
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
@@ -159,7 +156,7 @@ class Users:
         :raises UsersUnreadable, UserUnfit: nothing was changed
         """
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self._path.with_suffix(".lock")):
+        with locked(self._path.with_suffix(".lock")):
             before = self._read() if self._path.exists() else {}
             after = dict(before)
             change(after)
@@ -259,13 +256,3 @@ def _token(label: str, fields: Any) -> Token:
 def _identity(path: Path) -> tuple[int, ...]:
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
