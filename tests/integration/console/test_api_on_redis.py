@@ -64,7 +64,8 @@ def as_ada(app: ASGIApp) -> ASGIApp:
     """What the guard does, of somebody who has signed in."""
 
     async def passed(scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["user"] = User("ada", frozenset({Role.REPLAYER}))
+        ada = User("ada", frozenset({Role.REPLAYER}))
+        scope.setdefault("state", {}).update(user=ada, identify=lambda: ada)
         await app(scope, receive, send)
 
     return passed
