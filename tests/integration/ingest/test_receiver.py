@@ -227,5 +227,6 @@ def test_a_confirmed_key_is_small_and_kept_for_a_week_and_a_day(receiver: Receiv
     client = servers.empty_redis()
     receiver.post(receiver.stripe("1"))
     [key] = client.keys("?" * HASH_BYTES)
+    assert wait_for(lambda: (client.get(key) or b"")[:1] == b"d", WAIT_S), "no answer waits for its confirmation"
     assert int(client.memory_usage(key) or 0) <= 104
     assert 7 * 86_400 < int(client.ttl(key)) <= 8 * 86_400
