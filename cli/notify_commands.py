@@ -105,7 +105,7 @@ def add_secret(place: Place, name: str) -> str:
     """
     subscriber = _file(place).named(name)
     path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
-    # Between reading the older ones and writing all of them nobody else adds one.
+    # Until all of them are written, no other process adds one.
     with locked(path.with_name(f".{path.name}.lock")):
         try:
             known = path.read_text("utf-8").split() if path.exists() else []

@@ -184,7 +184,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a lock file for the length of a ``with``, and waits until nobody else does, thread or process.
+    """Holds a lock file for the length of a ``with``, and waits until no other thread or process does.
 
     :raises OSError: it can't be made
     """

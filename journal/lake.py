@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class TableUnreadable(PayhookError, DeltaError):
     """No table can be read there: its log is missing or damaged, or its store doesn't answer. It is one of delta-rs's
-    errors too: for whoever reads rows it is the same whether the log or a file can't be read.
+    errors too: a reader of rows needn't tell whether the log or a file can't be read.
     """
 
     def __init__(self, path: str, problem: str) -> None:

@@ -193,7 +193,7 @@ def hands_of(known: Accounts, name: str) -> frozenset[str]:
 
 
 def hands_signed_in(known: Accounts, name: str) -> frozenset[str]:
-    """As `hands_of`. Of whoever was removed it can't be said any more who gave them their password.
+    """As `hands_of`. Who gave a removed user their password isn't known any more.
 
     :raises NotSignedIn: there is no such user any more
     """

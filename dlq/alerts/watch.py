@@ -43,7 +43,7 @@ RETRY_S_MAX = 300.0
 class Watch:
     """All alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
 
-    ``under_way``: who is being told, or was last, by receiver. No look and no other receiver waits for one.
+    ``under_way``: the delivery to each receiver, or its last one. No look and no other receiver waits for one.
     """
 
     def __init__(

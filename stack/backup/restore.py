@@ -2,7 +2,8 @@
 
 Everything is put together in a folder beside the lake, on an object store in one within it, by hashes, and checked
 there. Only then is anything moved; the moves are written down first, so that a restore that is interrupted can go on
-where it was. The audit log that is put together says who restored: it takes effect with the moves, whoever ends them.
+where it was. The audit log that is put together says who restored: it takes effect with the moves, also where another
+run ends them.
 
 Tables that hold all that the backup's hold, and more, stay the present ones: what people did and what was redacted
 after the backup isn't undone by a restore; nor is what the receiver answered.

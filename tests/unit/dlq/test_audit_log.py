@@ -1,4 +1,4 @@
-"""The audit log on a real table: each act once, in one chain, whoever writes at the same time; its head is anchored."""
+"""The audit log on a real table: each act once, in one chain, also by several writers; its head is anchored."""
 
 from __future__ import annotations
 

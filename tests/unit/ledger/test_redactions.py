@@ -1,4 +1,4 @@
-"""Acts of redaction: appended, chained, told from what is done. What retention dropped stays known."""
+"""Acts of redaction: appended, chained, apart from what is done. What retention dropped stays known."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def held(tmp_path: Path) -> Iterator[tuple[Watch, Held, Held, dict[str, Dead]]]:
     watch.close()
 
 
-def told(watch: Watch, name: str) -> None:
+def delivered(watch: Watch, name: str) -> None:
     """Waits until a receiver has got what there was for it."""
     watch.under_way[name].result(10)
 
@@ -211,12 +211,12 @@ def test_no_look_and_no_other_receiver_waits_for_a_slow_one(held: tuple[Watch, H
     watch, slow, pager, dead = held
     watch.step()
     dead["c"] = Dead(500, None)
-    told(watch, "pager")
+    delivered(watch, "pager")
     watch.step()
-    told(watch, "pager")
+    delivered(watch, "pager")
     assert (pager.got, slow.got) == (["a", "b", "c"], [])
     slow.let_go.set()
-    told(watch, "slow")
+    delivered(watch, "slow")
     assert slow.got == ["a", "b", "c"], "each once, though a look came in between"
 
 
@@ -225,7 +225,7 @@ def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
 ) -> None:
     watch, slow, _, _ = held
     watch.step()
-    told(watch, "pager")
+    delivered(watch, "pager")
 
     def let_go_once_it_ends() -> None:
         watch._closing.wait(10)

@@ -2,103 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dlq.frozen
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
 from dlq import acceptance
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command, Place, Proposal, ReplayMode
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, Place, Proposal, ReplayMode
 from dlq.commands import encode
-from dlq.frozen import SCHEMA, Frozen, Selection, each_line
 from dlq.limits import AloneLimits
 from dlq.refusals import Ground
-from dlq.run import PortionResult, RunState, command_id_of
-from journal.schema import JournalRow
+from dlq.run import RunState, command_id_of
 from processor.decide import runs
 from processor.settings import DeadHead
+from tests.unit.processor.decide.selection_runs import command, dead, decisions, frozen, go, order, portions, taken
 from tests.unit.processor.harness import CONTROL, NOW, Crash, Engine, Stuck
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Takes three items a portion."""
-    monkeypatch.setattr(runs, "WINDOW_FIRST", 3)
-    monkeypatch.setattr(runs, "WINDOW_MAX", 3)
-    monkeypatch.setattr(runs, "WINDOW_MIN", 1)
+def engine(three_items_a_portion: None, tmp_path: Path) -> Engine:
     return Engine(tmp_path)
-
-
-def dead(engine: Engine, count: int, entity: str = "", times: int = 1) -> None:
-    for number in range(count):
-        name = f"evt_{len(engine.journal.rows)}_{number}"
-        engine.handler.fails(engine.post(name, entity or name), ZeroDivisionError("division by zero"), times=times)
-    engine.batch()
-
-
-def last_rows(engine: Engine) -> dict[int, JournalRow]:
-    return {row.item_seq: row for row in engine.journal.rows if row.decision is not Decision.PORTION}
-
-
-def frozen(engine: Engine, seqs: Sequence[int] = ()) -> str:
-    """The digest of what is dead, or of single items, as they are now."""
-    rows = [row for row in last_rows(engine).values() if row.decision is Decision.DEAD or row.item_seq in seqs]
-    rows = sorted((row for row in rows if not seqs or row.item_seq in seqs), key=lambda row: row.item_seq)
-    columns = [
-        [row.item_seq for row in rows],
-        [row.seq for row in rows],
-        [int(row.row_hash[:16], 16) for row in rows],
-        list(each_line(row.entity_key for row in rows)),
-    ]
-    table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
-    selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), len(engine.journal.rows), engine.lineage)
-    return engine.selections.put(Frozen(selection, table)).digest
-
-
-def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Command:
-    names = {PAUSE_RUN: "pause", RESUME_RUN: "resume"}
-    name = command_id_of(digest) if action not in names else f"{names[action]}-{len(engine.journal.rows)}"
-    act = {"act": more.pop("act", "replay")} if action in (RUN, PROPOSE_RUN) else {}
-    reported: dict[str, Any] = {"actor": "ada", "reason": "mended", "lineage": engine.lineage, **act, **more}
-    return Command(name, "ledger", action=action, targets=(), at=NOW, selection=digest, **reported)
-
-
-def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> JournalRow:
-    """Decides one command about a run; its row."""
-    engine.send(CONTROL, encode(command(engine, digest, action, **more)), [])
-    return next(row for row in engine.batch() if row.topic == CONTROL and row.first)
-
-
-def portions(engine: Engine) -> list[PortionResult]:
-    return [PortionResult.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
-
-
-def taken(engine: Engine, digest: str) -> list[int]:
-    """Items with a row by each portion."""
-    rows = engine.journal.rows
-    mine = [row.seq for row in rows if row.decision is Decision.PORTION and row.entity_key == f"payhook:{digest}"]
-    counted = Counter(row.cause_seq for row in rows if row.cause_seq in mine)
-    return [counted[seq] for seq in mine]
-
-
-def decisions(engine: Engine) -> Counter[str]:
-    return Counter(row.decision.value for row in last_rows(engine).values() if row.topic != CONTROL)
-
-
-def go(engine: Engine, batches: int = 12, seconds: float = 1.0) -> None:
-    for _ in range(batches):
-        engine.advance(seconds)
 
 
 def test_each_item_is_taken_once_and_the_rows_say_how_far_the_run_is(engine: Engine) -> None:
@@ -289,7 +217,7 @@ def test_a_replay_with_followers_parts_no_entity(tmp_path: Path, monkeypatch: py
 
 
 def one_entity(tmp_path: Path, count: int) -> tuple[Engine, str]:
-    """Dead events of one entity, whose head holds nobody; the digest of what is dead."""
+    """Dead events of one entity, whose head holds none back; the digest of what is dead."""
     engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
     dead(engine, count, entity="shop")
     return engine, frozen(engine)
@@ -458,102 +386,6 @@ def test_a_run_of_before_a_restore_ends_and_none_is_begun(engine: Engine) -> Non
     fresh = order(engine, other)
     assert fresh.decision is Decision.IGNORED
     assert "restored" in str(fresh.reason)
-
-
-def test_a_selection_that_is_gone_or_was_changed_runs_nothing_and_stops_no_stream(engine: Engine) -> None:
-    dead(engine, 7)
-    digest = frozen(engine)
-    order(engine, digest)
-    engine.advance(1)
-    file = engine.folder / "selections" / f"{digest}.parquet"
-    file.write_bytes(file.read_bytes()[:-1] + b"!")
-    engine.start()
-    go(engine, 4)
-    reported = portions(engine)[-1]
-    assert (reported.ended, reported.over) == ("broken", True)
-    assert "isn't what was frozen" in str(order(engine, frozen_and_broken(engine)).reason)
-    assert "there is no selection" in str(order(engine, "0" * 64).reason)
-    engine.post("evt_live")
-    assert [row.decision for row in engine.batch()] == [Decision.APPLIED]
-
-
-def written_otherwise(engine: Engine, digest: str, change: Callable[[pa.Table, dict[str, Any]], pa.Table]) -> str:
-    """The digest of a file like that of a selection, as other code than this might have made it."""
-    folder = engine.folder / "selections"
-    table = pq.read_table(folder / f"{digest}.parquet")
-    header = json.loads(table.schema.metadata[b"payhook.selection"])
-    table = change(table, header).replace_schema_metadata({"payhook.selection": json.dumps(header)})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    raw = bytes(sink.getvalue())
-    other = hashlib.sha256(raw).hexdigest()
-    (folder / f"{other}.parquet").write_bytes(raw)
-    return other
-
-
-def test_what_newer_code_adds_to_a_selection_is_passed_over(engine: Engine) -> None:
-    dead(engine, 3)
-
-    def newer(table: pa.Table, header: dict[str, Any]) -> pa.Table:
-        header["zone"] = "eu"
-        return table.append_column("zone", pa.array(["eu"] * 3))
-
-    digest = written_otherwise(engine, frozen(engine), newer)
-    assert order(engine, digest).decision is Decision.REPLAYED
-    go(engine)
-    assert decisions(engine) == {"applied": 3}
-
-
-@pytest.mark.parametrize("name", ["count", "amounts", "frozen_at", "lineage"])
-def test_a_header_that_cannot_be_read_ends_its_command_alone(engine: Engine, name: str) -> None:
-    dead(engine, 3)
-
-    def wrong(table: pa.Table, header: dict[str, Any]) -> pa.Table:
-        header[name] = {"EUR": "much"}
-        return table
-
-    assert_refused_alone(engine, written_otherwise(engine, frozen(engine), wrong))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda table: table.drop_columns(["line"]),
-        lambda table: table.slice(1),
-        lambda table: table.set_column(1, "seen_seq", pa.array(["1", "x", "3"])),
-        lambda table: table.set_column(1, "seen_seq", pa.array([1, None, 3], pa.int64())),
-        lambda table: table.set_column(0, "item_seq", pa.array([-1, 2, 3], pa.int64())),
-        lambda table: table.set_column(0, "item_seq", pa.array([1, 1, 3], pa.int64())),
-    ],
-)
-def test_items_that_cannot_be_read_end_their_command_alone(
-    engine: Engine, change: Callable[[pa.Table], pa.Table]
-) -> None:
-    dead(engine, 3)
-    assert_refused_alone(engine, written_otherwise(engine, frozen(engine), lambda table, _: change(table)))
-
-
-@pytest.mark.parametrize("raw", [b"", b"PAR1", b"PAR1" + bytes(40) + b"\x08\0\0\0PAR1"])
-def test_a_file_that_is_no_parquet_ends_its_command_alone(engine: Engine, raw: bytes) -> None:
-    dead(engine, 3)
-    frozen(engine)
-    digest = hashlib.sha256(raw).hexdigest()
-    (engine.folder / "selections" / f"{digest}.parquet").write_bytes(raw)
-    assert_refused_alone(engine, digest)
-
-
-def assert_refused_alone(engine: Engine, digest: str) -> None:
-    row = order(engine, digest)
-    assert (row.decision, "select again" in str(row.reason)) == (Decision.IGNORED, True)
-    engine.post("evt_live")
-    assert [one.decision for one in engine.batch()] == [Decision.APPLIED]
-    assert decisions(engine) == {"dead": 3, "applied": 1}
-
-
-def frozen_and_broken(engine: Engine) -> str:
-    digest = frozen(engine)
-    (engine.folder / "selections" / f"{digest}.parquet").write_bytes(b"PAR1")
-    return digest
 
 
 def test_many_runs_are_under_way_at_most(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

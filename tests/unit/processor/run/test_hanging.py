@@ -176,12 +176,13 @@ def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(
     assert len(handler.calls) == 2
 
 
-def test_a_result_is_only_for_the_attempt_that_it_came_of(handler: Hanging):
+@pytest.mark.parametrize("later", [replace(item(1, "hang"), attempt=1), replace(item(1, "hang"), replays=1)])
+def test_a_result_is_only_for_the_attempt_and_the_replay_that_it_came_of(handler: Hanging, later: WorkItem):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     handler.let_go.set()
     assert the_call(left).back.wait(HANG_S_MAX)
-    chunk(handler, left, replace(item(1, "hang"), attempt=1), call_s=30.0)
+    chunk(handler, left, later, call_s=30.0)
     assert handler.calls == [1, 1]
 
 
@@ -192,15 +193,6 @@ def test_a_result_is_taken_once(handler: Hanging):
     assert the_call(left).back.wait(HANG_S_MAX)
     for _ in range(2):
         assert reported(chunk(handler, left, item(1, "hang"), call_s=30.0).results) == {1: Applied}
-    assert handler.calls == [1, 1]
-
-
-def test_a_result_of_before_a_replay_is_not_taken_although_no_batch_asked_for_it(handler: Hanging):
-    left = AbandonedCalls()
-    chunk(handler, left, item(1, "hang"), call_s=30.0)
-    handler.let_go.set()
-    assert the_call(left).back.wait(HANG_S_MAX)
-    chunk(handler, left, replace(item(1, "hang"), replays=1), call_s=30.0)
     assert handler.calls == [1, 1]
 
 

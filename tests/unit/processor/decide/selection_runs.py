@@ -1,0 +1,78 @@
+"""Dead events in a bench of the engine, frozen as a selection, and the run that is ordered of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from core.decision import Decision
+from dlq.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
+from dlq.commands import encode
+from dlq.frozen import SCHEMA, Frozen, Selection, each_line
+from dlq.run import PortionResult, command_id_of
+from journal.schema import JournalRow
+from tests.unit.processor.harness import CONTROL, NOW, Engine
+
+
+def dead(engine: Engine, count: int, entity: str = "", times: int = 1) -> None:
+    for number in range(count):
+        name = f"evt_{len(engine.journal.rows)}_{number}"
+        engine.handler.fails(engine.post(name, entity or name), ZeroDivisionError("division by zero"), times=times)
+    engine.batch()
+
+
+def last_rows(engine: Engine) -> dict[int, JournalRow]:
+    return {row.item_seq: row for row in engine.journal.rows if row.decision is not Decision.PORTION}
+
+
+def frozen(engine: Engine, seqs: Sequence[int] = ()) -> str:
+    """The digest of what is dead, or of single items, as they are now."""
+    rows = [row for row in last_rows(engine).values() if row.decision is Decision.DEAD or row.item_seq in seqs]
+    rows = sorted((row for row in rows if not seqs or row.item_seq in seqs), key=lambda row: row.item_seq)
+    columns = [
+        [row.item_seq for row in rows],
+        [row.seq for row in rows],
+        [int(row.row_hash[:16], 16) for row in rows],
+        list(each_line(row.entity_key for row in rows)),
+    ]
+    table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), len(engine.journal.rows), engine.lineage)
+    return engine.selections.put(Frozen(selection, table)).digest
+
+
+def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Command:
+    names = {PAUSE_RUN: "pause", RESUME_RUN: "resume"}
+    name = command_id_of(digest) if action not in names else f"{names[action]}-{len(engine.journal.rows)}"
+    act = {"act": more.pop("act", "replay")} if action in (RUN, PROPOSE_RUN) else {}
+    reported: dict[str, Any] = {"actor": "ada", "reason": "mended", "lineage": engine.lineage, **act, **more}
+    return Command(name, "ledger", action=action, targets=(), at=NOW, selection=digest, **reported)
+
+
+def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> JournalRow:
+    """Decides one command about a run; its row."""
+    engine.send(CONTROL, encode(command(engine, digest, action, **more)), [])
+    return next(row for row in engine.batch() if row.topic == CONTROL and row.first)
+
+
+def portions(engine: Engine) -> list[PortionResult]:
+    return [PortionResult.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
+
+
+def taken(engine: Engine, digest: str) -> list[int]:
+    """Items with a row by each portion."""
+    rows = engine.journal.rows
+    mine = [row.seq for row in rows if row.decision is Decision.PORTION and row.entity_key == f"payhook:{digest}"]
+    counted = Counter(row.cause_seq for row in rows if row.cause_seq in mine)
+    return [counted[seq] for seq in mine]
+
+
+def decisions(engine: Engine) -> Counter[str]:
+    return Counter(row.decision.value for row in last_rows(engine).values() if row.topic != CONTROL)
+
+
+def go(engine: Engine, batches: int = 12, seconds: float = 1.0) -> None:
+    for _ in range(batches):
+        engine.advance(seconds)
