@@ -107,15 +107,16 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     import httpx2
 
-    from console.health import KafkaLag, is_fresh, ledgers, marks_of, read_status, scrape, sides
+    from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
+    from core.status_file import fresh
     from stack.watching import watched
 
-    lag = KafkaLag(settings.kafka)
+    lag, now = KafkaLag(settings.kafka), SystemClock().now()
     places = watched(settings, lag.read)
 
     async def ask() -> dict[str, Any]:
         async with httpx2.AsyncClient(trust_env=False) as client:
-            said = await read_status(places, client, SystemClock().now())
+            said = await read_status(places, client, now)
             pages = await asyncio.gather(*(scrape(name, url, client) for name, url in places.metrics.items()))
         return {**said, "processes": {page.process: page.text is not None for page in pages}}
 
@@ -124,7 +125,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         named = bool(settings.console.ingest_url or places.metrics)
         # At the receiver's own port on loopback another stack's may answer.
         answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
-        said["up"] = any([*answering, *map(is_fresh, said["streams"].values())])
+        said["up"] = any([*answering, *(fresh(one, now) is not None for one in said["streams"].values())])
         if said["up"]:
             for mode, side in sides(said).items():
                 side["lag"] = lag.read(marks_of(ledgers(said, mode)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.routing import is_shard_of, mode_of, stream_of
 from core.settings import KafkaSettings
-from core.status_file import STANDBY, STATUS_AGE_MAX, moment_of, read_said
+from core.status_file import STANDBY, fresh, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
 
@@ -96,12 +95,12 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
-    if any(not is_fresh(one) or one.get("state") == STANDBY for one in streams.values()):
+    if any(fresh(one, now) is None or one.get("state") == STANDBY for one in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
             reported = {name: one for name, one in (await _reported(url, client)).items() if name in streams}
             aged = {name: _aged(one, now) for name, one in reported.items()}
-            streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name])}
+            streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name], now)}
     said = {**_side(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
     if any(mode_of(name) == "test" for name in streams):
         said["test"] = _side(ingest_ready, streams, "test")
@@ -145,13 +144,9 @@ async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[s
     return {name: one for name, one in streams.items() if isinstance(one, dict)} if isinstance(streams, dict) else {}
 
 
-def _says_more(one: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _says_more(one: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
     """Whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
-    return is_fresh(one) and (one.get("state") != STANDBY or not is_fresh(known))
-
-
-def is_fresh(status: Mapping[str, Any]) -> bool:
-    return float(status.get("age_s", math.inf)) <= STATUS_AGE_MAX.total_seconds()
+    return fresh(one, now) is not None and (one.get("state") != STANDBY or fresh(known, now) is None)
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
@@ -163,9 +158,8 @@ def _aged(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
     at = moment_of(status, "at")
     if status is None or at is None:
         return {"ready": False}
-    age = now - at
-    fresh = age <= STATUS_AGE_MAX
-    return {**status, "ready": bool(status.get("ready")) and fresh, "age_s": round(age.total_seconds(), 3)}
+    ready = bool(status.get("ready")) and fresh(status, now) is not None
+    return {**status, "ready": ready, "age_s": round((now - at).total_seconds(), 3)}
 
 
 async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:

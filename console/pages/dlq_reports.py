@@ -15,10 +15,11 @@ from console.access import Role, User, require
 from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
-from console.health import is_fresh, read_status_file
+from console.health import read_status_file
 from console.pages.place import DlqPlace, WorkStream
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
+from core.status_file import fresh
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, ShardedIndex, Stats
 from dlq.report import Week, WeeklyReport, steps, weekly
@@ -121,9 +122,8 @@ def reported(name: str, path: Path, now: datetime) -> StreamReport:
         if isinstance(one, dict) and one.get("state") != "closed"
     ]
     behind = _behind(status)
-    if not is_fresh(status):
-        silent = f"its processor has written nothing for {int(status['age_s'])} s"
-        return StreamReport(name, "down", silent, behind, ())
+    if fresh(status, now) is None:
+        return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
     if blocked := status.get("blocked"):
         return StreamReport(name, "blocked", str(blocked), behind, breakers)
     if status.get("state") == "off":

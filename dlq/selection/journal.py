@@ -18,7 +18,7 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
-from core.status_file import STATUS_AGE_MAX, moment_of, read_said
+from core.status_file import fresh, moment_of, read_said
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Place, Target
 from dlq.done_alone import given_since
 from dlq.frozen import Frozen, Selection
@@ -272,11 +272,10 @@ class RunItems:
 def why_slow(status: Path, now: datetime) -> str | None:
     """Why a run that is under way doesn't go on as fast as it could; None: it does."""
     said = read_said(status)
-    at = moment_of(said, "at")
-    if said is None or at is None:
+    if said is None or moment_of(said, "at") is None:
         return "waits: the processor isn't running"
-    if now - at > STATUS_AGE_MAX:
-        return f"waits: the processor has said nothing since {said['at']}"
+    if fresh(said, now) is None:
+        return f"waits: the processor's last status is of {said['at']}"
     if said.get("blocked"):
         return f"waits: the stream is blocked: {said['blocked']}"
     if not said.get("ready"):

@@ -103,6 +103,17 @@ def test_an_old_word_of_the_processor_is_not_believed(listener: Listener) -> Non
     assert (said["ready"], said["age_s"], said["pid"]) == (False, 31.0, 1)
 
 
+def test_a_word_of_a_clock_that_ran_ahead_is_not_believed(listener: Listener) -> None:
+    """One of another processor, whose clock is right, is shown instead."""
+    ahead = {**STATUS, "at": "2026-01-31T13:00:00.000000Z", "pid": 2}
+    listener.status_file.write_text(json.dumps(ahead))
+    assert listener.get("/readyz").status_code == 503
+    assert listener.get("/status").json()["processor"]["pid"] == 2
+    listener.others = {"a": ahead, "b": STATUS}
+    said = listener.get("/status").json()["processor"]
+    assert (said["ready"], said["pid"]) == (True, 1)
+
+
 @pytest.mark.parametrize("here", ["standby", "running", None])
 def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(listener: Listener, here: str | None) -> None:
     running, standby = {**STATUS, "state": "running", "ready": False}, {**STATUS, "state": "standby"}
