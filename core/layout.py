@@ -12,6 +12,15 @@ from core.routing import base_of, mode_of, shard_of, stream_of
 LEDGER = "ledger"
 """The stream that finance's commands and `payhook verify` look at; its bodies are in a table without a suffix."""
 
+BODIES_OF = "bodies-"
+"""Before a stream's name: its bodies, where it isn't `LEDGER`."""
+
+LAKE_FOLDERS = frozenset(
+    {"acts", "bodies", "journal", "leases", "receipts", "reconciliation", "reconciliation-runs"}
+    | {"redactions", "selections", "snapshots"}
+)
+"""What payhook keeps in the lake itself, beside the tables that a stream derives from its journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
@@ -30,7 +39,7 @@ class StreamLayout:
     @property
     def bodies(self) -> Location:
         base = base_of(self.stream)
-        return self.derived("bodies" if base == LEDGER else f"bodies-{base}")
+        return self.derived("bodies" if base == LEDGER else f"{BODIES_OF}{base}")
 
     @property
     def postings(self) -> Location:

@@ -32,6 +32,7 @@ from pydantic import Field, ValidationError
 
 from core.errors import SettingError
 from core.event import Mode
+from core.layout import BODIES_OF, LAKE_FOLDERS
 from core.routing import MODES, WHOLE, Shard, dlq_topic, have_a_name_in_common, in_mode, stream_of, topics_of
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
@@ -251,13 +252,17 @@ def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> W
 def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     for table, kept_by in stream.derived.items():
         key = f"derived.{table}"
-        if not NAME.fullmatch(table) or table in ("acts", "bodies", "journal") or table.startswith("bodies-"):
-            return key, "that name is taken, or isn't of small letters and digits"
+        if not NAME.fullmatch(table):
+            return key, "a table's name is of small letters, digits and '-', 40 at most"
+        if table.startswith(BODIES_OF) or any(have_a_name_in_common(table, own) for own in LAKE_FOLDERS):
+            return key, "a folder of payhook's own in the lake has that name, in some mode or shard: choose another one"
         if not re.match(_FUNCTION, kept_by):
             return key, "module:class is wanted, like ledger.postings:PostingsWriter"
-        others = [other.name for other in streams.values() if other.name != stream.name and table in other.derived]
-        if others:
-            return key, f"{others[0]} keeps a table of that name: choose another one"
+        for other in streams.values():
+            for theirs in other.derived:
+                if (other.name, theirs) != (stream.name, table) and have_a_name_in_common(table, theirs):
+                    problem = f"{other.name} keeps {theirs}, the same table in some mode or shard: choose another name"
+                    return key, problem
     return None
 
 

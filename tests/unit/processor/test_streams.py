@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from core.layout import LAKE_FOLDERS, StreamLayout
+from core.routing import base_of
 from notify.settings import TIMEOUT_S_MAX
 from processor.streams import SHIPPED, StreamInvalid, load_streams, taking
+from stack.backup.manifest import tables
+from stack.settings import Settings
 
 OWN = """
 [greet]
@@ -86,9 +90,13 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
         (OWN + 'dlq = { topic = "dlq.ledger-test" }', "ledger", "dlq.topic", "each stream has its own"),
         (OWN + 'dlq = { topic = "dlq.ledger.1" }', "ledger", "dlq.topic", "greet has dlq.ledger.1"),
         (OWN + 'dlq = { topic = "dlq.notify-test.12" }', "notify", "dlq.topic", "each stream has its own"),
-        (OWN + 'derived = { postings = "a:B" }', "ledger", "derived.postings", "greet keeps a table of that name"),
-        (OWN + 'derived = { bodies = "a:B" }', "greet", "derived.bodies", "taken"),
-        (OWN + 'derived = { acts = "a:B" }', "greet", "derived.acts", "taken"),
+        (OWN + 'derived = { postings = "a:B" }', "ledger", "derived.postings", "greet keeps postings,"),
+        (OWN + 'derived = { postings-test = "a:B" }', "ledger", "derived.postings", "greet keeps postings-test,"),
+        (OWN + 'derived = { sums = "a:B", sums-test = "a:B" }', "greet", "derived.sums", "sums-test"),
+        (OWN + 'derived = { bodies = "a:B" }', "greet", "derived.bodies", "payhook's own"),
+        (OWN + 'derived = { bodies-greet = "a:B" }', "greet", "derived.bodies-greet", "payhook's own"),
+        (OWN + 'derived = { leases = "a:B" }', "greet", "derived.leases", "payhook's own"),
+        (OWN + 'derived = { reconciliation-runs-test = "a:B" }', "greet", "derived.reconciliation-runs-test", "own"),
         (OWN + 'derived = { sums = "a.B" }', "greet", "derived.sums", "module:class"),
         (OWN + 'name = "hello"', "greet", "name", "leave it out"),
         ("greet = 1", "greet", "", r"write \[greet\]"),
@@ -106,6 +114,14 @@ def test_what_is_wrong_is_named_with_stream_key_and_what_to_do(
         load(tmp_path, text)
     assert (raised.value.stream, raised.value.key) == (stream, key)
     assert f"[{stream}] {key}".strip() in str(raised.value)
+
+
+def test_every_folder_of_the_lake_is_one_that_no_stream_may_keep_a_table_in(tmp_path: Path) -> None:
+    lake, ledger = Path("lake"), StreamLayout(Path("data"), Path("lake"), "ledger")
+    of_streams = [getattr(ledger, name) for name, one in vars(StreamLayout).items() if isinstance(one, property)]
+    folders = {place.parts[1] for place in of_streams if isinstance(place, Path) and place.is_relative_to(lake)}
+    folders |= {base_of(one.path.partition("/")[0]) for one in tables(Settings(data_dir=tmp_path))}
+    assert folders - {"bodies-notify", *load_streams()["ledger"].derived} == LAKE_FOLDERS
 
 
 def test_the_file_that_says_it_is_named(tmp_path: Path) -> None:
