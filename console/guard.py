@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.access import Access, Everybody, NotAllowed, NotSignedIn, User, require
-from console.access.roles import declared_routes, demanded
+from console.access.roles import Required, declared_routes, demanded
 from console.forms import Cookies, checked_form
 from console.pages.sign_in import own_password_routes, sign_in_routes
 from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal, is_api
@@ -62,8 +62,8 @@ BEARER = "bearer "
 
 
 class Guard:
-    """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), which
-    ``request.state.identify()`` looks up again, and:
+    """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), whom
+    ``request.state.allow(demand)`` looks up again, and:
 
     - its route's role; a path without a route is answered to the signed-in alone;
     - where it could change something: no page but the listener's own sent it (``Sec-Fetch-Site``, ``Origin``); to the
@@ -93,9 +93,6 @@ class Guard:
         try:
             receive = await self._passed(request)
         except (PayhookError, OSError, sqlite3.Error) as refusal:
-            if isinstance(refusal, NotAllowed) and request.method not in SAFE_METHODS:
-                what, channel = f"{request.method} {request.url.path}", "api" if is_api(request) else "page"
-                await asyncio.to_thread(self._access.not_allowed, refusal.user, what, channel)
             await answer_refusal(request, refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -109,24 +106,42 @@ class Guard:
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
             self._check_sender(request)
-        request.state.identify = partial(self._user, request, to_api)
-        request.state.user = user = await asyncio.to_thread(request.state.identify)
+        request.state.allow = partial(self._allow_again, request)
+        request.state.user = await asyncio.to_thread(self._user, request)
         request.state.csrf_secret = secret = self._cookies.secret(request)
         demand = demanded(self._routes, request.scope)
         if not isinstance(demand, Everybody):
-            (demand or require(None)).of(user)
+            await asyncio.to_thread(self._allow, request, demand or require(None))
         if unsafe and to_api:
             _check_json(request)
         elif unsafe:
             return await checked_form(request, secret)
         return request.receive
 
-    def _user(self, request: Request, to_api: bool) -> User | None:
+    def _allow_again(self, request: Request, demand: Required) -> User:
+        """As `_allow`, of the user as they are now."""
+        request.state.user = self._user(request)
+        return self._allow(request, demand)
+
+    def _allow(self, request: Request, demand: Required) -> User:
+        """Blocks. Who tries to change what they may not is put on record.
+
+        :raises NotSignedIn, NotAllowed: see there
+        """
+        try:
+            return demand.of(request.state.user)
+        except NotAllowed as refusal:
+            if request.method not in SAFE_METHODS:
+                channel = "api" if is_api(request) else "page"
+                self._access.not_allowed(refusal.user, f"{request.method} {request.url.path}", channel)
+            raise
+
+    def _user(self, request: Request) -> User | None:
         """Blocks.
 
         :raises NotSignedIn: a token came that isn't one (any more)
         """
-        header = request.headers.get("authorization") if to_api else None
+        header = request.headers.get("authorization") if is_api(request) else None
         if header is not None:
             token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
             user = self._access.by_token(token)

@@ -104,8 +104,8 @@ class Required:
         """
         :raises NotSignedIn, NotAllowed: see there
         """
-        request.state.user = user = request.state.identify()
-        return self.of(user)
+        user: User = request.state.allow(self)
+        return user
 
     def of(self, user: User | None) -> User:
         """The same of a user that is known.

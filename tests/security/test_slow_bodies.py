@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from console.access import Role, accounts
+from dlq.audit_log import Outcome
 from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
 
@@ -86,3 +87,7 @@ def test_a_token_whose_user_or_role_is_gone_orders_nothing(
     assert answer.status_code == status
     proposals = office.listener.request("GET", "/api/ledger/proposals", ADA).json()["proposals"]
     assert proposals == []
+    refused = [act for act in office.listener.audit_log.read(100) if act.outcome is Outcome.REFUSED]
+    assert [(act.actor, act.what, act.channel) for act in refused] == [
+        (FAY, "POST /api/ledger/entries", "api") for _ in range(status == 403)
+    ]
