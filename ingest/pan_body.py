@@ -207,9 +207,10 @@ class BodyMask:
         name, sign, value = pair.partition(b"=")
         *path, last = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
         place = self._place(last, Place(Kind.PLAIN, own and all(part in ENVELOPES for part in path)))
-        return (
-            name + sign + FORM_VALUE.through(value, lambda plain: self._form_value(plain, place.kind, depth + 1, own))
-        )
+        if len(name) >= DIGITS_MIN:
+            name = FORM_VALUE.through(name, lambda plain: self._form_value(plain, Kind.PLAIN, depth + 1, own=False))
+        value = FORM_VALUE.through(value, lambda plain: self._form_value(plain, place.kind, depth + 1, own))
+        return name + sign + value
 
     def _form_value(self, plain: bytes, kind: Kind, depth: int, own: bool) -> bytes:
         if kind is Kind.ID or plain in self.spared:

@@ -334,6 +334,28 @@ def test_a_form_stays_a_form():
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{CARD}=1&b=2", f"{HIDDEN}=1&b=2"),
+        (f"b=2&{CARD}", f"b=2&{HIDDEN}"),
+        (f"metadata[{CARD}][note]=1", f"metadata[{HIDDEN}][note]=1"),
+        ("4111+1111+1111+1111=", "4111+11**+****+1111="),
+        ("%34111%201111%201111%201111=1", "%34111%2011**%20****%201111=1"),
+    ],
+)
+def test_a_card_number_in_a_forms_name_is_hidden(before: str, after: str):
+    assert masked(before.encode()) == after.encode()
+
+
+@pytest.mark.parametrize("stray", ["", "A", "AA", "A="])
+def test_letters_at_the_end_of_base64_that_make_no_byte_hide_nothing(stray: str):
+    letters = base64.b64encode(f"paid by {CARD}".encode()).decode()
+    after = in_json({"note": letters + stray})["note"]
+    assert base64.b64decode(after[: len(letters)]).decode() == f"paid by {HIDDEN}"
+    assert after[len(letters) :] == stray
+
+
 def test_xml_in_base64_in_a_form_stays_what_it_is():
     def form(number: str, code: str) -> bytes:
         xml = f"<notification><id>{CARD}</id><number>{number}</number><cvv>{code}</cvv></notification>"
