@@ -25,7 +25,7 @@ from core.log import configure_logging
 from core.routing import topics_of
 from dlq.alerts.looking import Looking, Places, ReplicaWatch
 from dlq.alerts.receivers import receivers
-from dlq.alerts.watch import AlertMetrics, Watch
+from dlq.alerts.watch import AlertMetrics, Watch, read_state
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own
 from stack.server import stopped_by_signal
@@ -100,7 +100,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     if alerts.metrics_port:
         start_http_server(alerts.metrics_port, settings.metrics_host, metrics.registry)
     with httpx2.Client(trust_env=False) as client:
-        looking = Looking(places(settings), client, clock)
+        looking = Looking(places(settings), client, clock, read_state(settings.layout.alerts).done_at)
         watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
         if not alerts.receivers:
             log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")

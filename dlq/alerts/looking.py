@@ -70,19 +70,22 @@ class Places:
 
 
 class Looking:
-    """One look after another."""
+    """One look after another. ``done_at``: of rounds by schedule, as the looks before a restart knew it."""
 
-    def __init__(self, places: Places, client: httpx2.Client, clock: Clock) -> None:
+    def __init__(
+        self, places: Places, client: httpx2.Client, clock: Clock, done_at: Mapping[str, datetime] | None = None
+    ) -> None:
         self._places = places
         self._client = client
         self._clock = clock
-        self._done_at = dict.fromkeys(("backup", "maintenance"), clock.now())
+        self._done_at = {**dict.fromkeys(("backup", "maintenance"), clock.now()), **(done_at or {})}
         self._found_broken: Mapping[str, int] = {}
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
     def look(self) -> Seen:
         """What there is to see now; whatever fails is None in it, or missing."""
         now = self._clock.now()
+        rounds = self._rounds(now)
         return Seen(
             receiver_ready=self._receiver_ready(),
             statuses=self._statuses(now),
@@ -92,7 +95,8 @@ class Looking:
                 for process, url in each_address(self._places.metrics).items()
                 for series, value in self._samples(process, url).items()
             },
-            rounds=self._rounds(now),
+            rounds=rounds,
+            done_at={rule: at for rule, at in self._done_at.items() if rule in rounds},
             disks={name: disk_used(path) for name, path in self._places.disks.items()},
             memory=memory_used(),
             broken=self._broken(),

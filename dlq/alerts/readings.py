@@ -54,6 +54,7 @@ class Seen:
     can't be read; ``samples``: of every process whose metrics answered; ``rounds``: what those that are made left,
     by rule, None where that can't be read: of the newest good ``backup`` and of the last ``maintenance`` that was done
     the age, in times of what lies between two, of the scan for ``card_data`` the kept bodies in which it found some;
+    ``done_at``: when these two were done last, as far as is known;
     ``disks``: used share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when
     last looked at.
     """
@@ -63,6 +64,7 @@ class Seen:
     dead: Mapping[str, Dead | None] = field(default_factory=dict)
     samples: Mapping[Series, float] = field(default_factory=dict)
     rounds: Mapping[str, float | None] = field(default_factory=dict)
+    done_at: Mapping[str, datetime] = field(default_factory=dict)
     disks: Mapping[str, float | None] = field(default_factory=dict)
     memory: float | None = None
     broken: Mapping[str, int] = field(default_factory=dict)

@@ -138,6 +138,7 @@ class Watch:
             waiting={name: list(queue.waiting.values()) for name, queue in self.queues.items()},
             problems={name: queue.problem for name, queue in self.queues.items() if queue.problem is not None},
             values=values,
+            done_at=self.seen.done_at,
         )
         try:
             write_state(self._file, remembered)
@@ -189,13 +190,16 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """``at``: when it was written, None where there is nothing. ``problems``: by receiver, why its last try failed."""
+    """``at``: when it was written, None where there is nothing. ``problems``: by receiver, why its last try failed.
+    ``done_at``: as `Seen` has it.
+    """
 
     at: datetime | None = None
     alerts: Sequence[Alert] = ()
     waiting: Mapping[str, Sequence[Notice]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    done_at: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def read_state(file: Path) -> Remembered:
@@ -210,6 +214,7 @@ def read_state(file: Path) -> Remembered:
             waiting={name: [Notice.of(one) for one in notices] for name, notices in tree["waiting"].items()},
             problems={str(name): str(text) for name, text in tree["problems"].items()},
             values=tree["values"],
+            done_at={str(rule): from_rfc3339(at) for rule, at in tree.get("done_at", {}).items()},
         )
     except FileNotFoundError:
         return Remembered()
@@ -230,6 +235,7 @@ def write_state(file: Path, remembered: Remembered) -> None:
         "waiting": {name: [one.as_tree() for one in notices] for name, notices in remembered.waiting.items()},
         "problems": dict(remembered.problems),
         "values": remembered.values,
+        "done_at": {rule: to_rfc3339(at) for rule, at in remembered.done_at.items()},
     }
     write_whole(file, json.dumps(tree, indent=1) + "\n")
 

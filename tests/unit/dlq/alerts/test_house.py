@@ -18,9 +18,9 @@ from prometheus_client import start_http_server
 from core.clock import ManualClock, to_rfc3339
 from core.memory import memory_used
 from dlq.alerts.looking import Looking, Places, count_replicas, disk_used
-from dlq.alerts.readings import Replicas, Seen
+from dlq.alerts.readings import Replicas
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import Watch, read_state
 from ingest.metrics import IngestMetrics
 from ledger.verify.report import Finding, Report, remember
 
@@ -35,7 +35,7 @@ class House:
     folder: Path
     receiver: IngestMetrics
     watch: Watch
-    look: Callable[[], Seen]
+    begun: Callable[[], Watch]
     pages: dict[str, str]
     clock: ManualClock
     replicas: list[Replicas | None] = field(default_factory=lambda: [None])
@@ -49,7 +49,7 @@ class House:
     def restart(self) -> None:
         """Of the alerts' process."""
         self.watch.close()
-        self.watch = Watch(AlertsSettings(), self.look, {}, self.folder / "alerts.json", self.clock)
+        self.watch = self.begun()
 
 
 @pytest.fixture
@@ -70,9 +70,12 @@ def house(tmp_path: Path) -> Iterator[House]:
         replicas=lambda: replicas[0],
     )
     with httpx2.Client(trust_env=False) as client:
-        looking = Looking(places, client, clock)
-        watch = Watch(AlertsSettings(), looking.look, {}, tmp_path / "alerts.json", clock)
-        house = House(tmp_path, receiver, watch, looking.look, pages, clock, replicas)
+
+        def begun() -> Watch:
+            looking = Looking(places, client, clock, read_state(tmp_path / "alerts.json").done_at)
+            return Watch(AlertsSettings(), looking.look, {}, tmp_path / "alerts.json", clock)
+
+        house = House(tmp_path, receiver, begun(), begun, pages, clock, replicas)
         yield house
         house.watch.close()
     server.shutdown()
@@ -173,6 +176,16 @@ def test_maintenance_that_is_not_done_is_an_alert_and_a_round_that_fails_is_none
     assert house.firing(120)["maintenance", ""].startswith("the last round of maintenance that was done is 2.0 times")
     maintained(house, ok=True)
     assert is_over(house, "maintenance")
+
+
+def test_rounds_that_are_never_done_are_an_alert_however_often_the_alerts_are_restarted(house: House) -> None:
+    """As on a host whose processes are renewed each night, and where nothing runs the rounds."""
+    assert house.firing() == {}
+    for _ in range(3):
+        house.restart()
+        (house.folder / "backed-up.json").write_text("{")
+        fires = house.firing(0.6 * DAY_S)
+    assert {("maintenance", ""), ("backup", "")} == fires.keys()
 
 
 def test_backups_that_are_never_made_are_an_alert(house: House) -> None:
