@@ -32,7 +32,7 @@ from journal.anchors import Anchoring, Head
 from journal.append import Appender
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
-from journal.reader import dataset_of
+from journal.reader import read_rows
 from journal.schema import GENESIS, TIMESTAMP, extend
 from journal.storage import open_storage
 
@@ -238,7 +238,7 @@ class AuditLog:
         table = open_table(str(self._path))
         end = min(_last(table) + 1, before if before is not None else _last(table) + 1)
         number = pc.field("number")
-        rows = dataset_of(table).to_table(filter=(number < end) & (number >= end - limit))
+        rows = read_rows(table, (number < end) & (number >= end - limit))
         return [recorded(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
 
     def head(self) -> Head:
@@ -287,14 +287,13 @@ class AuditLog:
         number = _last(table)
         if number == 0:
             return Head(0, 0, GENESIS)
-        rows = dataset_of(table).to_table(["chain"], filter=pc.field("number") == number)
+        rows = read_rows(table, pc.field("number") == number, ["chain"])
         if rows.num_rows != 1:
             raise AuditLogBroken(str(self._path), number)
         return Head(0, number, rows["chain"][0].as_py())
 
     def _holds(self, row: RecordedEntry) -> bool:
-        dataset = dataset_of(open_table(str(self._path)))
-        found = dataset.to_table(["act_id"], filter=pc.field("number") == row.number)
+        found = read_rows(open_table(str(self._path)), pc.field("number") == row.number, ["act_id"])
         return row.act_id in found["act_id"].to_pylist()
 
 

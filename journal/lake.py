@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class TableUnreadable(PayhookError, DeltaError):
-    """No table can be read there: its log is missing or damaged, or its store doesn't answer. It is one of delta-rs's
-    errors too: a reader of rows needn't tell whether the log or a file can't be read.
+    """No table can be read there: its log or a file is missing or damaged, or its store doesn't answer. It is one of
+    delta-rs's errors too, which a caller may expect.
     """
 
     def __init__(self, path: str, problem: str) -> None:

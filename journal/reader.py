@@ -20,9 +20,9 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from core.arrow import datasets as ds
 from core.decision import Decision
 from core.location import Location, is_url
-from journal.errors import JournalBroken
+from journal.errors import JournalBroken, problem_of
 from journal.histories import FIRST, History
-from journal.lake import has_table, open_table
+from journal.lake import TableUnreadable, has_table, open_table
 from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, ChainHead, JournalRow, from_arrow
 from journal.state import JournalState, Marks, commit_info, state_of_commit
 from journal.storage import open_storage
@@ -38,6 +38,8 @@ ROWS_PER_WIDE_WINDOW = 250_000
 
 ROWS_PER_TABLE = 50_000
 
+_UNREADABLE = (OSError, DeltaError, pa.ArrowException)
+
 
 def lineage_of(path: str) -> str:
     """The lineage of the journal as it is now; empty where none was begun.
@@ -48,11 +50,13 @@ def lineage_of(path: str) -> str:
 
 
 def rows_where(path: Location | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
-    """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal."""
+    """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal.
+
+    :raises TableUnreadable, OSError: its log or a file can't be read
+    """
     if not has_table(str(path)):
         return []
-    rows = dataset_of(open_table(str(path))).to_table(columns=None if columns is None else list(columns), filter=wanted)
-    return from_arrow(rows.sort_by("seq"))
+    return from_arrow(read_rows(open_table(str(path)), wanted, columns).sort_by("seq"))
 
 
 class JournalReader:
@@ -174,7 +178,7 @@ class JournalReader:
 
     def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:
         """``within``: a condition by which files are left out."""
-        with readable(self._table.table_uri):
+        with _readable(self._table.table_uri):
             return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
 
     def _there(self, columns: Sequence[str] | None) -> list[str] | None:
@@ -198,6 +202,23 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateTy
     return table.to_pyarrow_dataset(filesystem=disk, file_pruning_predicate=file_pruning_predicate)
 
 
+def read_rows(
+    table: DeltaTable,
+    wanted: pc.Expression | None = None,
+    columns: Sequence[str] | None = None,
+    files: FilePruningPredicateType | None = None,
+) -> pa.Table:
+    """The rows of any table that satisfy a condition, whole ones unless ``columns`` are named.
+
+    :param files: as `dataset_of` has it
+    :raises TableUnreadable: a file is missing or damaged
+    """
+    try:
+        return dataset_of(table, files).to_table(columns=None if columns is None else list(columns), filter=wanted)
+    except _UNREADABLE as unreadable:
+        raise TableUnreadable(table.table_uri, problem_of(unreadable)) from unreadable
+
+
 def scan(
     table: DeltaTable, after: int, columns: Sequence[str] | None = None, rows_per_window: int = ROWS_PER_WINDOW
 ) -> Iterator[pa.Table]:
@@ -208,7 +229,7 @@ def scan(
     :raises JournalBroken: a seq is missing or there twice, or a file can't be read
     """
     wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
-    with readable(table.table_uri):
+    with _readable(table.table_uri):
         last = last_seq(table)
         for since in range(after + 1, last + 1, rows_per_window):
             until = min(since + rows_per_window, last + 1)
@@ -225,7 +246,7 @@ def last_seq(table: DeltaTable) -> int:
         return 0
     if "max.seq" in actions.column_names and actions["max.seq"].null_count == 0:
         return int(pc.max(actions["max.seq"]).as_py())
-    return int(pc.max(dataset_of(table).to_table(columns=["seq"])["seq"]).as_py())
+    return int(pc.max(read_rows(table, columns=["seq"])["seq"]).as_py())
 
 
 def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
@@ -235,14 +256,14 @@ def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None
 
 
 @contextlib.contextmanager
-def readable(table: str) -> Iterator[None]:
+def _readable(table: str) -> Iterator[None]:
     """
     :raises JournalBroken: a file can't be read
     """
     try:
         yield
-    except (OSError, DeltaError, pa.ArrowException) as unreadable:
-        raise JournalBroken(table, f"it can't be read: {unreadable}") from unreadable
+    except _UNREADABLE as unreadable:
+        raise JournalBroken(table, f"it can't be read: {problem_of(unreadable)}") from unreadable
 
 
 def read_state(path: str, version: int) -> JournalState:

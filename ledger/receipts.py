@@ -22,7 +22,7 @@ from journal.append import Appender
 from journal.kafka_log import Held, TopicMissing
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction
-from journal.reader import dataset_of, readable
+from journal.reader import read_rows
 from journal.schema import TIMESTAMP, Record
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class ReceiptsTable:
     def lines_of(self, partition: int, offset: int) -> list[dict[str, Any]]:
         """What was collected of one record, by line; none where it isn't here."""
         of_record = (pc.field("partition") == partition) & (pc.field("offset") == offset)
-        rows: list[dict[str, Any]] = dataset_of(open_table(self.path)).to_table(filter=of_record).to_pylist()
+        rows: list[dict[str, Any]] = read_rows(open_table(self.path), of_record).to_pylist()
         return rows
 
     def append(self, partition: int, rows: pa.Table, next_offset: int) -> None:
@@ -208,14 +208,13 @@ class Answered:
 def answered_since(receipts: Location, since: datetime) -> list[Answered]:
     """The first receipt of each event that was answered 2xx since a moment, by time. Only receipts that were collected.
 
-    :raises JournalBroken: a file can't be read
+    :raises TableUnreadable: its log or a file can't be read
     """
     if not has_table(str(receipts)):
         return []
     taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
     columns = ["event_key", "provider", "at", "content_sha256"]
-    with readable(str(receipts)):
-        rows = dataset_of(open_table(str(receipts))).to_table(columns, filter=taken & (pc.field("at") >= since))
+    rows = read_rows(open_table(str(receipts)), taken & (pc.field("at") >= since), columns)
     found: dict[str, Answered] = {}
     for one in rows.sort_by("at").to_pylist():
         found.setdefault(one["event_key"], Answered(**one))
@@ -226,13 +225,11 @@ def undecided(answered: Sequence[Answered], journals: Sequence[Location], waitin
     """Those without a row in any shard's journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
     holds.
 
-    :raises JournalBroken: a file can't be read
+    :raises TableUnreadable: a journal's log or a file can't be read
     """
     keys = pa.array([one.event_key for one in answered], pa.string())
     settled = set(waiting)
     for journal in journals if answered else ():
-        with readable(str(journal)):
-            rows = dataset_of(open_table(str(journal)))
-            known = rows.to_table(["event_key"], filter=pc.field("event_key").isin(keys))["event_key"]
-        settled.update(known.to_pylist())
+        known = read_rows(open_table(str(journal)), pc.field("event_key").isin(keys), ["event_key"])
+        settled.update(known["event_key"].to_pylist())
     return [one for one in answered if one.event_key not in settled]

@@ -15,13 +15,12 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.errors import PayhookError
 from core.location import Location, location_of
 from journal.append import Appender
-from journal.lake import ensure_table
-from journal.reader import dataset_of
+from journal.lake import ensure_table, has_table, open_table
+from journal.reader import read_rows
 from journal.schema import TIMESTAMP
 
 Kind: TypeAlias = Literal[
@@ -201,15 +200,15 @@ class Reconciliations:
 
     def counts(self, run_id: str) -> dict[Kind, int]:
         """How many differences of each kind a run wrote."""
-        kinds = self._dataset(run_id).to_table(columns=["kind"], filter=pc.field("run_id") == run_id)
+        kinds = self._differences_of(run_id, pc.field("run_id") == run_id, ["kind"])
         found = {one["values"]: one["counts"] for one in pc.value_counts(kinds["kind"]).to_pylist()}
         return {kind: found.get(kind, 0) for kind in KINDS}
 
     def runs(self) -> list[Reconciliation]:
         """All runs, the newest first."""
-        if not DeltaTable.is_deltatable(self._runs):
+        if not has_table(self._runs):
             return []
-        table = dataset_of(DeltaTable(self._runs)).to_table()
+        table = read_rows(open_table(self._runs))
         return [_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
 
     def run(self, run_id: str) -> Reconciliation:
@@ -228,14 +227,14 @@ class Reconciliations:
         """
         for one in KINDS if kind is None else (kind,):
             wanted = (pc.field("run_id") == run_id) & (pc.field("kind") == one)
-            table = self._dataset(run_id).to_table(columns=_DIFFERENCE_COLUMNS, filter=wanted)
+            table = self._differences_of(run_id, wanted, _DIFFERENCE_COLUMNS)
             ordered = table.sort_by([("line", "ascending"), ("seq", "ascending")])
             for batch in ordered.slice(0, at_most).to_batches(max_chunksize=10_000):
                 yield from (Difference(**row) for row in batch.to_pylist())
 
-    def _dataset(self, run_id: str) -> pa.dataset.Dataset:
-        """The files that may hold some of the run."""
-        return dataset_of(DeltaTable(self._differences), file_pruning_predicate=[("run_id", "=", run_id)])
+    def _differences_of(self, run_id: str, wanted: pc.Expression, columns: Sequence[str]) -> pa.Table:
+        """Of the files that may hold some of the run."""
+        return read_rows(open_table(self._differences), wanted, columns, [("run_id", "=", run_id)])
 
 
 _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]

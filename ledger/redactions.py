@@ -19,9 +19,9 @@ from core.errors import PayhookError
 from core.location import Location
 from journal.append import Appender
 from journal.bodies import BodyStore
-from journal.lake import ensure_table
+from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction
-from journal.reader import dataset_of
+from journal.reader import read_rows
 from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend
 
 REDACTIONS_SCHEMA = pa.schema(
@@ -93,9 +93,9 @@ class Redactions:
 
         :raises RedactionsBroken: see there
         """
-        if not DeltaTable.is_deltatable(str(self.path)):
+        if not has_table(str(self.path)):
             return []
-        rows = dataset_of(DeltaTable(str(self.path))).to_table().sort_by("number")
+        rows = read_rows(open_table(str(self.path))).sort_by("number")
         found = [_redaction(one) for one in rows.to_pylist()]
         head = GENESIS
         for number, one in enumerate(found, 1):
@@ -219,7 +219,7 @@ def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Seq
     hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
     if not hashes:
         return []
-    there = BodyStore(str(bodies)).held(hashes) if DeltaTable.is_deltatable(str(bodies)) else set()
+    there = BodyStore(str(bodies)).held(hashes) if has_table(str(bodies)) else set()
     last = Redactions(redactions).last_orders(stream)
     found = []
     for sha256 in hashes:

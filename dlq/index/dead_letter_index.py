@@ -151,7 +151,7 @@ class DeadLetterIndex:
         """One item with its whole context, whether it is open or not.
 
         :raises ItemUnknown: no row has this number
-        :raises JournalBroken: the journal or the bodies can't be read
+        :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
         return self._context.story(item_seq)

@@ -21,7 +21,7 @@ from dlq.index.follow import records
 from dlq.index.item import Entry, Item, ItemState, item_of
 from dlq.index.payload import Payload, Payloads
 from journal.lake import has_table, open_table
-from journal.reader import dataset_of, readable
+from journal.reader import read_rows
 from journal.schema import JournalRow, from_arrow, to_arrow
 from journal.shards import decides, shard_at
 
@@ -180,7 +180,7 @@ class Context:
         """One item's story, whether the index holds it or not.
 
         :raises ItemUnknown: no row has this number, or another shard goes on with the item
-        :raises JournalBroken: the journal or the bodies can't be read
+        :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
         rows = self._rows(item_seq)
@@ -245,9 +245,7 @@ class Context:
         return tuple(_neighbour(last[seq]) for seq in before), tuple(_neighbour(last[seq]) for seq in after)
 
     def _read(self, wanted: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
-        with readable(self._journal):
-            dataset = dataset_of(open_table(self._journal))
-            return dataset.to_table(columns=None if columns is None else list(columns), filter=wanted)
+        return read_rows(open_table(self._journal), wanted, columns)
 
 
 def _bounded(rows: list[JournalRow]) -> tuple[list[JournalRow], bool]:

@@ -32,7 +32,7 @@ from dlq.report.model import (
 )
 from journal.lake import has_table, open_table
 from journal.life import Life, life_after
-from journal.reader import dataset_of, rows_where
+from journal.reader import read_rows, rows_where
 from journal.schema import TIMESTAMP, JournalRow, from_arrow
 from journal.shards import decides, shard_at
 
@@ -267,10 +267,9 @@ def _rows_of_dead(journal: str, until: datetime) -> Iterator[JournalRow]:
     """Rows of items that ever died, in seq order, with few columns."""
     if not has_table(journal):
         return
-    dataset = dataset_of(open_table(journal))
     died = pc.field("decision") == Decision.DEAD.value
     before = pc.field("decided_at") < _moment(until)
-    rows = dataset.to_table(columns=_LIFE, filter=before & (died | ~pc.field("first")))
+    rows = read_rows(open_table(journal), before & (died | ~pc.field("first")), _LIFE)
     dead_items = rows.filter(pc.equal(rows["decision"], Decision.DEAD.value))["item_seq"].combine_chunks().unique()
     of_dead = rows.filter(pc.is_in(rows["item_seq"], value_set=dead_items)).sort_by("seq")
     for batch in of_dead.to_batches():

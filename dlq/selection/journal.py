@@ -26,7 +26,7 @@ from dlq.refusals import Refusal
 from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity
 from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
 from journal.lake import has_table, open_table
-from journal.reader import JournalReader, dataset_of, lineage_of
+from journal.reader import JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
 
 SLOWED_S_MIN = 3.0
@@ -184,8 +184,7 @@ class RunLog:
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & (pc.field("seq") > after)
         wanted = is_command & pc.field("event_type").isin(pa.array(sorted(RUN_ACTIONS), pa.string()))
-        table = dataset_of(open_table(self._path, version=version)).to_table(filter=wanted)
-        return from_arrow(table.sort_by("seq"))
+        return from_arrow(read_rows(open_table(self._path, version=version), wanted).sort_by("seq"))
 
 
 class RunItems:

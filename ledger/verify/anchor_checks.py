@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
-from deltalake import DeltaTable
-
 from core.location import Location
 from core.routing import topics_of
 from dlq.audit_log import STREAM, ChainWalk
 from journal.anchors import Anchor, AnchorInvalid, anchored_before
 from journal.histories import is_given_up
-from journal.reader import dataset_of
+from journal.lake import has_table, open_table
+from journal.reader import read_rows
 from journal.schema import extend
 from ledger.verify.evidence import Evidence
 from ledger.verify.kafka import anchor_records
@@ -103,9 +102,9 @@ class AuditLogWhole(Invariant):
 
 
 def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
-    if path is None or not DeltaTable.is_deltatable(str(path)):
+    if path is None or not has_table(str(path)):
         return
-    for batch in dataset_of(DeltaTable(str(path))).to_table().sort_by("number").to_batches():
+    for batch in read_rows(open_table(str(path))).sort_by("number").to_batches():
         yield from batch.to_pylist()
 
 

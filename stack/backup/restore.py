@@ -31,7 +31,7 @@ from dlq.audit_log import AuditEntry, AuditLog, ChainWalk, Outcome
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
-from journal.reader import dataset_of
+from journal.reader import dataset_of, read_rows
 from journal.rocksdb_store import is_held
 from journal.shards import ShardMissing, ShardsChanged
 from journal.storage import sync
@@ -406,4 +406,4 @@ def _follows(table: DeltaTable, before: DeltaTable) -> bool:
 
 
 def _rows(path: Location) -> list[dict[str, Any]]:
-    return dataset_of(open_table(str(path))).to_table().sort_by("number").to_pylist()  # type: ignore[no-any-return]
+    return read_rows(open_table(str(path))).sort_by("number").to_pylist()  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from rich.cells import cell_len
 
 from cli.main import main
 from core.decision import Decision
+from dlq.audit_log import AuditLog
+from dlq.recorder import Recorder
+from tests.damaged_lake import DAMAGES
 from tests.dead_items import DeadItems
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\x85\u202eevil\u2066\x00\r\n\x1b[31mfaked line"
@@ -147,11 +151,12 @@ def test_what_can_not_be_is_one_sentence(items: DeadItems, words: list[str]) -> 
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "1"], ["stats"], ["report"], ["audit"]], ids=" ".join)
-def test_a_damaged_table_is_one_sentence(items: DeadItems, words: list[str]) -> None:
-    for table in (items.data / "lake" / "journal" / "ledger", items.data / "lake" / "acts"):
-        log = table / "_delta_log"
-        log.mkdir(parents=True, exist_ok=True)
-        max(log.glob("*.json"), default=log / f"{0:020}.json").write_text("{")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_table_is_one_sentence(items: DeadItems, words: list[str], damage: Callable[[Path], None]) -> None:
+    lake = items.data / "lake"
+    Recorder(AuditLog(lake / "acts"), items.clock, "page").record("ada", "sign_in", "")
+    for table in ("journal/ledger", "acts"):
+        damage(lake / table)
     said = CliRunner().invoke(main, ["dlq", *words, "--data", str(items.data)])
     assert (said.exit_code, said.stderr.startswith("payhook: "), said.stderr.count("\n")) == (1, True, 1), said
 

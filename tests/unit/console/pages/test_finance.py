@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from console.pages.ledger_export import ExportTooLarge, write
 from ledger.queries import Shards
 from tests.answers import answered, receipt
+from tests.damaged_lake import DAMAGES
 from tests.filled_ledger import reconcile
 from tests.unit.console.pages.conftest import Pages
 
@@ -123,6 +125,17 @@ def test_a_damaged_ledger_is_a_503_that_says_what_to_do(own_pages: Pages) -> Non
         file.unlink()
     answer = own_pages.browser("fay").get("/ledger")
     assert answer.status_code == 503 and "payhook verify" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/ledger/reconciliations", "/ledger/reconciliations/r1"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_table_of_reconciliations_is_a_503(
+    own_pages: Pages, path: str, damage: Callable[[Path], None]
+) -> None:
+    reconcile(own_pages.letters)
+    damage(own_pages.data / "lake" / "reconciliation-runs")
+    answer = own_pages.browser("fay").get(path)
+    assert answer.status_code == 503 and "reconciliation-runs" in answer.text
 
 
 def test_reconciliations_and_what_differs(own_pages: Pages) -> None:
