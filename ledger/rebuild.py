@@ -30,7 +30,7 @@ from ledger.postings import (
     commit_notes,
 )
 from ledger.settings import LedgerSettings
-from ledger.spark import REBUILD, maintenance_master, open_read_session, read_table, staging
+from ledger.spark import REBUILD, maintenance_master, read_session, read_table, staging
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
@@ -68,7 +68,7 @@ def run(
     """As `rebuild`, with a Spark session of its own."""
     rows = JournalReader(str(journal)).last_seq
     name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
-    with open_read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
+    with read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
         return rebuild(session, journal, postings, SystemClock())
 
 

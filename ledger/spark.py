@@ -8,10 +8,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from core.errors import PayhookError
 from core.location import Location
 from core.spark import COMPILED_ONCE, is_local, open_spark
+from journal.errors import PROBLEM_CHARS_MAX
 
 SMALL_ROWS_MAX = 200_000
 """Up to here compiling queries costs more than it saves: half of a short verification's CPU time."""
@@ -20,6 +24,15 @@ ROWS_PER_SHUFFLE_PARTITION = 1_000_000
 
 MAINTENANCE_MASTER = "local[1]"
 """One core is left to the processor."""
+
+
+class SparkFailed(PayhookError):
+    """Spark couldn't do what it was asked: a table's file is damaged, say, or it ran out of memory or disk."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        in_java = said.partition("\n\tat ")[0].rpartition("\n: ")[2]
+        super().__init__(f"Spark failed: {' '.join(in_java.split())[:PROBLEM_CHARS_MAX]}")
 
 
 def maintenance_master(master: str) -> str:
@@ -38,6 +51,22 @@ def open_read_session(
     jvm_options = f"{COMPILED_ONCE} -XX:+UseSerialGC" if small else ""
     scratch = work_dir / "spark-read"
     return open_spark(name, master, driver_memory, jars, scratch, _conf(rows, small=small), jvm_options)
+
+
+@contextlib.contextmanager
+def read_session(
+    name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, rows: int
+) -> Iterator[SparkSession]:
+    """As `open_read_session`, for one piece of work of a person's: what Spark logs would hide what it comes to.
+
+    :raises SparkFailed: see there
+    """
+    with open_read_session(name, master, driver_memory, jars, work_dir, rows) as session:
+        session.sparkContext.setLogLevel("FATAL")
+        try:
+            yield session
+        except (PySparkException, Py4JError) as failed:
+            raise SparkFailed(str(failed)) from failed
 
 
 def _conf(rows: int, *, small: bool) -> dict[str, str]:

@@ -34,7 +34,7 @@ from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import Scope, differences, figures, register
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations, Seen
 from ledger.settings import LedgerSettings
-from ledger.spark import open_read_session, read_table
+from ledger.spark import read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
 from providers.settlement.report import ALWAYS
 
@@ -226,7 +226,7 @@ def run(
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
         rows = sum(one.seq for one in _pin(books)) + staged.lines
         name, memory = "payhook reconcile", settings.driver_memory
-        with open_read_session(name, settings.master, memory, jars, work_dir, rows) as session:
+        with read_session(name, settings.master, memory, jars, work_dir, rows) as session:
             return _compare(session, books, wanted, staged, Path(scratch), clock)
 
 

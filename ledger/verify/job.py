@@ -19,7 +19,7 @@ from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.index import Index
 from ledger.settings import LedgerSettings
-from ledger.spark import open_read_session
+from ledger.spark import read_session
 from ledger.verify.anchor_checks import AnchorsHold, AuditLogWhole
 from ledger.verify.body_checks import BodiesWhole, BodyFacts, BookingsAreInBodies
 from ledger.verify.booking_checks import (
@@ -146,7 +146,7 @@ def run(
     places = Lake.under(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
     limits, name = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max), "payhook verify"
-    with open_read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
+    with read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
         report = verify(session, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
 
