@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.errors import Unparseable
@@ -25,6 +24,7 @@ from core.routing import base_of
 from dlq.report.build import BugsOf
 from dlq.report.model import BugCount
 from journal.bodies import BodyStore
+from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
 from journal.shards import own_rows_after
@@ -217,7 +217,7 @@ class _Reports:
 
     def __init__(self, path: str, adapters: Mapping[str, Reader], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
-        kept = bool(hashes) and bool(adapters) and DeltaTable.is_deltatable(path)
+        kept = bool(hashes) and bool(adapters) and has_table(path)
         self._bodies = BodyStore(path).fetch(hashes) if kept else {}
         self._adapters = adapters
 

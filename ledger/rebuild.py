@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -15,6 +14,7 @@ from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from core.location import Location
 from journal.histories import Position
+from journal.lake import open_table
 from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
@@ -85,7 +85,7 @@ def rebuild(session: SparkSession, journal: Location, postings: Location, clock:
     """
     began_s = clock.monotonic()
     PostingsWriter.open(str(postings))
-    before = DeltaTable(str(postings)).count()
+    before = open_table(str(postings)).count()
     reader = JournalReader(str(journal))
     mark = reader.last_seq
     with staging(postings, REBUILD) as folder:

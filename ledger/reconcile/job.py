@@ -25,7 +25,7 @@ from core.keys import key_part
 from core.location import Location
 from core.money import Movement
 from core.routing import of_tenant
-from journal.lake import has_table
+from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
 from journal.shards import own_after
@@ -308,7 +308,7 @@ def _pin(books: Books) -> list[_Pinned]:
 
 
 def _pinned(journal: Location, postings: Location) -> _Pinned:
-    table = DeltaTable(str(postings)) if DeltaTable.is_deltatable(str(postings)) else None
+    table = open_table(str(postings)) if has_table(str(postings)) else None
     reader = JournalReader(str(journal))
     return _Pinned(journal, reader, reader.last_seq, own_after(reader.state().notes), postings, table)
 

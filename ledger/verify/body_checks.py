@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
@@ -16,6 +15,7 @@ from pyspark.sql import functions as fn
 from core.decision import Decision
 from core.location import Location
 from journal.index_changes import EMPTY_SHA256
+from journal.lake import has_table, open_table
 from ledger.handler import handler_version
 from ledger.redactions import Redactions, Retained
 from ledger.spark import read_table
@@ -36,7 +36,7 @@ class BodiesWhole(Invariant):
     )
 
     def check(self, evidence: Evidence) -> Finding:
-        if not DeltaTable.is_deltatable(str(self.bodies)):
+        if not has_table(str(self.bodies)):
             nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
             return self.finding(evidence, nowhere, {"bodies": 0})
         missing = self._register(evidence)
@@ -74,7 +74,7 @@ class BodiesWhole(Invariant):
         Returns what is missing, ``bodiless``, which is kept for the queries that read it.
         """
         session = evidence.session
-        table = DeltaTable(str(self.bodies))
+        table = open_table(str(self.bodies))
         held = read_table(session, self.bodies, table.version())
         held.createOrReplaceTempView("bodies")
         stream = evidence.lake.stream
@@ -166,8 +166,8 @@ class BodyFacts:
         rows = evidence.session.table("journal").where(
             "decision = 'applied' AND fact_sha256 IS NOT NULL AND handler_version LIKE 'ledger-%.%'"
         )
-        if DeltaTable.is_deltatable(str(self.bodies)):
-            version = DeltaTable(str(self.bodies)).version()
+        if has_table(str(self.bodies)):
+            version = open_table(str(self.bodies)).version()
             held = read_table(evidence.session, self.bodies, version)
             rows = rows.join(held, "body_sha256", "left")
         else:

@@ -16,6 +16,7 @@ from core.errors import PayhookError
 from core.routing import Shard, is_sparse, source_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.index import Index
+from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
@@ -129,13 +130,13 @@ class OtherShard:
 def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
     """The shards beside one; without those that have no journal yet."""
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
-    there = [one for one in lakes if DeltaTable.is_deltatable(str(one.journal))]
+    there = [one for one in lakes if has_table(str(one.journal))]
     return [OtherShard(one, JournalReader(str(one.journal)).state(), _postings(one)) for one in there]
 
 
 def _postings(lake: Lake) -> DeltaTable | None:
-    there = lake.is_ledger and DeltaTable.is_deltatable(str(lake.postings))
-    return DeltaTable(str(lake.postings)) if there else None
+    there = lake.is_ledger and has_table(str(lake.postings))
+    return open_table(str(lake.postings)) if there else None
 
 
 def _every_mark(states: Sequence[JournalState]) -> Marks:
@@ -179,8 +180,8 @@ def _register_every(
 
 def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
     """The view ``receipts``: those that were collected; where none were yet, those on their topic."""
-    if DeltaTable.is_deltatable(str(lake.receipts)):
-        read_table(session, lake.receipts, DeltaTable(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
+    if has_table(str(lake.receipts)):
+        read_table(session, lake.receipts, open_table(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
         return True
     topic = topics_of(lake.mode).receipts
     if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
@@ -197,7 +198,7 @@ def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[
     ends: Ends = {}
     for name in sorted({source_of(topic) for topic in topics}):
         path = lake.journal.parent / name
-        if DeltaTable.is_deltatable(str(path)):
+        if has_table(str(path)):
             reader = JournalReader(str(path))
             sources[name] = journal_view(read_table(session, path, reader.version))
             ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
@@ -205,6 +206,6 @@ def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[
 
 
 def last_seq(lake: Lake) -> int:
-    if not DeltaTable.is_deltatable(str(lake.journal)):
+    if not has_table(str(lake.journal)):
         raise VerifyImpossible(f"there is no journal at {lake.journal}")
     return JournalReader(str(lake.journal)).state().next_seq - 1

@@ -11,8 +11,12 @@ from click.testing import CliRunner
 from cli.main import main
 from cli.place import Place
 from core.layout import Layout
+from core.money import Movement
 from dlq.audit_log import AuditLog
 from ledger.reconciliations import Reconciliations
+from tests.damaged_lake import cut_log
+from tests.settlement_reports import stripe_csv
+from tests.small_ledger import SmallLedger
 from tests.unit.ledger.test_repair import MISSING, RUN, FakeProducer
 
 
@@ -48,6 +52,18 @@ def test_a_wrong_file_is_reported_of_in_one_sentence_and_nothing_is_written(tmp_
     assert code == 1
     assert said.startswith("payhook: report.csv isn't Stripe's itemised balance report: the columns")
     assert not (tmp_path / "lake").exists()
+
+
+def test_postings_whose_log_is_damaged_are_one_sentence(tmp_path: Path) -> None:
+    booked = SmallLedger(tmp_path)
+    booked.add(Movement.CAPTURE)
+    booked.commit()
+    cut_log(Path(booked.postings))
+    report = tmp_path / "settled.csv"
+    report.write_bytes(stripe_csv())
+    code, said = ledger(tmp_path, "reconcile", "--provider", "stripe", "--report", str(report))
+    assert (code, said.count("\n")) == (1, 1)
+    assert said.startswith(f"payhook: the table {booked.postings} can't be read")
 
 
 def test_where_nothing_was_reconciled_yet_it_says_how(tmp_path: Path) -> None:
