@@ -205,7 +205,7 @@ class DriverSide(Protocol):
 
     def keep(self, note: tuple[str, ...]) -> None:
         """Keeps a note of an answer (`Ignored.note`) for handlers to come. It is called before the answer is
-        committed.
+        committed. Where it raises, the event dies of that.
         """
 
 

@@ -117,7 +117,7 @@ class Executor:
         waiting = self._time_out(groups, results)
         self._downstreams.judge(results.by_item, results.reports)
         results.by_item.update(waiting)
-        self._task.files.keep_notes(results.by_item.values())
+        self._task.files.keep_notes(results.by_item)
         self._patience.waited(results.waited_s)
         return results
 

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from core.files import FilesToSend, SentFiles, use_sent
 from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
+from processor.decide.item import attempt
 from processor.decide.line import disproves, holds_back
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
@@ -78,13 +79,13 @@ class HandlerFiles:
         if self._sent is not None:
             use_sent(self._sent)
 
-    def keep_notes(self, results: Iterable[object]) -> None:
-        """On the driver, before the results are committed."""
+    def keep_notes(self, results: dict[int, Outcome | Failure]) -> None:
+        """On the driver, before the results are committed. An event whose note can't be kept dies of that."""
         if self._side is None:
             return
-        for one in results:
-            if isinstance(one, Ignored) and one.note:
-                self._side.keep(one.note)
+        for seq, one in results.items():
+            if isinstance(one, Ignored) and one.note and (failed := attempt(self._side.keep, one.note)) is not None:
+                results[seq] = failed
 
     def __reduce__(self) -> tuple[Any, ...]:
         sent = self._sent if self._side is None else self._to_send.now(self._side.files())

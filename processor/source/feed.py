@@ -7,6 +7,7 @@ These are the rows that applied an event, and those that reversed what one had b
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from core.clock import to_rfc3339
 from core.decision import Decision
-from core.event import REVERSED_TYPE, Dedupe, Event, Mode, to_headers
+from core.event import POISON_TYPE, REVERSED_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import join_key
 from core.location import Location
 from core.routing import is_sparse, journal_topic, receiver_of, source_of
@@ -25,7 +26,11 @@ from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.schema import JournalRow, Record, from_arrow
+from processor.decide.item import attempt
 from processor.decide.records import RECORD_SCHEMA
+from processor.judge.classify import Failure
+
+log = logging.getLogger(__name__)
 
 PROVIDER = "payhook"
 CONTENT_VERSION = 1
@@ -73,7 +78,8 @@ class Feed(Protocol):
     def body(self, row: JournalRow) -> bytes:
         """What a record of a row holds: the same for every receiver, and the same whenever it is asked.
 
-        The row's decision is `applied`, or `reversed` where it takes back what the event had booked.
+        The row's decision is `applied`, or `reversed` where it takes back what the event had booked. Where this raises,
+        the row's records are poison: each receiver's dies with the error, and the next ones go on.
         """
 
 
@@ -139,14 +145,16 @@ class FeedRecords:
     def table(self, source: str, rows: Sequence[JournalRow]) -> pa.Table:
         """Records of a source stream's rows, in their order."""
         topics = self._topics[source]
-        return pa.Table.from_pylist([record for row in rows for record in self._of(row, topics)], schema=RECORD_SCHEMA)
+        records = [record for row in rows for record in self._of(row, source, topics)]
+        return pa.Table.from_pylist(records, schema=RECORD_SCHEMA)
 
-    def _of(self, row: JournalRow, topics: Mapping[str, str]) -> Iterator[dict[str, object]]:
-        body, taken = self._feed.body(row), sampled_in(row.headers) if self._traced else None
+    def _of(self, row: JournalRow, source: str, topics: Mapping[str, str]) -> Iterator[dict[str, object]]:
+        body, poison = self._body(row, source)
+        taken = sampled_in(row.headers) if self._traced else None
         # Its span is of the try that applied the event.
         traceparent = None if taken is None else with_span(taken, span_id_of(row.event_key or "", row.attempt))
         for receiver, topic in topics.items():
-            event = self._event(row, receiver, body)
+            event = self._event(row, receiver, body, poison)
             # Both were made safe for a header when the event came in.
             safe = {"ce_type": event.event_type.encode(), "account": (row.account or "").encode()}
             headers = to_headers(event, row.decided_at, Dedupe.CLAIMED, traceparent)
@@ -158,14 +166,26 @@ class FeedRecords:
                 "headers": [{"key": name, "value": safe.get(name, text)} for name, text in headers],
             }
 
-    def _event(self, row: JournalRow, receiver: str, body: bytes) -> Event:
+    def _body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
+        """What a row's records hold, and where the feed can't make it, which row it is and why not."""
+        made = attempt(self._feed.body, row)
+        if isinstance(made, bytes):
+            return made, None
+        name = f"row {row.seq} of {source}"
+        why = f"TypeError: a body is bytes, not {type(made).__name__}"
+        if isinstance(made, Failure):
+            why = f"{made.error_class}: {made.message}"
+            log.error("%s: the feed makes no body of %s: %s", self.stream, name, made.stack)
+        return name.encode(), f"the feed makes no body of {name}: {why}"
+
+    def _event(self, row: JournalRow, receiver: str, body: bytes, poison: str | None) -> Event:
         assert row.entity_key is not None, f"row {row.seq} books without its entity"
         assert row.mode in ("live", "test"), f"row {row.seq} books without its mode"
-        is_reversal = row.decision is Decision.REVERSED
+        event_type = REVERSED_TYPE if row.decision is Decision.REVERSED else row.event_type or ""
         event = Event(
             provider=PROVIDER,
             event_id=":".join(_names(row)),
-            event_type=REVERSED_TYPE if is_reversal else row.event_type or "",
+            event_type=event_type if poison is None else POISON_TYPE,
             event_key=event_key_of(self.stream, receiver, row),
             entity_key=join_key(self.stream, receiver, row.entity_key),
             content_sha256="",
@@ -176,6 +196,7 @@ class FeedRecords:
             occurred_at=row.occurred_at,
             tenant=row.tenant,
             zone=row.zone,
+            poison=poison,
         )
         return replace(event, content_sha256=event.body_sha256)
 

@@ -9,24 +9,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from core.work import Handler
+from core.work import DriverSide, Handler
 from journal.schema import JournalRow
 from processor.calls.downstreams import Downstreams
 from processor.judge.classify import Classifier
 from processor.run.deadlines import AbandonedCalls, Deadlines
 from processor.run.execute import Executor
-from processor.run.worker import Chunk, Task, run_chunk
+from processor.run.worker import Chunk, HandlerFiles, Task, run_chunk
 from processor.settings import DeadHead, DownstreamSettings
 from tests.unit.processor.harness import Engine
+
+DEADLINES = Deadlines(5.0, 0.5)
 
 
 class ThreadedExecutor(Executor):
     """Tasks one after another in this process, packed and unpacked as on their way to Spark."""
 
     def __init__(
-        self, handler: Handler, parallelism: int, downstreams: Downstreams, stop_on_dead: bool, concurrency: int
+        self,
+        handler: Handler,
+        parallelism: int,
+        downstreams: Downstreams,
+        stop_on_dead: bool,
+        concurrency: int,
+        deadlines: Deadlines,
+        side: DriverSide | None,
     ) -> None:
-        task = Task("ledger", lambda: handler, Classifier(), Deadlines(5.0, 0.5), concurrency, stop_on_dead)
+        files = HandlerFiles(side)
+        task = Task("ledger", lambda: handler, Classifier(), deadlines, concurrency, stop_on_dead, files)
         super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
         self._handler = handler
         self._abandoned = AbandonedCalls()
@@ -49,8 +59,12 @@ class LimitedEngine(Engine):
         parallelism: int = 2,
         concurrency: int = 4,
         dead_head: DeadHead = DeadHead.WAIT,
+        deadlines: Deadlines = DEADLINES,
+        side: DriverSide | None = None,
     ) -> None:
         self.settings = settings or {}
+        self.deadlines = deadlines
+        self.side = side
         self.parallelism = parallelism
         self.concurrency = concurrency
         super().__init__(folder, dead_head=dead_head)
@@ -60,7 +74,13 @@ class LimitedEngine(Engine):
         self.downstreams = Downstreams(self.settings, self.clock, notes=self.journal.notes)
         stop_on_dead = self.rules.dead_head is not DeadHead.CONTINUE
         self.handlers._executor = ThreadedExecutor(
-            self.handler, self.parallelism, self.downstreams, stop_on_dead, self.concurrency
+            self.handler,
+            self.parallelism,
+            self.downstreams,
+            stop_on_dead,
+            self.concurrency,
+            self.deadlines,
+            self.side,
         )
         self.noted = self.downstreams.notes
 

@@ -17,9 +17,11 @@ from ledger.handler import on_driver as ledger_on_driver
 from ledger.settings import LedgerSettings
 from notify.errors import FileUnusable
 from notify.handler import on_driver as notify_on_driver
+from processor.run.deadlines import Deadlines
 from processor.run.worker import HandlerFiles
 from tests.unit.notify.place import Place, item, placed, row
 from tests.unit.notify.receiver import Receiver, receiving
+from tests.unit.processor.limited import LimitedEngine
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +112,8 @@ def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(place: 
     place.add("shop", receiver.port)
     sent = HandlerFiles(notify_on_driver(place.notify_settings()))
     arrive(sent)
-    sent.keep_notes([Applied(), Ignored("it answered 410", note=("shop", "2026-01-31T12:00:00Z", "it answered 410"))])
+    answer = Ignored("it answered 410", note=("shop", "2026-01-31T12:00:00Z", "it answered 410"))
+    sent.keep_notes({1: Applied(), 2: answer})
     arrive(sent)
     outcome = place.handler()(item("shop", row("evt_2")))
     assert isinstance(outcome, Ignored) and "is disabled since 2026-01-31" in outcome.reason
@@ -142,7 +145,25 @@ class Kept:
         self.notes.append(note)
 
 
-def test_only_answers_with_a_note_are_kept() -> None:
+def test_only_answers_with_a_note_are_kept(tmp_path: Path) -> None:
     side = Kept()
-    HandlerFiles(side).keep_notes([Applied(), Ignored("no"), Ignored("yes", note=("a", "b"))])
+    engine = LimitedEngine(tmp_path, side=side, deadlines=Deadlines(60.0, 60.0))
+    answers = {engine.post("evt_1", "e1"): Ignored("no"), engine.post("evt_2", "e2"): Ignored("yes", note=("a", "b"))}
+    engine.handler.script = dict.fromkeys(answers, lambda item: answers[item.event_key])
+    engine.post("evt_3", "e3")
+    engine.batch()
     assert side.notes == [("a", "b")]
+
+
+def test_an_event_whose_note_cannot_be_kept_dies_and_holds_up_no_other_entity(tmp_path: Path) -> None:
+    class Full(Kept):
+        def keep(self, note: tuple[str, ...]) -> None:
+            raise OSError(f"no room for {note[0]}")
+
+    engine = LimitedEngine(tmp_path, side=Full(), deadlines=Deadlines(60.0, 60.0))
+    noted, behind, other = engine.post("evt_1", "e1"), engine.post("evt_2", "e1"), engine.post("evt_3", "e2")
+    engine.handler.script[noted] = lambda _: Ignored("gone", note=("a",))
+    engine.batch()
+    decided = [engine.last(key) for key in (noted, behind, other)]
+    assert [row.decision for row in decided] == ["dead", "parked", "applied"]
+    assert (decided[0].error_class, decided[0].error_message) == ("OSError", "no room for a")

@@ -18,7 +18,7 @@ from core.tracing import span_id_of, with_span
 from journal.errors import BatchInvalid
 from journal.kafka_log import Held
 from journal.reader import JournalReader
-from journal.schema import to_arrow
+from journal.schema import JournalRow, to_arrow
 from journal.state import JournalState, Marks, check_movement
 from journal.writer import JournalWriter
 from processor.decide.records import RECORD_SCHEMA, KafkaRecord, OffsetHole, read_table, take
@@ -28,7 +28,9 @@ from processor.source import journal_source
 from processor.source.feed import FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
 from tests.unit.journal.rows import NOW, STARTS, marks, row
+from tests.unit.processor.harness import Engine
 from tests.unit.processor.history.logs import MemoryLog
+from tests.unit.processor.ordering import last, order
 
 SHOP, BANK = "journal.ledger/shop", "journal.ledger/bank"
 
@@ -73,6 +75,32 @@ def test_what_was_made_safe_for_a_header_once_is_not_encoded_again() -> None:
 def test_a_body_is_the_same_whenever_it_is_asked_for() -> None:
     again = [read_table(records().table("ledger", [row(3, mode="live")]))[0].value for _ in range(2)]
     assert again[0] == again[1]
+
+
+class Careless(OwnFeed):
+    """Knows no body of the row with seq 2, and gives a text for the one with seq 3."""
+
+    def body(self, row: JournalRow) -> bytes:
+        if row.seq == 2:
+            raise KeyError("amount")
+        return "a text" if row.seq == 3 else super().body(row)  # type: ignore[return-value]
+
+
+def test_a_row_whose_body_the_feed_cannot_make_dies_and_holds_up_no_other(tmp_path: Path) -> None:
+    """A replay sends no receiver an empty body: the feed's error stands again in what becomes of it."""
+    feed = FeedRecords("notify", ["ledger"], Careless("notify"), ["shop"])
+    engine = Engine(tmp_path)
+    engine.batches.run(feed.table("ledger", [row(seq, mode="live") for seq in (1, 2, 3, 4)]))
+    assert [one.decision for one in engine.journal.rows] == ["applied", "dead", "dead", "applied"]
+    dead = engine.journal.rows[1:3]
+    assert [one.error_message for one in dead] == [
+        "the feed makes no body of row 2 of ledger: KeyError: 'amount'",
+        "the feed makes no body of row 3 of ledger: TypeError: a body is bytes, not str",
+    ]
+    order(engine, "replay", dead[0].event_key or "")
+    engine.advance(0)
+    assert last(engine, dead[0].event_key or "").decision == "dead"
+    assert len(engine.handler.calls) == 2
 
 
 def record(topic: str, offset: int) -> KafkaRecord:
