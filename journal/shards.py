@@ -14,7 +14,7 @@ from typing import Protocol
 
 from core.location import Location
 from core.routing import WHOLE, Shard
-from journal.errors import JournalBroken, Refused
+from journal.errors import Refused
 from journal.lake import has_table
 from journal.reader import JournalReader
 
@@ -61,6 +61,19 @@ class ShardMissing(Refused):
         )
 
 
+class ShardMisplaced(Refused):
+    """At a shard's place is the journal of another one."""
+
+    def __init__(self, journal: Location, found: Shard, wanted: Shard) -> None:
+        self.journal = journal
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"{journal} is the journal of shard {found}, and that of {wanted} belongs there. Nothing is decided: put "
+            "each shard's folder back where it was, or restore a backup"
+        )
+
+
 def shard_in(notes: Mapping[str, str]) -> Shard:
     """The part of the events that a journal with these notes decides."""
     return Shard.read(notes[SHARD_NOTE]) if SHARD_NOTE in notes else WHOLE
@@ -96,13 +109,13 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location, other
 
     :param others: every place where a shard's journal may be: looked at where the shard has none of its own yet
     :raises ShardsChanged: one of them was divided among another number of shards
-    :raises JournalBroken: the journal at the shard's own place is another shard's
+    :raises ShardMisplaced: the journal at the shard's own place is another shard's
     """
     is_new = not has_table(str(own))
     for journal in (first, own, *(others if is_new else ())):
         check_count(stream, shard.count, journal)
     if not is_new and (found := shard_at(own)) != shard:
-        raise JournalBroken(str(own), f"it is the journal of shard {found}, not of {shard}")
+        raise ShardMisplaced(own, found, shard)
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:

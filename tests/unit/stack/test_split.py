@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from core.clock import Clock, ManualClock, SystemClock
 from core.routing import Shard
 from journal import snapshots
-from journal.errors import Fenced, JournalBroken
+from journal.errors import Fenced, Refused
 from journal.index import Index
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
@@ -312,7 +312,7 @@ def found(lake: DividedLake, shard: int, *, is_lost: bool) -> Look:
 
 def test_the_journal_of_another_shard_is_refused(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
-    with pytest.raises(JournalBroken, match="it is the journal of shard 0/2, not of 1/2"):
+    with pytest.raises(Refused, match="/journal/ledger is the journal of shard 0/2, and that of 1/2 belongs there"):
         check_shard("ledger.1", Shard(1, 2), lake.place(0).journal, lake.place(0).journal)
 
 
