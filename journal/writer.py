@@ -29,7 +29,7 @@ from journal.lake import has_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
 from journal.schema import JournalRow, commit_digest, extend, stamped
-from journal.shards import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE
+from journal.shards import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE, shard_in
 from journal.state import (
     PREFIX,
     STATE_NAMES,
@@ -220,11 +220,14 @@ class JournalWriter:
 
         :param lineage: of a journal that is a copy of another shard's; its own rows are those that come now
             (`journal.shards.own_after`)
-        :raises Fenced, StorageDown, JournalBroken: as `begin_epoch`
+        :raises Fenced: as `begin_epoch`, and where another process has made it this shard's
+        :raises StorageDown, JournalBroken: as `begin_epoch`
         """
 
         def divided(version: int) -> JournalState:
             before = read_state(self._path, version)
+            if shard_in(before.notes) == shard and DIVIDING_NOTE not in before.notes:
+                raise Fenced(self._stream, before.epoch, f"it is shard {shard}'s journal already")
             marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
             own = {number: until for number, until in marks.items() if shard.reads(number)}
             state = replace(

@@ -13,17 +13,20 @@ from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import MODES, Shard, stream_of
-from journal.lake import has_table
+from journal.errors import StorageDown
+from journal.lake import has_table, open_table
 from journal.lease import LAPSES_S, Lease
+from journal.log import LOG
 from journal.reader import JournalReader
 from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, dividing, shard_in
 from journal.snapshots import copy_for
 from journal.state import JournalState
+from journal.storage import open_storage
 from journal.writer import JournalWriter
 from ledger.maintain.tables import sole_maintenance
 from processor.history.check import decided_by
 from processor.settings import SHARDS_MAX
-from stack.backup.copying import UNREADABLE, Target, pin
+from stack.backup.copying import UNREADABLE, data_files, log_files
 from stack.backup.trees import at_once, tree_at
 from stack.settings import Settings, streams_of
 
@@ -32,6 +35,18 @@ LOOK_S = 1.0
 
 class SplitRefused(PayhookError):
     """Nothing was changed; the message says what to do."""
+
+
+class PlaceTaken(PayhookError):
+    """Where a shard's copy is to be made stands something else. It isn't touched."""
+
+    def __init__(self, place: Location, source: Location) -> None:
+        self.place = place
+        self.source = source
+        super().__init__(
+            f"what is at {place} is no copy of {source}, nor the beginning of one: move it away, then run this again. "
+            "Until then no processor starts"
+        )
 
 
 class LeaseLost(PayhookError):
@@ -63,6 +78,7 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
     :raises SplitRefused, ShardsChanged, ShardMissing: nothing was changed
     :raises MaintenanceRunning: maintenance or a backup is at the tables
     :raises LeaseLost: another process decides a stream, or divides it
+    :raises PlaceTaken: there is something else where a shard's journal is to be
     :raises Fenced, StorageDown, JournalBroken: see `journal.writer.JournalWriter`; run it again
     """
     partitions = settings.kafka.events_partitions
@@ -105,7 +121,8 @@ class _Stream:
                 self._copy(number, clock, check_leases)
         for number in reversed(range(self.before)):
             place, shard = self.place(number), Shard(number, self.shards)
-            if shard_in(_state(place).notes) != shard:
+            notes = _state(place).notes
+            if shard_in(notes) != shard or dividing(notes) is not None:
                 check_leases()
                 _writer(place).divide(self.topic, shard, clock.now())
         places = [self.place(number) for number in range(self.shards)]
@@ -123,35 +140,45 @@ class _Stream:
 
     def _copy(self, number: int, clock: Clock, check_leases: Callable[[], None]) -> None:
         place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
+        check_leases()
         copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
         for table, copy in ((source.bodies, place.bodies), (source.journal, place.journal)):
-            check_leases()
-            if self._is_copied(number):
-                # By another process, while this one was paused.
-                raise LeaseLost(self.first.stream)
-            self._copy_table(table, copy)
+            self._copy_table(table, copy, check_leases)
         check_leases()
         _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)
 
-    def _copy_table(self, source: Location, target: Location) -> None:
-        """The log is copied, the files that it names are shared: no writer ever changes one."""
-        tree, path, to = tree_at(self.lake, private=False), self._path(source), self._path(target)
-        tree.remove(to)
+    def _copy_table(self, source: Location, target: Location, check_leases: Callable[[], None]) -> None:
+        """The table's files are shared, which no writer ever changes. None is removed or written over: what an
+        interruption left is completed, and if this process is paused, what another one makes of the copy stays.
+        """
         if not has_table(str(source)):
             return
-        copied = Target(tree)
-        pinned = pin(source, to, copied, with_state=True)
+        tree, path, to = tree_at(self.lake, private=False), self._path(source), self._path(target)
+        table = open_table(str(source))
+        entries = log_files(source, table.version(), with_state=True)
+        # The version is this division's: nobody could go on with the journal before.
+        check_leases()
+        if not _is_begun(source, target, entries):
+            check_leases()
+            raise PlaceTaken(target, source)
 
-        def take(name: str) -> None:
-            if not tree.share(f"{path}/{name}", f"{to}/{name}"):
-                with tree.open(f"{path}/{name}") as file:
-                    copied.take(f"{to}/{name}", file)
+        def share(name: str) -> None:
+            if not tree.share(f"{path}/{name}", f"{to}/{name}") and not tree.has(f"{to}/{name}"):
+                raise StorageDown("a shard's copy", str(target), f"{name} of {source} can't be shared")
 
-        at_once(take, pinned.data)
-        tree.sync([*copied.files, *(f"{to}/{name}" for name in pinned.data)])
+        files = [*data_files(table), *entries]
+        at_once(share, files)
+        tree.sync(f"{to}/{name}" for name in files)
 
     def _path(self, place: Location) -> str:
         return str(place).removeprefix(str(self.lake)).strip("/")
+
+
+def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> bool:
+    """Whether the log of a copy, if there is one, is the beginning of what it will be."""
+    here, there, last = open_storage(source), open_storage(target), max(entries)
+    found = [f"{LOG}/{one.name}" for one in there.files(LOG)]
+    return all(name <= last and (name not in entries or there.read(name) == here.read(name)) for name in found)
 
 
 def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
@@ -169,7 +196,7 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
             before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)
             if begun not in (None, shards):
                 raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
-            if before == shards:
+            if before == shards and begun is None:
                 continue
             if shards % before:
                 problem = f"{first.stream} is divided among {before} shards: their number can only be multiplied"

@@ -99,7 +99,10 @@ def pin(source: Location, path: str, target: Target, *, with_state: bool) -> Pin
     for _ in range(PIN_TRIES):
         table = open_table(str(source))
         try:
-            _copy_log(source, path, table.version(), target, with_state=with_state)
+            tree = tree_at(source)
+            for name in log_files(source, table.version(), with_state=with_state):
+                with tree.open(name) as entry:
+                    target.take(f"{path}/{name}", entry)
         except FileNotFoundError as cleaned:
             gone = cleaned
             target.undo(f"{path}/{LOG}/")
@@ -136,8 +139,12 @@ def data_files(table: DeltaTable) -> dict[str, int]:
     return dict(zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True))
 
 
-def _copy_log(source: Location, path: str, version: int, target: Target, *, with_state: bool) -> None:
-    storage, table = open_storage(source), tree_at(source)
+def log_files(source: Location, version: int, *, with_state: bool) -> list[str]:
+    """The end of a table's log that leads to a version: its newest checkpoint's files, then entries in their order.
+
+    :param with_state: it reaches back to the last commit that has a journal's state
+    """
+    storage = open_storage(source)
     checkpoints = [one.name for one in storage.files(LOG) if _CHECKPOINT.fullmatch(one.name)]
     usable = [name for name in checkpoints if int(name[:20]) <= version]
     newest = max((name[:20] for name in usable), default=None)
@@ -145,9 +152,7 @@ def _copy_log(source: Location, path: str, version: int, target: Target, *, with
     if with_state:
         since = min(since, _last_with_state(source, storage, version))
     wanted = [f"{LOG}/{name}" for name in usable if name[:20] == newest]
-    for name in [*wanted, *(entry_name(number) for number in range(since, version + 1))]:
-        with table.open(name) as entry:
-            target.take(f"{path}/{name}", entry)
+    return [*wanted, *(entry_name(number) for number in range(since, version + 1))]
 
 
 def _last_with_state(source: Location, storage: Storage, version: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from journal.index import Index
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
+from journal.schema import JournalRow
 from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
 from journal.state import JournalState
 from journal.storage import open_storage
@@ -28,10 +29,9 @@ from journal.writer import JournalWriter, Tenure
 from processor.history.check import PARTITIONS_NOTE
 from processor.history.losses import Acceptance, Findings, Parted, Parting
 from stack import split as splitting
-from stack.backup.copying import Target
-from stack.backup.trees import CopiedFile, Readable
+from stack.backup.trees import DiskTree
 from stack.recovery import Look, decide
-from stack.split import LeaseLost, SplitRefused, split
+from stack.split import LeaseLost, PlaceTaken, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
 
@@ -193,7 +193,7 @@ def test_a_processor_that_was_paused_writes_nothing_from_the_moment_that_anythin
     assert [lake.state(shard).next_seq for shard in range(4)] == [LAST + 1] * 4
 
 
-@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("steps", range(4))
 def test_a_division_that_was_paused_changes_nothing_beside_another_process(
     lake: DividedLake, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,12 +227,14 @@ def test_a_division_that_was_paused_changes_nothing_beside_another_process(
     split(lake.settings, 2, lake.clock)
 
 
-def test_a_division_that_was_paused_removes_no_journal_that_another_one_has_made(
-    lake: DividedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps", range(6))
+def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
+    lake: DividedLake, tmp_path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another host ended the division meanwhile, and its processor has decided an event."""
-    place, looks = lake.place(1), iter(range(9))
-    is_copied = splitting._Stream._is_copied
+    """After it found the leases its own, or before it copies: another host ended the division meanwhile, and its
+    processors decided events of both shards.
+    """
+    check, copy_table, made = splitting._check_leases, splitting._Stream._copy_table, iter(range(9))
 
     class OnAnotherHost(Lease):
         def __init__(self, at: str, owner: str, clock: Clock, lock: Path) -> None:
@@ -244,24 +246,45 @@ def test_a_division_that_was_paused_removes_no_journal_that_another_one_has_made
             self.clock.advance(LAPSES_S)
             return taken
 
-    def pauses(stream: splitting._Stream, number: int) -> bool:
-        if next(looks) == 2:
-            with monkeypatch.context() as there:
-                there.setattr(splitting, "Lease", OnAnotherHost)
-                there.setattr(splitting, "LOOK_S", 0.01)
-                split(lake.settings, 2, lake.clock)
-            writer = JournalWriter.create_or_open(str(place.journal), place.stream)
-            writer.begin_epoch({})
-            late = row(LAST + 1, 4, partition=1, entity_key=entity(1), history=2)
-            writer.commit([late], {TOPIC: {1: 5, 3: 3}}, 0)
-        return is_copied(stream, number)
+    def checks(leases: Mapping[str, Lease]) -> None:
+        check(leases)
+        pauses()
 
+    def copies(*given: Any) -> None:
+        pauses()
+        copy_table(*given)
+
+    def pauses() -> None:
+        if next(made) != steps:
+            return
+        with monkeypatch.context() as there:
+            there.setattr(splitting, "_check_leases", check)
+            there.setattr(splitting._Stream, "_copy_table", copy_table)
+            there.setattr(splitting, "Lease", OnAnotherHost)
+            there.setattr(splitting, "LOOK_S", 0.01)
+            split(lake.settings, 2, lake.clock)
+        commit(0, row(LAST + 1, 3, partition=0, entity_key=entity(0), history=2), {0: 4, 2: 3})
+        commit(1, row(LAST + 1, 4, partition=1, entity_key=entity(1), history=2), {1: 5, 3: 3})
+        states.extend(map(lake.state, (0, 1)))
+
+    def commit(shard: int, one: JournalRow, marks: dict[int, int]) -> None:
+        place = lake.place(shard)
+        writer = JournalWriter.create_or_open(str(place.journal), place.stream)
+        writer.begin_epoch({})
+        writer.commit([one], {TOPIC: marks}, 0)
+
+    states: list[JournalState] = []
     monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
     monkeypatch.setattr(Lease, "keep", lambda *_given: None)
-    monkeypatch.setattr(splitting._Stream, "_is_copied", pauses)
-    with pytest.raises(LeaseLost):
+    monkeypatch.setattr(splitting, "_check_leases", checks)
+    monkeypatch.setattr(splitting._Stream, "_copy_table", copies)
+    with pytest.raises((LeaseLost, Fenced)):
         split(lake.settings, 2, lake.clock)
-    assert lake.state(1).next_seq == LAST + 2
+    assert [lake.state(0), lake.state(1)] == states
+    assert [own_rows_after(lake.place(shard).journal) for shard in (0, 1)] == [0, LAST]
+    for shard in (0, 1):
+        reader = JournalReader(str(lake.place(shard).journal))
+        assert [one.seq for rows in reader.rows_after(0) for one in rows] == list(range(1, LAST + 2))
 
 
 def test_a_processor_that_was_paused_before_its_epoch_takes_back_no_divided_journal(lake: DividedLake) -> None:
@@ -355,33 +378,65 @@ def test_a_division_that_ends_while_this_one_waits_for_the_leases_is_the_only_on
 
 
 @pytest.mark.parametrize("entries", range(3))
-@pytest.mark.parametrize("torn", [True, False])
-def test_a_copy_whose_log_ends_half_way_is_made_again(
-    lake: DividedLake, entries: int, torn: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_copy_whose_log_ends_half_way_is_completed(
+    lake: DividedLake, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a full disk or a loss of power leaves it."""
     DeltaTable(str(lake.place(0).journal)).create_checkpoint()
     writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
     writer.begin_epoch({})
-    take, left = Target.take, entries
+    share, left = DiskTree.share, entries
 
-    def fails(target: Target, path: str, source: Readable) -> CopiedFile:
+    def fails(tree: DiskTree, path: str, other: str) -> bool:
         nonlocal left
-        if "/journal/ledger.1/_delta_log/" in f"/{path}":
+        if "/journal/ledger.1/_delta_log/" in f"/{other}":
             if left == 0:
-                if torn:
-                    take(target, path, io.BytesIO(b""))
                 raise OSError(errno.ENOSPC, "No space left on device")
             left -= 1
-        return take(target, path, source)
+        return share(tree, path, other)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "take", fails)
+        patch.setattr(DiskTree, "share", fails)
         with pytest.raises(OSError, match="No space left"):
             split(lake.settings, 2, lake.clock)
     split(lake.settings, 2, lake.clock)
     assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
     assert len(list(JournalReader(str(lake.place(1).journal)).rows_of(range(1, LAST + 1)))) == LAST
+
+
+def test_a_division_that_was_paused_before_it_began_can_be_ended(
+    lake: DividedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host divided the journals meanwhile: this one says of a divided journal that it is being divided."""
+    begin = splitting._Stream.begin
+
+    def pauses(stream: splitting._Stream) -> None:
+        monkeypatch.setattr(splitting._Stream, "begin", begin)
+        monkeypatch.setattr(splitting, "_check_leases", lambda _: None)
+        monkeypatch.setattr(splitting, "_no_processor", lambda *_given: contextlib.nullcontext(lambda: None))
+        split(lake.settings, 2, lake.clock)
+        begin(stream)
+
+    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(splitting._Stream, "begin", pauses)
+    split(lake.settings, 2, lake.clock)
+    split(lake.settings, 2, lake.clock)
+    for shard in (0, 1):
+        check_shard("ledger", Shard(shard, 2), lake.place(0).journal, lake.place(shard).journal)
+    assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
+
+
+def test_what_is_no_copy_of_the_journal_is_not_touched(lake: DividedLake, tmp_path: Path) -> None:
+    """A journal of an earlier installation, say."""
+    place = lake.place(1)
+    writer = JournalWriter.create_or_open(str(place.journal), place.stream)
+    before = writer.begin_epoch({TOPIC: {1: 7}})
+    with pytest.raises(PlaceTaken, match="/journal/ledger.1 is no copy of .*: move it away, then run this again"):
+        split(lake.settings, 2, lake.clock)
+    assert lake.state(1) == before
+    shutil.move(str(place.journal), tmp_path / "moved away")
+    split(lake.settings, 2, lake.clock)
+    assert lake.open_items(2) == [{5, 7, 9, 11}, {6, 8, 10, 12, POISON}]
 
 
 class TestSnapshots:
