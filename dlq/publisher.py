@@ -36,9 +36,14 @@ class Producer(anchors.Producer, Protocol):
 
 
 class Watcher(Protocol):
-    """Is called for each dead row on its way. Called on the publisher's thread; raises nothing."""
+    """Is called for each dead row on its way. Called on the publisher's thread; raises nothing, and returns at once.
+
+    What it ``holds`` isn't produced yet; `settle` waits for so long until it holds nothing.
+    """
 
     def taken(self, row: JournalRow) -> None: ...
+    def holds(self, row: JournalRow) -> bool: ...
+    def settle(self, timeout_s: float) -> None: ...
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...
     def refused(self, row: JournalRow, error: Exception) -> None: ...
     def close(self, timeout_s: float) -> None: ...
@@ -157,7 +162,10 @@ class DlqPublisher:
         self._pump()
 
     def close(self, timeout_s: float) -> None:
-        """Gives acknowledgements a last chance; what misses it is published after the next start."""
+        """Gives hooks and acknowledgements a last chance; what misses it is published after the next start."""
+        if self._watcher is not None:
+            self._watcher.settle(timeout_s)
+            self._pump()
         if self._producer is not None:
             self._producer.flush(timeout_s)
             # Letters on their way hold this publisher, which holds the producer: its threads would live on.
@@ -202,6 +210,8 @@ class DlqPublisher:
     def _pump(self) -> None:
         while self._waiting and not self._replace_producer:
             letter = self._waiting[0]
+            if self._watcher is not None and self._watcher.holds(letter.row):
+                return
             try:
                 self._produce(letter)
             except BufferError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +20,8 @@ from processor.judge.classify import Failure
 
 log = logging.getLogger(__name__)
 
-BEFORE_S_MAX = 1.0
-"""A dead letter waits so long for ``before``, then it goes without; while that call hangs, later ones don't wait."""
+CALL_S_MAX = 1.0
+"""Dead letters wait for their calls of ``before``, one after another; while a call takes longer than this, none does."""
 
 CALLS_WAITING_MAX = 10_000
 """About 20 MB of rows; what comes beyond is skipped, and counted."""
@@ -54,7 +55,6 @@ class _Call:
     stage: str
     row: JournalRow
     make: Callable[[], None]
-    done: threading.Event
 
 
 class HookRunner:
@@ -63,25 +63,49 @@ class HookRunner:
     ``count`` gets each call that went wrong: ``before`` or ``after``, and ``error``, ``timeout`` or ``skipped``.
     """
 
-    def __init__(
-        self, hooks: RecoveryHooks, count: Callable[[str, str], None], before_s_max: float = BEFORE_S_MAX
-    ) -> None:
+    def __init__(self, hooks: RecoveryHooks, count: Callable[[str, str], None], call_s_max: float = CALL_S_MAX) -> None:
         self._hooks = hooks
         self._count = count
-        self._before_s_max = before_s_max
+        self._call_s_max = call_s_max
         self._calls: queue.Queue[_Call | None] = queue.Queue(CALLS_WAITING_MAX)
-        self._hangs = threading.Event()
+        self._befores: dict[int, threading.Event] = {}
+        self._under_way: tuple[_Call, float] | None = None
+        self._late: _Call | None = None
         self._thread = threading.Thread(target=self._run, name="recovery-hooks", daemon=True)
         self._thread.start()
 
     def taken(self, row: JournalRow) -> None:
         """A dead row is about to be produced for the first time in this process."""
-        call = self._put("before", row, lambda own: self._hooks.before(own, died_of(own)))
-        if call is not None and not self._hangs.is_set() and not call.done.wait(self._before_s_max):
-            self._hangs.set()
-            self._failed(
-                call, "timeout", f"isn't back after {self._before_s_max:g} s; dead letters no longer wait for it"
-            )
+        done = self._befores[row.seq] = threading.Event()
+
+        def make(own: JournalRow) -> None:
+            try:
+                self._hooks.before(own, died_of(own))
+            finally:
+                del self._befores[row.seq]
+                done.set()
+
+        if not self._put("before", row, make):
+            del self._befores[row.seq]
+
+    def holds(self, row: JournalRow) -> bool:
+        """Whether the letter waits for its ``before``."""
+        return row.seq in self._befores and not self._hangs()
+
+    def _hangs(self) -> bool:
+        call, began = self._under_way or (None, 0.0)
+        if call is None or time.monotonic() - began < self._call_s_max:
+            return False
+        if self._late is not call:
+            self._late = call
+            reported = f"isn't back after {self._call_s_max:g} s; dead letters no longer wait for it"
+            self._failed(call, "timeout", reported)
+        return True
+
+    def settle(self, timeout_s: float) -> None:
+        """Returns when no letter waits any more, or after so long."""
+        for done in list(self._befores.values())[-1:]:
+            done.wait(timeout_s)
 
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
         """Kafka acknowledged it."""
@@ -100,27 +124,27 @@ class HookRunner:
             return
         self._thread.join(timeout_s)
 
-    def _put(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> _Call | None:
+    def _put(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> bool:
         # A copy: what a hook changes of a row stays its own.
         own = replace(row)
-        call = _Call(stage, row, partial(make, own), threading.Event())
+        call = _Call(stage, row, partial(make, own))
         try:
             self._calls.put_nowait(call)
         except queue.Full:
             self._failed(call, "skipped", f"is skipped: {CALLS_WAITING_MAX} calls wait already")
-            return None
-        return call
+            return False
+        return True
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
+            self._under_way = call, time.monotonic()
             try:
                 call.make()
             except BaseException:  # sys.exit() in a hook too: it must not end the thread
                 self._failed(call, "error", "failed")
                 log.exception("the hook %s of row %d", call.stage, call.row.seq)
             finally:
-                call.done.set()
-                self._hangs.clear()
+                self._under_way = None
 
     def _failed(self, call: _Call, problem: str, reported: str) -> None:
         self._count(call.stage, problem)

@@ -212,9 +212,17 @@ class Watching:
 
     def __init__(self) -> None:
         self.reported: list[tuple[object, ...]] = []
+        self.held: set[int] = set()
 
     def taken(self, row: JournalRow) -> None:
         self.reported.append(("taken", row.seq))
+
+    def holds(self, row: JournalRow) -> bool:
+        return row.seq in self.held
+
+    def settle(self, timeout_s: float) -> None:
+        self.reported.append(("settle", timeout_s))
+        self.held.clear()
 
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
         self.reported.append(("published", row.seq, topic, partition, offset))
@@ -240,8 +248,24 @@ def test_a_watcher_is_reported_before_a_letter_goes_of_each_refusal_and_where_it
         ("taken", 1),
         ("refused", 1, KafkaException),
         ("published", 1, "dlq.ledger", 2, 0),
+        ("settle", 3.0),
         ("close", 3.0),
     ]
+
+
+def test_a_letter_that_its_watcher_holds_goes_later_and_in_its_order_and_nothing_waits_for_it() -> None:
+    producer, watching = FakeProducer(), Watching()
+    letters = publisher(producer, watcher=watching)
+    watching.held = {1}
+    letters.publish(batch(1, 2))
+    letters.poll()
+    assert producer.queue == []
+    watching.held = {2}
+    letters.poll()
+    producer.deliver(2)
+    assert (producer.landed, letters.published_upto) == ([1], 1)
+    letters.close(3.0)
+    assert producer.landed == [1, 2]
 
 
 class PublisherMachine(RuleBasedStateMachine):

@@ -40,10 +40,15 @@ class Reported:
         self.calls.append(("after", row.seq, outcome))
 
 
+def runner_of(hooks: Reported, problems: list[tuple[str, str]], call_s_max: float = WAIT_S) -> HookRunner:
+    return HookRunner(hooks, lambda *problem: problems.append(problem), call_s_max)
+
+
 def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
-    hooks, problems = Reported(), []
-    runner = HookRunner(hooks, lambda *problem: problems.append(problem))
+    hooks, problems = Reported(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems)
     runner.taken(dead())
+    runner.settle(WAIT_S)
     assert [call[:2] for call in hooks.calls] == [("before", 7)]
     refused = OSError("no broker")
     runner.refused(dead(), refused)
@@ -64,32 +69,55 @@ def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
             row.decision, row.reason = Decision.APPLIED, "I say so"
             raise SystemExit(3)
 
-    hooks, problems = Careless(), []
-    runner = HookRunner(hooks, lambda *problem: problems.append(problem))
+    hooks, problems = Careless(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems)
     row = dead()
     runner.taken(row)
     runner.published(row, "dlq.ledger", 0, 0)
     runner.close(WAIT_S)
+    assert not runner.holds(row)
     assert problems == [("before", "error")]
     assert row == dead()
     assert hooks.calls == [("after", 7, Published("dlq.ledger", 0, 0))]
 
 
-def test_a_hook_that_hangs_is_waited_for_once_and_not_again_until_it_is_back() -> None:
-    back = threading.Event()
+class Slow(Reported):
+    """Takes its time over each row until it is let go on."""
 
-    class Hangs(Reported):
-        def before(self, row: JournalRow, error: Failure) -> None:
-            if row.seq == 1:
-                back.wait(WAIT_S)
-            super().before(row, error)
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
 
-    hooks, problems = Hangs(), []
-    runner = HookRunner(hooks, lambda *problem: problems.append(problem), before_s_max=0.01)
+    def before(self, row: JournalRow, error: Failure) -> None:
+        self.began.release()
+        assert self.goes_on.acquire(timeout=WAIT_S)
+        super().before(row, error)
+
+
+def test_a_letter_is_held_until_its_hook_is_back_and_the_batch_waits_for_none() -> None:
+    hooks, problems = Slow(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems)
+    for seq in (1, 2):
+        runner.taken(dead(seq))
+    assert [runner.holds(dead(seq)) for seq in (1, 2)] == [True, True]
+    hooks.goes_on.release()
+    assert hooks.began.acquire(timeout=WAIT_S) and hooks.began.acquire(timeout=WAIT_S)
+    assert [runner.holds(dead(seq)) for seq in (1, 2)] == [False, True]
+    hooks.goes_on.release()
+    runner.settle(WAIT_S)
+    assert not runner.holds(dead(2))
+    assert problems == []
+
+
+def test_while_a_hook_hangs_no_letter_is_held() -> None:
+    hooks, problems = Slow(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems, call_s_max=0.0)
     for seq in (1, 2, 3):
         runner.taken(dead(seq))
+    assert hooks.began.acquire(timeout=WAIT_S)
+    assert not any(runner.holds(dead(seq)) for seq in (1, 2, 3))
     assert (problems, hooks.calls) == ([("before", "timeout")], [])
-    back.set()
+    hooks.goes_on.release(3)
     runner.close(WAIT_S)
     assert [call[:2] for call in hooks.calls] == [("before", 1), ("before", 2), ("before", 3)]
     assert problems == [("before", "timeout")]
