@@ -21,7 +21,7 @@ from processor.judge.classify import Failure
 log = logging.getLogger(__name__)
 
 CALL_S_MAX = 1.0
-"""Dead letters wait for their calls of ``before``, one after another; while a call takes longer than this, none does."""
+"""Dead letters wait for their calls of ``before``, in order; while a call takes longer than this, none does."""
 
 CALLS_WAITING_MAX = 10_000
 """About 20 MB of rows; what comes beyond is skipped, and counted."""
