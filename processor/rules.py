@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import random
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from core.event import Mode
@@ -34,7 +35,8 @@ class StreamRules:
 
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
     behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
-    ``transactional``: topics whose offsets have holes, where transactions' markers are.
+    ``transactional``: topics whose offsets have holes, where transactions' markers are. ``jitter`` gives the share of
+    the policy's jitter that one retry takes.
     """
 
     name: str
@@ -52,6 +54,7 @@ class StreamRules:
     alone: AloneLimits = field(default_factory=AloneLimits)
     transactional: Collection[str] = ()
     record_keys: RecordKeys | None = None
+    jitter: Callable[[], float] = random.random
 
     @property
     def event_keys(self) -> Keys | None:

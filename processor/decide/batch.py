@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import Marks
 from processor.calls.budget import Report
-from processor.decide.admit import admit
+from processor.decide.admit import Admitted, admit
 from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose
 from processor.decide.commit import Journal
 from processor.decide.derive import CLOSE_S_MAX, Derived
@@ -34,6 +33,7 @@ from processor.history.check import Position
 from processor.judge.classify import Failure
 from processor.reporting.progress import Progress, Steps
 from processor.rules import StreamRules
+from processor.run.execute import Results
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ class Batches:
         handlers: Handlers,
         derived: Derived,
         clock: Clock,
-        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._rules = rules
         self._journal = journal
@@ -60,7 +59,6 @@ class Batches:
         self._handlers = handlers
         self._derived = derived
         self._clock = clock
-        self._jitter = jitter
         self.progress = Progress()
         self._probed: Rank | None = None
         self._become(Blocked.noted(journal.state.notes))
@@ -225,38 +223,18 @@ class Batches:
         """
         self._derived.check(self.seq)
         steps = Steps(self._clock)
-        rules, known = self._rules, self._known
         arrivals = self._number(records)
-        admitted = admit(known, rules, self._clock.now(), due, arrivals.events, condemned or {})
-        if admitted.poison:
-            republish, now = self._handlers.republish, self._clock.now()
-            Rereads(rules.name, rules.mode, known.adapters, republish, now).settle(admitted.poison)
+        admitted = admit(self._known, self._rules, self._clock.now(), due, arrivals.events, condemned or {})
         steps.end("lookup")
-        lines = admitted.lines
-        to_run = lines.values() if probe is None else only_first(lines.get(probe.entity_key or ""))
-        results = self._handlers.run(to_run, self.seq)
-        self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
-        answers = answers_of(
-            lines.values(),
-            results.by_item,
-            results.handler_version,
-            self._clock.now(),
-            self._jitter,
-            self._blocked.reason,
-        )
-        applied = {fact for fact in facts_named(answers) if known.index.known_fact(fact) is not None}
-        decided = [*admitted.settled, *admitted.poison, *settle(lines.values(), answers, applied), *arrivals.passed]
+        results = self._run(admitted, probe)
+        decided = self._settle(arrivals, admitted, results)
         steps.end("handle")
         every = self._order(decided, arrivals, turns)
         if not every:
             return ()
         rows, bodies = [item.row for item in every], _bodies_of(every)
-        self._learn(answers.by_item.values(), results.reports)
-        published_upto, notes = (
-            self._derived.dead_letters.published_upto,
-            {**self._blocked.note(), **self._runs.notes()},
-        )
-        head = self._journal.commit(rows, bodies, marks, published_upto, notes)
+        notes = {**self._blocked.note(), **self._runs.notes()}
+        head = self._journal.commit(rows, bodies, marks, self._derived.dead_letters.published_upto, notes)
         self._handlers.committed()
         steps.end("commit")
         self._derived.follow(every, bodies, head)
@@ -266,18 +244,24 @@ class Batches:
         self.progress.done(len(rows), len(records), steps)
         return results.by_item.values()
 
-    def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:
-        """Decides the commands and the portions of runs after the events, and numbers all rows."""
-        moved_by, state, now = place(decided), self._journal.state, self._clock.now()
-        if not arrivals.commands and not turns:
-            return in_order(decided, [], [], state.next_seq, now)
-        history = state.history(self._rules.control_topic).of_row()
-        orders = Orders(self._known, self._rules, state.lineage, history, now, self._runs, decided)
-        for record, seq in arrivals.commands:
-            orders.decide(record, seq + moved_by)
-        orders.carry_on(turns)
-        orders.end()
-        return in_order(decided, orders.commands, orders.rows, state.next_seq, now)
+    def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
+        """Asks handlers about the events that may run; poison that is taken up again is read by its adapters."""
+        if admitted.poison:
+            rules, republish, now = self._rules, self._handlers.republish, self._clock.now()
+            Rereads(rules.name, rules.mode, self._known.adapters, republish, now).settle(admitted.poison)
+        lines = admitted.lines
+        to_run = lines.values() if probe is None else only_first(lines.get(probe.entity_key or ""))
+        results = self._handlers.run(to_run, self.seq)
+        self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
+        return results
+
+    def _settle(self, arrivals: Arrivals, admitted: Admitted, results: Results) -> list[Item]:
+        """What becomes of the events; and of the stream, whether it is blocked from now on."""
+        lines, now = admitted.lines.values(), self._clock.now()
+        answers = answers_of(lines, results.by_item, results.handler_version, now, self._blocked.reason)
+        applied = {fact for fact in facts_named(answers) if self._known.index.known_fact(fact) is not None}
+        self._learn(answers.by_item.values(), results.reports)
+        return [*admitted.settled, *admitted.poison, *settle(lines, answers, applied), *arrivals.passed]
 
     def _learn(self, results: Iterable[Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Whether the stream is blocked from now on."""
@@ -291,6 +275,19 @@ class Batches:
             for result in results:
                 blocked = blocked.after_result(result, reports, self._rules.probe_s_max)
             self._become(blocked)
+
+    def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:
+        """Decides the commands and the portions of runs after the events, and numbers all rows."""
+        moved_by, state, now = place(decided), self._journal.state, self._clock.now()
+        if not arrivals.commands and not turns:
+            return in_order(decided, [], [], state.next_seq, now)
+        history = state.history(self._rules.control_topic).of_row()
+        orders = Orders(self._known, self._rules, state.lineage, history, now, self._runs, decided)
+        for record, seq in arrivals.commands:
+            orders.decide(record, seq + moved_by)
+        orders.carry_on(turns)
+        orders.end()
+        return in_order(decided, orders.commands, orders.rows, state.next_seq, now)
 
     def _become(self, blocked: Blocked) -> None:
         if blocked.reason is None:

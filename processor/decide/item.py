@@ -14,7 +14,8 @@ from dlq.refusals import Refusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
-from processor.judge.retry import RetryPolicy, policy_for
+from processor.judge.retry import policy_for
+from processor.rules import StreamRules
 from processor.settings import DeadHead
 
 POISON_CLASS = "Poison"
@@ -235,26 +236,19 @@ def fact_taken(item: Item, fact8: bytes) -> None:
     die(item, because(FACT_CONFLICT_CLASS, text), blocking=False)
 
 
-def fail(
-    item: Item,
-    failure: Failure,
-    policy: RetryPolicy,
-    dead_head: DeadHead,
-    now: datetime,
-    jitter: Callable[[], float],
-) -> None:
+def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> None:
     """A try failed: a retry with its due time, or death when the error or the policy says so.
 
-    What misses a predecessor holds nothing back: the predecessor may be one of its followers. ``policy`` is for events
-    that fail for the first time; one that failed before goes on with its own.
+    What misses a predecessor holds nothing back: the predecessor may be one of its followers. The rules' policy is for
+    events that fail for the first time; one that failed before goes on with its own.
     """
     row = item.row
-    policy = policy_for(row.retry_policy, policy)
+    policy = policy_for(row.retry_policy, rules.policy)
     retry = row.attempt + 1
-    delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, jitter)
+    delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, rules.jitter)
     row.retry_policy = policy.text
     if delay_s is None:
-        die(item, failure, blocking=dead_head is not DeadHead.CONTINUE and not failure.missing_predecessor)
+        die(item, failure, blocking=rules.dead_head is not DeadHead.CONTINUE and not failure.missing_predecessor)
         return
     _record(item, failure)
     row.decision = Decision.RETRY

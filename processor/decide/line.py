@@ -7,7 +7,7 @@ answered, gives each event its row. Neither looks anything up, and neither knows
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -211,7 +211,6 @@ class Answers:
     by_item: Mapping[int, Outcome | Failure]
     handler_version: str
     now: datetime
-    jitter: Callable[[], float]
     blocked_by: str | None = None
 
     @property
@@ -278,7 +277,7 @@ def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
         park(item, f"{answer.downstream} {answer.reason}", now + timedelta(seconds=answer.retry_after_s))
     elif isinstance(answer, Failure):
         item.row.handler_version = answers.handler_version
-        fail(item, answer, rules.policy, rules.dead_head, now, answers.jitter)
+        fail(item, answer, rules, now)
     else:
         finish(item, answer, answers.handler_version)
 

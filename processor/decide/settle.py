@@ -6,7 +6,7 @@ blocked counts as its event's own where others went well meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -23,7 +23,6 @@ def answers_of(
     results: Mapping[int, Outcome | Failure],
     handler_version: str,
     now: datetime,
-    jitter: Callable[[], float],
     blocked: str | None,
 ) -> Answers:
     """What handlers said, as it holds for the whole batch. ``blocked``: why the stream was blocked before it."""
@@ -36,7 +35,7 @@ def answers_of(
                 answered[item.seq] = replace(result, own=True)
     first = next(iter(blocking(answered.values())), None)
     why = blocked if first is None else f"{first.error_class}: {first.message}"
-    return Answers(answered, handler_version, now, jitter, why)
+    return Answers(answered, handler_version, now, why)
 
 
 def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:

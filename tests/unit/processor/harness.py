@@ -261,7 +261,8 @@ class Engine:
         self.bodies = ListBodies()
         self.dead_letters = ListDeadLetters()
         self.rules = StreamRules(
-            "ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0
+            *("ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0),
+            jitter=lambda: 0.0,
         )
         self.adapter = Same()
         self.adapters: dict[str, object] = {"stripe": self.adapter}
@@ -323,7 +324,6 @@ class Engine:
             self.handlers,
             Derived(self.index, [], self.dead_letters, on_decided=lambda items: self.on_decided(items)),
             self.clock,
-            jitter=lambda: 0.0,
         )
 
     def _given_since(self, since: datetime) -> list[JournalRow]:

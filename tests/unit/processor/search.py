@@ -74,7 +74,11 @@ class Scope:
     @property
     def rules(self) -> StreamRules:
         policy = parse_policy(f"fixed({RETRY_S}s x1)")
-        return StreamRules("ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0, replays_max=1)
+        return StreamRules(
+            *("ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0),
+            replays_max=1,
+            jitter=lambda: 0.0,
+        )
 
 
 @dataclass
@@ -292,7 +296,6 @@ class Search:
             Forgetful(oracle, Path(), clock),
             Derived(index, [], ListDeadLetters()),
             clock,
-            jitter=lambda: 0.0,
         )
 
     def _arrive(self, world: World, arrival: Arrival) -> None:
