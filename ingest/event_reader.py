@@ -1,10 +1,11 @@
-"""From a verified request to its events: poison where they can't be read, without card data, as their path says."""
+"""From a request to its events: verified, poison where they can't be read, without card data, as their path says."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+from datetime import datetime
 
 from core.errors import Unparseable
 from core.event import OWN_TYPES, Event, poison_event
@@ -13,6 +14,7 @@ from ingest.body import RawHeaders
 from ingest.endpoints import ENDPOINT, Context, Contexts, UnknownEndpoint
 from ingest.errors import Refused
 from ingest.pan import CardMasker
+from ingest.verifier import Verifier
 from providers.port import Adapter, ModeMismatch, Request
 
 log = logging.getLogger(__name__)
@@ -24,9 +26,10 @@ TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class EventReader:
-    """What a path says of its traffic, and the events of the verified requests there."""
+    """What a path says of its traffic, and the events of the requests there."""
 
-    def __init__(self, contexts: Contexts, masker: CardMasker) -> None:
+    def __init__(self, verifier: Verifier, contexts: Contexts, masker: CardMasker) -> None:
+        self._verifier = verifier
         self._contexts = contexts
         self._masker = masker
         self._large = asyncio.Semaphore(1)
@@ -42,12 +45,23 @@ class EventReader:
         except UnknownEndpoint:
             raise Refused("unknown_endpoint") from None
 
-    async def events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
-        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it.
+    async def events(
+        self, adapter: Adapter, webhook: Request, endpoint: str | None, context: Context, received_at: datetime
+    ) -> list[Event]:
+        """Nothing of the body is read before its signature is verified, and no event is given before it is admitted.
 
         :raises ModeMismatch: the request or one of its events is of another mode than is taken there
-        :raises Refused: 503, an event can't be looked through for card data
+        :raises Refused: 503, an event can't be looked through for card data; 429, beyond the provider's rate
+        :raises SignatureInvalid, Unparseable, FetchFailed, CredentialsRefused, SecretsMissing, SecretsShared,
+            SettingError: see `Verifier.verify` and `Verifier.admit`
         """
+        webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
+        events = await self._read(adapter, webhook, context)
+        await self._verifier.admit(adapter, webhook, endpoint, bool(events))
+        return events
+
+    async def _read(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
         if len(webhook.body) <= ON_LOOP_BYTES_MAX:
             return self._events(adapter, webhook, context)
         # One at a time: each thread more would take as much of the loop's time again.

@@ -19,7 +19,6 @@ from ingest.http_messages import send_answer
 from ingest.protocol import Take, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.reports import Reports
-from ingest.verifier import Verifier
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
 
@@ -38,7 +37,6 @@ class Receiver:
         self,
         adapters: Mapping[str, Adapter],
         bodies: BodyReader,
-        verifier: Verifier,
         reader: EventReader,
         take: Take,
         reports: Reports,
@@ -46,7 +44,6 @@ class Receiver:
     ) -> None:
         self._adapters = adapters
         self._bodies = bodies
-        self._verifier = verifier
         self._reader = reader
         self._take = take
         self._reports = reports
@@ -90,13 +87,10 @@ class Receiver:
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
-        """Verifies the request, takes its events, and says what adapter and provider refuse."""
+        """Takes the request's events, and says what adapter and provider refuse."""
         received_at = self._clock.now()
         try:
-            webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
-            # Nothing of the body is read before its signature is verified, and nothing claimed before it is admitted.
-            events = await self._reader.events(adapter, webhook, context)
-            await self._verifier.admit(adapter, webhook, endpoint, bool(events))
+            events = await self._reader.events(adapter, webhook, endpoint, context, received_at)
             if not events:
                 accepted = adapter.accepted()
                 self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)

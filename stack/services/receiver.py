@@ -186,14 +186,14 @@ async def open_receiver(
         protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, loopback=True)
-        reader = EventReader(Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
         rates = RateLimits(ingest.rates_per_s, clock)
         verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
+        reader = EventReader(verifier, Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
         reports = Reports(publisher, metrics, clock, ingest.mode)
         tracing = open_tracing("receiver", clock)
-        receiver = Receiver(adapters, bodies, verifier, reader, traced(protocol.take, tracing), reports, clock)
+        receiver = Receiver(adapters, bodies, reader, traced(protocol.take, tracing), reports, clock)
         metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
         try:
             yield receiver, publisher

@@ -184,11 +184,11 @@ class Bench:
         secrets = SecretFiles(self._folder, self.clock, Contexts(self.settings))
         rates = RateLimits(self.settings.rates_per_s, self.clock)
         load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
+        verifier = Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics)
         receiver = Receiver(
             self.adapters,
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
-            Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics),
-            EventReader(Contexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
+            EventReader(verifier, Contexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
             traced(protocol.take, self.tracing),
             Reports(self.publisher, metrics, self.clock, self.settings.mode),
             self.clock,
