@@ -1,13 +1,12 @@
 """The claim on an event key: one atomic decision a key, so that of many copies one is published.
 
 Redis is the fast path, not the authority: what it forgets or can't answer, the journal decides. Here are the claim's
-states and steps, the circuit breaker before Redis, and the generation that claims are made in.
+states and steps, and the circuit breaker before Redis.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -17,13 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 import pybreaker
 
-from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
-from core.generation import ANNOUNCE_EVERY_S, Announced, generation_keys
 from core.keys import hash16
-from core.redis import FAILURES, AsyncClient, is_cluster
-from ingest.errors import Refused
+from core.redis import FAILURES
 
 CONTENT_BYTES = 8
 OWNER_BYTES = 16
@@ -88,8 +84,10 @@ def name_prefix(mode: Mode, generation: int) -> bytes:
 class Generations(Protocol):
     """The generation that claims are made in, by mode."""
 
-    def of(self, mode: Mode) -> int | None:
-        """None where it isn't known, or its processor refuses: nothing is claimed then, and the journal decides."""
+    def of(self, mode: Mode, entity_key: str) -> int | None:
+        """None where it isn't known, or the entity's processor is silent or refuses: nothing of it is claimed then, and
+        the journal decides.
+        """
 
     def check(self, mode: Mode) -> None:
         """
@@ -190,131 +188,3 @@ class BreakerLog(pybreaker.CircuitBreakerListener):
     def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
         level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
         log.log(level, "the breaker to %s is %s", breaker.name, new.name)
-
-
-UNREAD_S_MAX = 5.0
-"""A generation that couldn't be read for so long isn't claimed in any more."""
-
-
-class RedisGenerations:
-    """`Generations` as the modes' processors announce them. No request waits for it.
-
-    A generation that was seen never goes down while the receiver runs: a processor that announces a lower one doesn't
-    know of the loss that raised it. A refusal counts whatever generation it names. Of several shards each announces
-    its own; the highest counts for all, because claims that are void too early cost a look in the index and no more.
-    """
-
-    def __init__(
-        self,
-        redis: AsyncClient,
-        modes: Sequence[Mode],
-        clock: Clock,
-        partitions: int,
-        key_ids: Callable[[], Sequence[str]],
-    ) -> None:
-        self._redis = redis
-        self._modes = modes
-        self._partitions = partitions
-        self._key_ids = key_ids
-        self._announced_last: dict[Mode, Sequence[Announced]] = {}
-        self._clock = clock
-        self._seen: dict[Mode, int] = {}
-        self._usable: dict[Mode, int] = {}
-        self._problems: dict[Mode, str] = {}
-        self._read_at = dict.fromkeys(modes, clock.monotonic())
-
-    def of(self, mode: Mode) -> int | None:
-        return self._usable.get(mode)
-
-    def check(self, mode: Mode) -> None:
-        if (refused := self._mismatch(mode)) is not None:
-            raise refused
-
-    def _mismatch(self, mode: Mode) -> Refused | None:
-        """What the processor announced last holds until it announces something else, also while it is away."""
-        for announced in self._announced_last.get(mode, ()):
-            if announced.partitions != self._partitions:
-                return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
-            if announced.keys and self._key_ids()[0] not in announced.keys:
-                return Refused("other_record_keys")
-        return None
-
-    @property
-    def missing(self) -> int:
-        """Modes whose events aren't claimed, but go on deferred."""
-        return len(self._modes) - len(self._usable)
-
-    async def follow(self) -> None:
-        """Reads for ever."""
-        while True:
-            await asyncio.sleep(ANNOUNCE_EVERY_S)
-            await self.read()
-
-    async def read(self) -> None:
-        """Reads once; where Redis can't be asked, what was read before holds for `UNREAD_S_MAX`."""
-        unread: dict[Mode, str] = dict.fromkeys(self._modes, "no answer in time")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANNOUNCE_EVERY_S):
-                for mode in self._modes:
-                    try:
-                        self._take(mode, await self._of_all_shards(mode))
-                        del unread[mode]
-                    except FAILURES as failed:
-                        unread[mode] = described(failed)
-        now = self._clock.monotonic()
-        self._read_at |= {mode: now for mode in self._modes if mode not in unread}
-        for mode, problem in unread.items():
-            if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
-                self._defer(mode, f"Redis can't be asked: {problem}")
-
-    async def _of_all_shards(self, mode: Mode) -> list[list[Announced]]:
-        """What each shard announces; how many there are is in what the first one does.
-
-        :raises RedisError, RedisClusterException, OSError: one can't be read
-        """
-        first = await self._announced(mode, 0)
-        count = max((one.shard.count for one in first), default=1)
-        return [first, *[await self._announced(mode, shard) for shard in range(1, count)]]
-
-    async def _announced(self, mode: Mode, shard: int) -> list[Announced]:
-        """What stands in a shard's keys, as far as they can be read.
-
-        :raises RedisError, RedisClusterException, OSError: none can
-        """
-        values: list[Any] = []
-        failures: list[Exception] = []
-        for key in generation_keys(mode, shard, cluster=is_cluster(self._redis)):
-            try:
-                values.append(await self._redis.get(key))
-            except FAILURES as failed:
-                failures.append(failed)
-        if not values:
-            raise failures[0]
-        return [announced for announced in map(Announced.decode, values) if announced is not None]
-
-    def _take(self, mode: Mode, of_shards: Sequence[Sequence[Announced]]) -> None:
-        silent = [number for number, announced in enumerate(of_shards) if not announced]
-        if silent:
-            missing = "no processor" if len(of_shards) == 1 else f"no processor of shard {silent[0]}"
-            self._defer(mode, f"{missing} announces a generation")
-            return
-        # Of a shard's copies, which differ for a moment, the one of its highest generation.
-        now = [max(announced, key=lambda one: one.generation) for announced in of_shards]
-        generation = max(self._seen.get(mode, 0), *(one.generation for one in now))
-        self._seen[mode] = generation
-        before = self._announced_last.get(mode)
-        self._announced_last[mode] = now
-        if now != before and (refused := self._mismatch(mode)) is not None:
-            log.error("%s events are answered 503: %s", mode, refused)
-        if any(one.refused for announced in of_shards for one in announced):
-            self._defer(mode, "the processor refuses to go on; `payhook status` says why")
-        elif self._usable.get(mode) != generation:
-            self._usable[mode] = generation
-            self._problems.pop(mode, None)
-            log.info("%s events are claimed in generation %d", mode, generation)
-
-    def _defer(self, mode: Mode, problem: str) -> None:
-        self._usable.pop(mode, None)
-        if self._problems.get(mode) != problem:
-            self._problems[mode] = problem
-            log.warning("%s events go on as deferred, without a claim: %s", mode, problem)

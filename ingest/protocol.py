@@ -147,7 +147,7 @@ class Protocol:
                 taking.flag = None if in_flight else Dedupe.CONFLICT
 
     def _key(self, event: Event) -> ClaimKey | None:
-        generation = self._generations.of(event.mode)
+        generation = self._generations.of(event.mode, event.entity_key)
         if generation is None:
             return None
         # By its content as it was sent, where that may be kept: that doesn't depend on what is masked.

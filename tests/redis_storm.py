@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from core.clock import SystemClock
 from core.event import Headers
-from ingest.claims import RedisGate, RedisGenerations
+from ingest.claims import RedisGate
+from ingest.generations import RedisGenerations
 from ingest.limits import LIMITS
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol

@@ -31,10 +31,11 @@ from core.topics import check_topics
 from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
 from ingest.body import BodyReader
-from ingest.claims import RedisGate, RedisGenerations
+from ingest.claims import RedisGate
 from ingest.endpoints import Contexts, SecretFiles, check_endpoints
 from ingest.event_reader import EventReader
 from ingest.fetch import HttpFetch
+from ingest.generations import RedisGenerations
 from ingest.http import http_protocol
 from ingest.limits import LIMITS, Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics

@@ -13,7 +13,7 @@ from core.clock import SystemClock
 from core.generation import Announced, generation_key, generation_keys
 from core.redis import async_redis, is_cluster, sync_redis
 from core.settings import RedisSettings
-from ingest.claims import RedisGenerations
+from ingest.generations import RedisGenerations
 from load.client import wait_for
 from processor.reporting.generation import open_generation_writer
 from stack.redis import redis_server, redis_url
@@ -40,7 +40,7 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
         async with async_redis(settings, ASK_S, ASK_S) as client:
             generations = RedisGenerations(client, ("live", "test"), SystemClock(), 4, tuple)
             await generations.read()
-            return generations.of("live"), generations.of("test")
+            return generations.of("live", "e"), generations.of("test", "e")
 
     def reads(wanted: tuple[int | None, int | None]) -> bool:
         return wait_for(lambda: asyncio.run(read()) == wanted, WAIT_S)

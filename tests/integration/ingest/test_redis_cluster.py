@@ -16,7 +16,8 @@ from redis.crc import key_slot
 from core.clock import SystemClock
 from core.event import Mode
 from core.generation import Announced, generation_keys
-from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate, RedisGenerations
+from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
+from ingest.generations import RedisGenerations
 from ingest.redis_claims import RedisClaims
 from load.client import wait_for
 from tests.processes import pause
@@ -127,7 +128,7 @@ def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Sit
                 with pytest.raises(ClaimsUnavailable):
                     await ground.claims.claim([others[0], its[0]], ANN)
                 await ground.generations.read()
-                assert ground.generations.of(LIVE) == 3
+                assert ground.generations.of(LIVE, "e") == 3
                 back(site.nodes[dead])
                 assert await ground.comes_to(held, ClaimState.DUPLICATE) < WAIT_S
                 assert not ground.gate.refusing

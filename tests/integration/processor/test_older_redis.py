@@ -16,7 +16,8 @@ from redis import Redis
 from core.clock import SystemClock
 from core.generation import Announced, generation_key
 from core.settings import RedisSettings
-from ingest.claims import ClaimKey, ClaimState, RedisGate, RedisGenerations
+from ingest.claims import ClaimKey, ClaimState, RedisGate
+from ingest.generations import RedisGenerations
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
 from ingest.redis_claims import RedisClaims

@@ -109,7 +109,7 @@ class SetGenerations:
     def __init__(self) -> None:
         self.by_mode: dict[Mode, int | None] = {"live": 0, "test": 0}
 
-    def of(self, mode: Mode) -> int | None:
+    def of(self, mode: Mode, entity_key: str) -> int | None:
         return self.by_mode[mode]
 
     def check(self, mode: Mode) -> None:

@@ -13,8 +13,10 @@ from redis.exceptions import ConnectionError as RedisGone
 from core.clock import ManualClock
 from core.event import Mode
 from core.generation import generation_key
-from ingest.claims import CONTENT_BYTES, HASH_BYTES, UNREAD_S_MAX, ClaimKey, RedisGenerations, name_prefix
+from core.routing import Shard
+from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey, name_prefix
 from ingest.errors import Refused
+from ingest.generations import UNREAD_S_MAX, RedisGenerations
 
 
 class Ground:
@@ -27,6 +29,9 @@ class Ground:
         self.keys = ["0a0b0c0d", "1a1b1c1d"]
         self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4, lambda: self.keys)
 
+    def of(self, mode: Mode = "live", entity: str = "e") -> int | None:
+        return self.generations.of(mode, entity)
+
     async def reads(self, value: bytes | None, mode: Mode = "live", shard: int = 0) -> int | None:
         """What it holds after it has read once while that stands in Redis."""
         if value is None:
@@ -34,7 +39,7 @@ class Ground:
         else:
             await self.redis.set(generation_key(mode, shard), value)
         await self.generations.read()
-        return self.generations.of(mode)
+        return self.of(mode)
 
 
 def run(history: Callable[[Ground], Awaitable[None]], *modes: Mode) -> None:
@@ -47,7 +52,7 @@ def run(history: Callable[[Ground], Awaitable[None]], *modes: Mode) -> None:
 @pytest.mark.parametrize("nothing", [None, b"", b"soon", b"-1"])
 def test_where_none_is_announced_there_is_none(nothing: bytes | None) -> None:
     async def history(ground: Ground) -> None:
-        assert ground.generations.of("live") is None
+        assert ground.of() is None
         assert await ground.reads(nothing) is None
         assert await ground.reads(b"2 p4") == 2
         assert await ground.reads(nothing) is None
@@ -80,9 +85,9 @@ def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() 
 def test_modes_are_apart() -> None:
     async def history(ground: Ground) -> None:
         assert await ground.reads(b"1 p4", "live") == 1
-        assert (ground.generations.of("test"), ground.generations.missing) == (None, 1)
+        assert (ground.of("test"), ground.generations.missing) == (None, 1)
         assert await ground.reads(b"7 p4 refused", "test") is None
-        assert (ground.generations.of("live"), ground.generations.missing) == (1, 1)
+        assert (ground.of(), ground.generations.missing) == (1, 1)
         assert await ground.reads(b"7 p4", "test") == 7
         assert ground.generations.missing == 0
 
@@ -97,10 +102,10 @@ def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
             await ground.redis.ping()
         for _ in range(3):
             await ground.generations.read()
-            assert ground.generations.of("live") == 3
+            assert ground.of() == 3
         ground.clock.advance(UNREAD_S_MAX)
         await ground.generations.read()
-        assert ground.generations.of("live") is None
+        assert ground.of() is None
         ground.server.connected = True
         assert await ground.reads(b"3 p4") == 3
 
@@ -157,16 +162,26 @@ def test_no_two_names_of_one_hash_are_alike() -> None:
     assert name_prefix("live", 0) == b"", "claims of before there were generations are its own"
 
 
-def test_of_several_shards_each_must_announce_and_the_highest_counts() -> None:
+FIRST, SECOND = (next(name for name in map(str, range(99)) if Shard(n, 2).decides(name)) for n in (0, 1))
+"""Entities of the first and of the second shard of two."""
+
+
+def test_of_several_shards_the_highest_counts_and_a_silent_one_defers_its_own_events() -> None:
     async def history(ground: Ground) -> None:
-        assert await ground.reads(b"1 p4 s0/2") is None, "the other one is silent"
-        assert await ground.reads(b"4 p4 s1/2", shard=1) == 4
-        assert await ground.reads(b"2 p4 s0/2") == 4
-        assert await ground.reads(b"4 p4 s1/2 refused", shard=1) is None
-        assert await ground.reads(b"4 p4 s1/2", shard=1) == 4
-        assert await ground.reads(None, shard=1) is None
-        assert await ground.reads(None) is None
-        assert await ground.reads(b"4 p4 s1/2", shard=1) is None, "how many there are is in the first one's"
+        async def reads(value: bytes | None, shard: int) -> tuple[int | None, int | None, int]:
+            await ground.reads(value, shard=shard)
+            return ground.of(entity=FIRST), ground.of(entity=SECOND), ground.generations.missing
+
+        assert await reads(b"4 p4 s1/2", 1) == (None, None, 1), "how many there are isn't known yet"
+        assert await reads(b"1 p4 s0/2", 0) == (4, 4, 0)
+        assert await reads(b"4 p4 s1/2 refused", 1) == (4, None, 1)
+        assert await reads(None, 1) == (4, None, 1)
+        assert await reads(b"4 p4 s1/2", 1) == (4, 4, 0)
+        assert await reads(None, 0) == (None, 4, 1)
+        assert await reads(b"5 p4 s1/4", 1) == (None, None, 1), "that is of another division"
+        assert await reads(b"5 p4 s0/4", 0) == (5, 5, 1)
+        assert await reads(None, 0) == (None, 5, 1)
+        assert await reads(None, 1) == (None, None, 1)
 
     run(history)
 

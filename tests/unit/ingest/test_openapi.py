@@ -11,7 +11,7 @@ from types import ModuleType
 import jsonschema
 import pytest
 
-from ingest import app, body, claims, event_reader, http, http_messages, limits, receiver
+from ingest import app, body, event_reader, generations, http, http_messages, limits, receiver
 from ingest.errors import REFUSALS, Refused
 from ingest.openapi import describe
 from providers.registry import build_adapters
@@ -47,7 +47,7 @@ def test_every_refusal_is_described_with_its_status(described: dict[str, object]
 
 
 def test_the_receiver_refuses_with_every_code_and_no_other() -> None:
-    said = set().union(*map(codes, (app, body, claims, event_reader, http, http_messages, limits, receiver)))
+    said = set().union(*map(codes, (app, body, event_reader, generations, http, http_messages, limits, receiver)))
     assert {code for code in REFUSALS if not code.startswith("signature_")} == said
 
 

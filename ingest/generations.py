@@ -1,0 +1,171 @@
+"""The generation that claims are made in, as the modes' processors announce it in Redis (`core.generation`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from core.clock import Clock
+from core.event import Mode
+from core.generation import ANNOUNCE_EVERY_S, Announced, generation_keys
+from core.redis import FAILURES, AsyncClient, is_cluster
+from core.routing import Shard
+from ingest.claims import described
+from ingest.errors import Refused
+
+log = logging.getLogger(__name__)
+
+UNREAD_S_MAX = 5.0
+"""A generation that couldn't be read for so long isn't claimed in any more."""
+
+
+class RedisGenerations:
+    """`Generations` as the modes' processors announce them. No request waits for it.
+
+    A generation that was seen never goes down while the receiver runs: a processor that announces a lower one doesn't
+    know of the loss that raised it. A refusal counts whatever generation it names. Of several shards each announces
+    its own; the highest counts for all, because claims that are void too early cost a look in the index and no more.
+    One that is silent or refuses defers its own entities alone.
+    """
+
+    def __init__(
+        self,
+        redis: AsyncClient,
+        modes: Sequence[Mode],
+        clock: Clock,
+        partitions: int,
+        key_ids: Callable[[], Sequence[str]],
+    ) -> None:
+        self._redis = redis
+        self._modes = modes
+        self._partitions = partitions
+        self._key_ids = key_ids
+        self._announced_last: dict[Mode, Mapping[Shard, Announced]] = {}
+        self._clock = clock
+        self._seen: dict[Mode, int] = {}
+        self._usable: dict[Mode, int] = {}
+        self._deferring: dict[Mode, Sequence[Shard]] = {}
+        self._problems: dict[Mode, str] = {}
+        self._read_at = dict.fromkeys(modes, clock.monotonic())
+
+    def of(self, mode: Mode, entity_key: str) -> int | None:
+        if any(shard.decides(entity_key) for shard in self._deferring.get(mode, ())):
+            return None
+        return self._usable.get(mode)
+
+    def check(self, mode: Mode) -> None:
+        if (refused := self._mismatch(mode)) is not None:
+            raise refused
+
+    def _mismatch(self, mode: Mode) -> Refused | None:
+        """What the processor announced last holds until it announces something else, also while it is away."""
+        for announced in self._announced_last.get(mode, {}).values():
+            if announced.partitions != self._partitions:
+                return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
+            if announced.keys and self._key_ids()[0] not in announced.keys:
+                return Refused("other_record_keys")
+        return None
+
+    @property
+    def missing(self) -> int:
+        """Modes whose events, or some shard's of them, aren't claimed, but go on deferred."""
+        return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
+
+    async def follow(self) -> None:
+        """Reads for ever."""
+        while True:
+            await asyncio.sleep(ANNOUNCE_EVERY_S)
+            await self.read()
+
+    async def read(self) -> None:
+        """Reads once; where Redis can't be asked, what was read before holds for `UNREAD_S_MAX`."""
+        unread: dict[Mode, str] = dict.fromkeys(self._modes, "no answer in time")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANNOUNCE_EVERY_S):
+                for mode in self._modes:
+                    try:
+                        self._take(mode, await self._of_all_shards(mode))
+                        del unread[mode]
+                    except FAILURES as failed:
+                        unread[mode] = described(failed)
+        now = self._clock.monotonic()
+        self._read_at |= {mode: now for mode in self._modes if mode not in unread}
+        for mode, problem in unread.items():
+            if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
+                self._defer(mode, f"Redis can't be asked: {problem}")
+
+    async def _of_all_shards(self, mode: Mode) -> dict[Shard, list[Announced]]:
+        """What each shard announces; how many there are is in what the first one does, or did last.
+
+        :raises RedisError, RedisClusterException, OSError: one can't be read
+        """
+        first = await self._announced(mode, 0)
+        known = self._announced_last.get(mode, ())
+        count = max((one.shard.count for one in first), default=max((shard.count for shard in known), default=1))
+        shards = [Shard(number, count) for number in range(count)]
+        found = [first, *[await self._announced(mode, shard.number) for shard in shards[1:]]]
+        return {
+            shard: [one for one in announced if one.shard == shard]
+            for shard, announced in zip(shards, found, strict=True)
+        }
+
+    async def _announced(self, mode: Mode, shard: int) -> list[Announced]:
+        """What stands in a shard's keys, as far as they can be read.
+
+        :raises RedisError, RedisClusterException, OSError: none can
+        """
+        values: list[Any] = []
+        failures: list[Exception] = []
+        for key in generation_keys(mode, shard, cluster=is_cluster(self._redis)):
+            try:
+                values.append(await self._redis.get(key))
+            except FAILURES as failed:
+                failures.append(failed)
+        if not values:
+            raise failures[0]
+        return [announced for announced in map(Announced.decode, values) if announced is not None]
+
+    def _take(self, mode: Mode, of_shards: Mapping[Shard, Sequence[Announced]]) -> None:
+        # Of a shard's copies, which differ for a moment, the one of its highest generation.
+        now = {shard: max(found, key=lambda one: one.generation) for shard, found in of_shards.items() if found}
+        self._remember(mode, of_shards, now)
+        problems = {shard: problem for shard, found in of_shards.items() if (problem := _problem_of(found)) is not None}
+        if len(problems) == len(of_shards):
+            self._defer(mode, next(iter(problems.values())))
+            return
+        generation, deferring = self._seen[mode], tuple(problems)
+        if (self._usable.get(mode), self._deferring.get(mode, ())) == (generation, deferring):
+            return
+        self._usable[mode], self._deferring[mode] = generation, deferring
+        self._problems.pop(mode, None)
+        log.info("%s events are claimed in generation %d", mode, generation)
+        for shard, problem in problems.items():
+            log.warning("%s events of shard %s go on as deferred, without a claim: %s", mode, shard, problem)
+
+    def _remember(self, mode: Mode, shards: Collection[Shard], now: Mapping[Shard, Announced]) -> None:
+        """A silent shard's last announcement holds, for as long as there is one of its number among as many."""
+        self._seen[mode] = max([self._seen.get(mode, 0), *(one.generation for one in now.values())])
+        before = self._announced_last.get(mode, {})
+        kept = {shard: one for shard, one in before.items() if shard in shards}
+        self._announced_last[mode] = {**kept, **now}
+        if self._announced_last[mode] != before and (refused := self._mismatch(mode)) is not None:
+            log.error("%s events are answered 503: %s", mode, refused)
+
+    def _defer(self, mode: Mode, problem: str) -> None:
+        self._usable.pop(mode, None)
+        self._deferring.pop(mode, None)
+        if self._problems.get(mode) != problem:
+            self._problems[mode] = problem
+            log.warning("%s events go on as deferred, without a claim: %s", mode, problem)
+
+
+def _problem_of(announced: Sequence[Announced]) -> str | None:
+    """Why what a shard decides isn't claimed."""
+    if not announced:
+        return "no processor announces a generation"
+    if any(one.refused for one in announced):
+        return "the processor refuses to go on; `payhook status` says why"
+    return None
