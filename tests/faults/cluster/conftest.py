@@ -48,6 +48,9 @@ SPARK = Path(pyspark.__file__).parent
 HIDDEN = (f"/{CHECKOUT.parts[1]}", "/root", "/home")
 """Of a worker's host: there is nothing of payhook's."""
 
+CODE = {str(CHECKOUT): CHECKOUT}
+"""Where payhook runs, the checkout is there, also one that lies in the `/tmp` that a host doesn't share."""
+
 LAKE = "s3://payhook/cluster"
 NAMES = ("services", "master", "worker1", "worker2", "driver1", "driver2")
 START_S = 240.0
@@ -107,7 +110,7 @@ class Site:
 
     def start_driver(self, name: str, cores: int) -> Host:
         """A processor on a host with an empty disk, but for its settings and secrets."""
-        host = self.host(name)
+        host = self.host(name, binds=CODE)
         shutil.copytree(self.settings, host.disk / "data")
         conf = host.disk / "conf"
         conf.mkdir()
@@ -242,7 +245,7 @@ def _write_settings(site: Site) -> None:
 
 
 def _start_services(site: Site, address: str) -> None:
-    host = site.host("services")
+    host = site.host("services", binds=CODE)
     own = host.disk / "kafka"
     own.mkdir()
     logging, config = kafka.logging_file(own), own / "server.properties"
