@@ -10,13 +10,14 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+
+from tests.processes import dies_with_the_test
 
 NETWORK = "10.213.79"
 OWN = "payhook-test"
@@ -61,8 +62,7 @@ class Host:
             "cd /srv; touch ready; exec sleep infinity",
         ]
         own = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        dies_with_the_test = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
-        self.outer = subprocess.Popen([*dies_with_the_test, *own, "sh", "-c", "\n".join(lines)])
+        self.outer = subprocess.Popen([*dies_with_the_test(), *own, "sh", "-c", "\n".join(lines)])
         until(ready.exists, READY_S, f"host {self.name}")
 
     @property

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
 from load.client import wait_for
+
+
+def dies_with_the_test() -> list[str]:
+    """What stands before a command that is to end when this process is killed."""
+    return [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
 
 
 def is_gone(process: psutil.Process) -> bool:

@@ -21,6 +21,7 @@ import psutil
 import yaml
 
 from tests.containers.image import Image, lower
+from tests.processes import dies_with_the_test
 
 NETWORK = "10.213.77"
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -213,7 +214,7 @@ class Project:
         own = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         with log.open("ab") as sink:
             outer = subprocess.Popen(
-                ["nsenter", net, *own, sys.executable, "-S", str(LAUNCH), str(file)],
+                [*dies_with_the_test(), "nsenter", net, *own, sys.executable, "-S", str(LAUNCH), str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -339,7 +340,7 @@ class Project:
         """A network namespace, which a process holds."""
         ready = self.work / f"{name}.net"
         holds = f"touch {shlex.quote(str(ready))}; exec sleep infinity"
-        self._nets[name] = subprocess.Popen(["unshare", "--net", "sh", "-c", holds])
+        self._nets[name] = subprocess.Popen([*dies_with_the_test(), "unshare", "--net", "sh", "-c", holds])
         until = time.monotonic() + 30.0
         while not ready.exists():
             assert time.monotonic() < until, name
