@@ -156,7 +156,7 @@ class _Stream:
         tree, path, to = tree_at(self.lake, private=False), self._path(source), self._path(target)
         table = open_table(str(source))
         entries = log_files(source, table.version(), with_state=True)
-        # The version is this division's: nobody could go on with the journal before.
+        # The version is of this division: while it held the leases no other process could go on with the journal.
         check_leases()
         if not _is_begun(source, target, entries):
             check_leases()
