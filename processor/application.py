@@ -274,12 +274,11 @@ class StreamLoop:
         self._wait(wait_s, lambda: self._status.outage(f"{type(failure).__name__}: {failure}", self._tries))
 
     def _wait(self, seconds: float, report: Callable[[], None]) -> None:
-        """Reports the state meanwhile; a stop ends the wait."""
+        """Reports the state, once however short the wait, and again meanwhile; a stop ends the wait."""
         until = time.monotonic() + seconds
-        while (left_s := until - time.monotonic()) > 0:
+        report()
+        while (left_s := until - time.monotonic()) > 0 and not self._stop.wait(min(left_s, REPORT_EVERY_S)):
             report()
-            if self._stop.wait(min(left_s, REPORT_EVERY_S)):
-                return
 
     def _wait_to_restart(self, failure: Exception) -> None:
         """
