@@ -227,17 +227,22 @@ class Site:
                         third = range(number * SLOTS // 3, (number + 1) * SLOTS // 3)
                         client.execute_command("CLUSTER ADDSLOTS", *third)
                 first.execute_command("CLUSTER MEET", LOOPBACK, node.port)
-            assert wait_for(lambda: all(self._known(node) == len(self.nodes) for node in self.nodes), WAIT_S)
+            assert wait_for(lambda: all(map(self._knows_all, self.nodes)), WAIT_S)
         for number, node in enumerate(self.nodes[3:]):
             with self.nodes[number % 3].admin() as master, node.admin() as client:
                 client.execute_command("CLUSTER REPLICATE", master.execute_command("CLUSTER MYID"))
         assert wait_for(lambda: all(map(self._replicates, self.nodes[3:])), WAIT_S)
-        assert wait_for(lambda: all(map(self._is_covered, self.nodes)), WAIT_S)
+        assert wait_for(self.is_whole, WAIT_S)
 
-    def _known(self, node: Node) -> int:
+    def is_whole(self) -> bool:
+        """Whether each of the cluster's nodes takes all of them for alive, and answers for its slots."""
+        return all(self._knows_all(node) and self._is_covered(node) for node in self.nodes)
+
+    def _knows_all(self, node: Node) -> bool:
         with node.admin() as client:
             nodes: Any = client.execute_command("CLUSTER NODES")
-            return sum("handshake" not in one["flags"] for one in nodes.values())
+        alive = [one for one in nodes.values() if {"handshake", "fail", "fail?"}.isdisjoint(one["flags"].split(","))]
+        return len(alive) == len(self.nodes)
 
     def _is_covered(self, node: Node) -> bool:
         with node.admin() as client:

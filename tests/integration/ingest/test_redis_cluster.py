@@ -40,7 +40,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def site(shared: Site) -> Site:
-    """Three masters, empty."""
+    """Three masters that answer, empty."""
+    for node in shared.nodes:
+        if node.process.exit_code is not None:
+            node.start()
+    assert wait_for(shared.is_whole, WAIT_S)
     shared.on_masters(lambda client: client.flushall())
     return shared
 
@@ -98,15 +102,10 @@ def announce(site: Site, generation: int = 3) -> None:
             client.set(key, Announced(generation, 4).encode())
 
 
-def back(node: Node) -> None:
-    """Started again, and known to the others as a master that answers."""
-    node.start()
-    assert wait_for(lambda: is_whole(node), WAIT_S)
-
-
-def is_whole(node: Node) -> bool:
-    with node.admin() as client:
-        return "ok" in str(client.execute_command("CLUSTER INFO"))
+def back(site: Site, dead: int) -> None:
+    """Started again, and known to the others as a master that answers: two that miss one each refuse all claims."""
+    site.nodes[dead].start()
+    assert wait_for(site.is_whole, WAIT_S)
 
 
 def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Site) -> None:
@@ -129,7 +128,7 @@ def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Sit
                     await ground.claims.claim([others[0], its[0]], ANN)
                 await ground.generations.read()
                 assert ground.generations.of(LIVE, "e") == 3
-                back(site.nodes[dead])
+                back(site, dead)
                 assert await ground.comes_to(held, ClaimState.DUPLICATE) < WAIT_S
                 assert not ground.gate.refusing
 
@@ -170,7 +169,7 @@ def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: Site) ->
             ground.claims.settle([key], [], ANN)
             while not ground.claims.unsettled:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.05)
-            back(site.nodes[2])
+            back(site, 2)
             await ground.comes_to(key, ClaimState.DUPLICATE, BOB)
 
     asyncio.run(history())
@@ -230,7 +229,7 @@ def test_a_node_that_is_down_at_the_start_costs_its_own_keys(
             await ground.generations.read()
             assert await ground.found(its) is None
             assert await ground.found(other) is (None if dead == 0 else ClaimState.CLAIMED)
-            back(site.nodes[dead])
+            back(site, dead)
             await ground.comes_to(its, ClaimState.CLAIMED)
             await ground.comes_to(other, ClaimState.CLAIMED)
 
