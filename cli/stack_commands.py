@@ -120,7 +120,7 @@ def _print_endpoints(endpoints: Endpoints) -> None:
 
 def _print_sign_in(place: Place) -> None:
     """There is no user and no password until somebody makes one."""
-    from console.access import Users
+    from console.access.users import Users
 
     if not Users(place.layout.users).all():
         click.echo("the management pages have no user yet: payhook users add NAME --role admin", err=True)

@@ -12,9 +12,9 @@ import click
 from cli.acting import CHANNEL, this_account
 from cli.place import Place, with_place
 from cli.tables import Rows
-from console.access import Role, Users, UserService
-from console.access.accounts import Person
-from console.access.users import TOKEN_DAYS, Token
+from console.access.accounts import Person, UserService
+from console.access.roles import Role
+from console.access.users import TOKEN_DAYS, Token, Users
 from core.clock import SystemClock, from_rfc3339
 from dlq.audit_log import AuditLog
 

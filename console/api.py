@@ -10,7 +10,8 @@ from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.types import Scope
 
-from console.access import Everybody, Role, User, require, signed_in
+from console.access.roles import Role, User
+from console.access.routes import Everybody, require, signed_in
 from console.api_dead import routes as dead_routes
 from console.api_routes import (
     COMMAND_ID,
@@ -32,7 +33,9 @@ from core.routing import mode_of, stream_of
 from dlq.command import ITEM_ACTIONS
 from dlq.commands import CommandNotSent
 from dlq.orders import OrderRefused, OrderService
-from ingest.idempotency import AnswerStore, IdempotencyKey, Options, Problem, Run
+from ingest.idempotency.middleware import IdempotencyKey, Options
+from ingest.idempotency.request import Problem
+from ingest.idempotency.store import AnswerStore, Run
 
 REQUEST_BYTES_MAX = 1 << 20
 

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 
-from console.access import Role, require, signed_in
+from console.access.roles import Role
+from console.access.routes import require, signed_in
 from console.api_routes import StrictRoute, problems
 from console.as_json import item_story, plain
 from console.dead_letters import DeadLetters, Streams, StreamWanted

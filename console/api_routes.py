@@ -11,7 +11,8 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.exceptions import HTTPException
 
-from console.access import Role, require
+from console.access.roles import Role
+from console.access.routes import require
 from console.dead_letters import StreamWanted
 from core import strict_json
 from core.errors import Unparseable

@@ -9,7 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from console.access import Role, require, signed_in
+from console.access.roles import Role
+from console.access.routes import require, signed_in
 from console.api_routes import StrictRoute, acting, problems
 from console.dead_letters import DeadLetters, Streams, StreamWanted
 from console.selection_words import (

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from console.access import Role, require, signed_in
+from console.access.roles import Role
+from console.access.routes import require, signed_in
 from console.access.users import Users
 from console.api_routes import COMMAND_ID, StrictRoute, Text, acting, problems
 from console.as_json import Proposal, plain
@@ -26,7 +27,8 @@ from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
 from dlq.entry import ENTRY_LINES_MAX, Entry
 from dlq.limits import in_common, same_person
 from dlq.orders import DeltaView, Giving, Orders
-from ingest.idempotency import Problem, Run
+from ingest.idempotency.request import Problem
+from ingest.idempotency.store import Run
 from journal.reader import lineage_of
 from ledger.queries import Shards
 from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting

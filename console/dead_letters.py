@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
 from dlq.selection import Asked, DryRuns, Run, Runs, Selections
-from ingest.idempotency import Problem
+from ingest.idempotency.request import Problem
 
 
 @dataclass(frozen=True, slots=True)

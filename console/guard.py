@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from console.access import Access, Everybody, NotAllowed, NotSignedIn, User, require
-from console.access.roles import Required, declared_routes, demanded
+from console.access.roles import NotAllowed, NotSignedIn, User
+from console.access.routes import Everybody, Required, declared_routes, demanded, require
+from console.access.sign_in import Access
 from console.forms import Cookies, checked_form
 from console.pages.sign_in import own_password_routes, sign_in_routes
 from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal, is_api

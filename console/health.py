@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from console.access import Everybody
+from console.access.routes import Everybody
 from core.addresses import each_address
 from core.clock import Clock
 from core.event import Mode

@@ -14,9 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from console.access import NotAllowed, NotSignedIn
 from console.access.accounts import UserUnknown
-from console.access.roles import TokenOver
+from console.access.roles import NotAllowed, NotSignedIn, TokenOver
 from console.access.users import UsersUnreadable
 from console.bookings import AnotherPersonWanted
 from console.forms import FormRefused
@@ -36,7 +35,8 @@ from dlq.selection import (
     SelectionTooLarge,
     SelectionUnknown,
 )
-from ingest.idempotency import Problem, Run
+from ingest.idempotency.request import Problem
+from ingest.idempotency.store import Run
 from journal.errors import JournalBroken
 from ledger.queries import NothingBooked
 from ledger.reversals import EntryUnfit, ProposalUnknown

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from console.access.roles import Everybody, Role, user_of
+from console.access.roles import Role
+from console.access.routes import Everybody, user_of
 from console.formats import FILTERS, plain
 from console.forms import FIELD, csrf_token
 from core.routing import row_name

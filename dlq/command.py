@@ -129,7 +129,7 @@ def hash_head(row_hash: str) -> str:
 
 def new_command_id() -> str:
     """Of an order that nobody gives twice. One that may be repeated has the id of its request
-    (`ingest.idempotency.Run.request_id`) or of its selection (`dlq.run.command_id_of`)."""
+    (`ingest.idempotency.store.Run.request_id`) or of its selection (`dlq.run.command_id_of`)."""
     return uuid.uuid4().hex
 
 

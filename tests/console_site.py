@@ -14,8 +14,11 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user
+from console.access.roles import Role
+from console.access.sessions import Sessions
+from console.access.sign_in import Access, SignInThrottle
+from console.access.users import Users
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.health import Watched, create_app

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from core.clock import Clock
 from ingest.claims import ClaimState
-from ingest.idempotency import Claimed, KeptAnswer, RequestKey
-from ingest.idempotency.store import DAY_S, LEASE_S
+from ingest.idempotency.store import DAY_S, LEASE_S, Claimed, KeptAnswer, RequestKey
 
 
 @dataclass(slots=True)

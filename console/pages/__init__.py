@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Depends
 
-from console.access import Role, UserService, require
+from console.access.accounts import UserService
+from console.access.roles import Role
+from console.access.routes import require
 from console.bookings import BookingService
 from console.pages.dlq import add_item, add_list
 from console.pages.dlq_reports import add_audit, add_overview, add_report

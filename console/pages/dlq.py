@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from console.access import Role, User, require
+from console.access.roles import Role, User
+from console.access.routes import require
 from console.details import item_details, tries_of
 from console.forms import Fields
 from console.pages.place import DlqPlace, Viewer, WorkStream

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
-from console.access import Role, User, require
+from console.access.roles import Role, User
+from console.access.routes import require
 from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import User
+from console.access.roles import User
 from console.forms import Fields, FormFields
 from console.pages.dlq import marked_items, read_filter
 from console.pages.place import Admin, DlqPlace, Replayer, Viewer, WorkStream

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
-from console.access import signed_in
+from console.access.routes import signed_in
 from console.forms import Fields
 from console.pages.place import Asking, Place
 from core import moments

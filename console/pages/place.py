@@ -12,7 +12,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request, Response
 
-from console.access import Role, User, require
+from console.access.roles import Role, User
+from console.access.routes import require
 from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse

@@ -9,8 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from console.access import Access, Everybody, SignInBusy, SignInRefused, SignInTooSoon, User, require, user_of
 from console.access.passwords import CHARS_MIN, PasswordUnfit
+from console.access.roles import User
+from console.access.routes import Everybody, require, user_of
+from console.access.sign_in import Access, SignInBusy, SignInRefused, SignInTooSoon
 from console.forms import Cookies, new_visitor
 from console.rendering import HOME, local_path, render
 from core.errors import PayhookError

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
-from console.access import Role, UserService
+from console.access.accounts import UserService
 from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
+from console.access.roles import Role
 from console.access.users import UserUnfit
 from console.forms import Fields, FormFields
 from console.pages.place import Admin, Asking

@@ -17,7 +17,10 @@ import uvicorn
 from confluent_kafka import Producer
 from fastapi import APIRouter
 
-from console.access import Access, Sessions, SignInThrottle, Users, UserService
+from console.access.accounts import UserService
+from console.access.sessions import Sessions
+from console.access.sign_in import Access, SignInThrottle
+from console.access.users import Users
 from console.api import OrderServices, mount_api
 from console.bookings import Bookings, BookingService
 from console.dead_letters import Streams
@@ -39,7 +42,7 @@ from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate
-from ingest.idempotency import RedisAnswers
+from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
 from ledger.queries import Shards
 from stack.children import metrics_urls

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from playwright.sync_api import expect
 
-from console.access.roles import declared_routes
+from console.access.routes import declared_routes
 from console.rendering import segment
 from dlq.index import Filter
 from tests.browser.conftest import Stage, staged

@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from core.clock import ManualClock
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
+from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
 from tests.examples import examples
 from tests.memory_answers import MemoryAnswers
 

@@ -19,7 +19,7 @@ from core.clock import ManualClock
 from core.redis import AsyncClient, async_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
+from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.memory_answers import MemoryAnswers

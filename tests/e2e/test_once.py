@@ -120,18 +120,19 @@ class Office:
         self.says("users", "add", name, "--role", role, "--password-stdin", reported=f"{uuid.uuid4()}\n")
         return self.says("users", "token", name).strip().splitlines()[-1]
 
-    def post(self, who: str, path: str, **body: object) -> httpx2.Response:
+    def _ask(self, method: str, who: str, path: str, **body: object) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self._tokens[who]}", "idempotency-key": f'"{uuid.uuid4()}"'}
-        return httpx2.post(f"{self._url}/{path}", json=body, headers=headers, trust_env=False, timeout=BACK_S)
+        url = f"{self._url}/{path}"
+        return httpx2.request(method, url, json=body or None, headers=headers, trust_env=False, timeout=BACK_S)
 
     def approved(self, who: str, proposal: str) -> int:
         """The status, once the proposal is known."""
 
         def known() -> bool:
-            return proposal in self.says("ledger", "proposals", "--all")
+            return proposal in self._ask("GET", "fay", "proposals").text
 
         assert wait_for(known, BACK_S)
-        return self.post(who, f"proposals/{proposal}/approve", reason="checked").status_code
+        return self._ask("POST", who, f"proposals/{proposal}/approve", reason="checked").status_code
 
 
 def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from fastapi import Depends, FastAPI
 
-from console.access import Everybody, Role, accounts, require
+from console.access import accounts
 from console.access.passwords import PasswordUnfit
+from console.access.roles import Role
+from console.access.routes import Everybody, require
 from console.access.users import TOKEN_DAYS, UserUnfit
 from core.clock import ManualClock
 from load.samples import sign

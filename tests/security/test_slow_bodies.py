@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from console.access import Role, accounts
+from console.access import accounts
+from console.access.roles import Role
 from dlq.audit_log import Outcome
 from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly

@@ -15,7 +15,8 @@ from fastapi import FastAPI
 
 from cli.acting import this_account
 from cli.main import main
-from console.access import Role, accounts
+from console.access import accounts
+from console.access.roles import Role
 from console.api import mount_api
 from console.bookings import Bookings
 from console.dead_letters import Streams

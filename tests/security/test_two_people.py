@@ -17,7 +17,8 @@ import pytest
 from fastapi import FastAPI
 
 from cli.acting import this_account
-from console.access import NotSignedIn, Role, accounts
+from console.access import accounts
+from console.access.roles import NotSignedIn, Role
 from console.api import mount_api
 from console.bookings import Bookings, EntryAsked
 from console.dead_letters import Streams

@@ -16,7 +16,7 @@ import redis.asyncio
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from console.access import Role, User
+from console.access.roles import Role, User
 from console.api import mount_api
 from console.dead_letters import Streams
 from core.clock import SystemClock
@@ -26,7 +26,7 @@ from dlq.commands import decode
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate
-from ingest.idempotency import RedisAnswers
+from ingest.idempotency.store import RedisAnswers
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
 from stack.server import running

@@ -72,7 +72,7 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
         ("stack.settings", HEAVY),
         ("stack.services.receiver", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
         *((name, ("pandas",)) for name in ("stack.services.listener", "stack.alerting")),
-        *((name, ("pandas",)) for name in ("cli.dlq_commands", "ledger.queries")),
+        *((name, ("pandas", "fastapi", "redis")) for name in ("cli.dlq_commands", "cli.ledger_commands")),
         *((name, ("pandas",)) for name in ("processor.source.map_stage", "ledger.verify.fast_path")),
     ],
 )

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from cli.place import Place
-from console.access import Users
+from console.access.users import Users
 from console.bookings import BookingService
 from core.clock import ManualClock
 from core.decision import Decision

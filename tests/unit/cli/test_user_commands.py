@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 
 from cli.acting import this_account
 from cli.main import main
-from console.access import Role, Users, accounts, passwords
-from console.access.users import secret_sha256
+from console.access import accounts, passwords
+from console.access.roles import Role
+from console.access.users import Users, secret_sha256
 from core.layout import Layout
 from stack.endpoints import Endpoints
 

@@ -15,8 +15,11 @@ import httpx2
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from console.access import Access, Role, Sessions, SignInThrottle, Users
 from console.access.accounts import add_user, make_token
+from console.access.roles import Role
+from console.access.sessions import Sessions
+from console.access.sign_in import Access, SignInThrottle
+from console.access.users import Users
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from core.clock import Clock

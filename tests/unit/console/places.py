@@ -10,7 +10,9 @@ from typing import Any
 import httpx2
 from fastapi import APIRouter
 
-from console.access import Sessions, Users, UserService
+from console.access.accounts import UserService
+from console.access.sessions import Sessions
+from console.access.users import Users
 from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.bookings import EntryAsked, LineAsked
-from ingest.idempotency import Problem
+from ingest.idempotency.request import Problem
 
 
 @pytest.mark.parametrize("occurred_at", ["soon", "2026-01-31T12:00:00", "9999-12-31T23:59:59-01:00"])

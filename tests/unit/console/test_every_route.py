@@ -12,8 +12,8 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import Route
 from starlette.types import Message
 
-from console.access import Everybody, Role, RouteUndeclared, require
-from console.access.roles import Declared, Required, declared_routes
+from console.access.roles import Role
+from console.access.routes import Declared, Everybody, Required, RouteUndeclared, declared_routes, require
 from console.health import Watched, create_app
 from core.clock import SystemClock
 from tests.unit.console.api_bench import ApiBench

@@ -12,8 +12,17 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from console.access import NotSignedIn, Role, SignInBusy, SignInRefused, SignInTooSoon, User, accounts, passwords
-from console.access.sign_in import AT_ONCE, NOT_ALLOWED_MAX, USER_TRIES, WAITING_MAX
+from console.access import accounts, passwords
+from console.access.roles import NotSignedIn, Role, User
+from console.access.sign_in import (
+    AT_ONCE,
+    NOT_ALLOWED_MAX,
+    USER_TRIES,
+    WAITING_MAX,
+    SignInBusy,
+    SignInRefused,
+    SignInTooSoon,
+)
 from core.clock import ManualClock
 from dlq.audit_log import AuditLogUnwritable
 from journal.append import Appender

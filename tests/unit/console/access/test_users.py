@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from console.access import Role, Users, accounts, passwords
-from console.access.users import TOKENS_MAX, Account, Token, UsersUnreadable, UserUnfit, secret_sha256
+from console.access import accounts, passwords
+from console.access.roles import Role
+from console.access.users import TOKENS_MAX, Account, Token, Users, UsersUnreadable, UserUnfit, secret_sha256
 from core.clock import to_rfc3339
 from tests.unit.console.listening import AT
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.access import Role, accounts
+from console.access import accounts
+from console.access.roles import Role
 from tests.damaged_lake import DAMAGES
 from tests.unit.console.listening import PASSWORD, Browser, csrf_of
 from tests.unit.console.pages.conftest import Pages

@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from console.access import Role, accounts, passwords
+from console.access import accounts, passwords
+from console.access.roles import Role
 from console.access.users import hands_of
 from console.health import Watched, create_app
 from core.clock import ManualClock

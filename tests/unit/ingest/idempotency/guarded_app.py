@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.clock import ManualClock
 from ingest.claims import ClaimsUnavailable
-from ingest.idempotency import Claimed, IdempotencyKey, KeptAnswer, Options, RequestKey, Run
+from ingest.idempotency.middleware import IdempotencyKey, Options
+from ingest.idempotency.store import Claimed, KeptAnswer, RequestKey, Run
 from tests.memory_answers import MemoryAnswers
 
 LEASE_S = 60.0

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from core.clock import ManualClock
-from ingest.idempotency import Problem
 from ingest.idempotency import request as problems
+from ingest.idempotency.request import Problem
 from tests.memory_answers import MemoryAnswers
 
 PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")

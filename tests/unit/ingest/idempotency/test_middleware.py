@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from ingest.idempotency import IdempotencyKey
+from ingest.idempotency.middleware import IdempotencyKey
 from tests.unit.ingest.idempotency.guarded_app import KEPT_S, KEY, Call, Guarded, empty_body, slug
 
 

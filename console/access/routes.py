@@ -1,0 +1,144 @@
+"""What each route demands: a role, any signed-in user, or nothing. A route that demands nothing says why."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.types import Scope
+
+from console.access.roles import NotAllowed, NotSignedIn, Role, User
+from core.errors import PayhookError
+
+
+class RouteUndeclared(PayhookError):
+    """A route that says neither which role it demands nor that everybody may use it."""
+
+    def __init__(self, route: str, problem: str) -> None:
+        self.route = route
+        self.problem = problem
+        super().__init__(f"{route}: {problem}; give it dependencies=[Depends(require(Role.…))]")
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """A dependency: the signed-in user, who has the role. None: any signed-in user.
+
+    The framework asks for it when it has read the body, which may take its time: who the user is, and what they may do,
+    is looked up again then.
+    """
+
+    role: Role | None
+
+    def __call__(self, request: Request) -> User:
+        """
+        :raises NotSignedIn, NotAllowed: see there
+        """
+        user: User = request.state.allow(self)
+        return user
+
+    def of(self, user: User | None) -> User:
+        """The same of a user that is known.
+
+        :raises NotSignedIn, NotAllowed: see there
+        """
+        if user is None:
+            raise NotSignedIn
+        if self.role is not None and not user.may(self.role):
+            raise NotAllowed(user, self.role)
+        return user
+
+
+@dataclass(frozen=True, slots=True)
+class Everybody:
+    """A dependency that marks a route for everybody who reaches the listener; ``why`` is for readers of the code."""
+
+    why: str
+
+    def __call__(self) -> None:
+        return None
+
+
+Demand: TypeAlias = Required | Everybody
+
+
+@functools.cache
+def require(role: Role | None) -> Required:
+    """For ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
+
+    None: any signed-in user.
+    """
+    return Required(role)
+
+
+def user_of(request: Request) -> User | None:
+    """The signed-in user of a request that came through the guard."""
+    user: User | None = getattr(request.state, "user", None)
+    return user
+
+
+def signed_in(request: Request) -> User:
+    """The user of a route that demands one.
+
+    :raises NotSignedIn: it doesn't
+    """
+    return require(None).of(user_of(request))
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One route with what it demands."""
+
+    methods: frozenset[str]
+    path: str
+    demand: Demand
+
+
+def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[Declared]:
+    """Every route, those of mounted applications too.
+
+    :raises RouteUndeclared: one doesn't say what it demands
+    """
+    for route in routes:
+        if isinstance(route, Mount) and route.routes:
+            yield from declared_routes(route.routes, prefix + route.path)
+        else:
+            demand = demand_of(route, prefix)
+            assert isinstance(route, APIRoute)
+            yield Declared(frozenset(route.methods or ()), prefix + route.path, demand)
+
+
+def demand_of(route: BaseRoute, prefix: str = "") -> Demand:
+    """
+    :raises RouteUndeclared: it doesn't say what it demands, or demands two things
+    """
+    where = f"{prefix}{getattr(route, 'path', route)}"
+    if not isinstance(route, APIRoute):
+        raise RouteUndeclared(where, f"a {type(route).__name__} can't say what it demands")
+    calls = (dependency.call for dependency in route.dependant.dependencies)
+    demands = {call for call in calls if isinstance(call, (Required, Everybody))}
+    if len(demands) != 1:
+        raise RouteUndeclared(where, "it demands several things" if demands else "it doesn't say what it demands")
+    return demands.pop()
+
+
+def demanded(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
+    """What the route of a request demands; None: there is no such route. Of a path that is there for other methods
+    alone: what it demands of those.
+    """
+    other_method: Demand | None = None
+    for route in routes:
+        match, inner = route.matches(scope)
+        if match is Match.NONE:
+            continue
+        if isinstance(route, Mount):
+            return demanded(route.routes, {**scope, **inner})
+        if match is Match.FULL:
+            return demand_of(route)
+        other_method = other_method or demand_of(route)
+    return other_method
