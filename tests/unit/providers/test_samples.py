@@ -1,17 +1,13 @@
-"""All public samples at once: each is in one table of identities, each vector proves and is what we sign, none
+"""All public samples at once: each is in the table and read as it says, each vector proves and is what we sign, none
 crashes an adapter.
-
-A provider's test module has its table as ``IDENTITIES``, keyed by the sample's file name without its end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 from base64 import b64decode
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,36 +21,73 @@ from load.samples import sign
 from providers import Adapter, ModeMismatch, ProvidersSettings, Request, SignatureInvalid, build_adapters
 from providers.settings import SquareSettings
 from tests.contract.adapter_cases.case import GONE, flips, paths, with_value
+from tests.unit.providers.samples.public import UNKNOWN, UNREADABLE, PublicEvent, delivered, public_events
+from tests.unit.providers.samples.table import told
 from tests.unit.providers.shapes import Source, refusal, sources
 
-HERE = Path(__file__).parent
 FOLDERS = {"adyenplatform": "adyen", "mollieclassic": "mollie"}
 """Providers whose samples are in another's folder."""
 NAMED_BY_WHAT_IS_FETCHED = {"mollie/classic_payment"}
 """It only says an id."""
 PATHS_MAX = 60
 KINDS: tuple[object, ...] = (GONE, None, True, -1, 1.5, "", "x", [], [1], {}, {"id": 1})
+PUBLIC = public_events()
 
 
-def tables() -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The folder that a module's samples are in, and its table."""
-    for file in sorted(HERE.glob("test_*.py")):
-        if "\nIDENTITIES" in file.read_text("utf-8"):
-            provider = file.stem.split("_")[1]
-            yield FOLDERS.get(provider, provider), importlib.import_module(f"{__package__}.{file.stem}").IDENTITIES
-
-
-def named() -> Counter[str]:
-    return Counter(f"{folder}/{name}" for folder, table in tables() for name in table)
-
-
-def test_every_sample_is_in_exactly_one_table(samples: Path) -> None:
+def test_every_sample_is_in_the_table(samples: Path) -> None:
     there = {f"{file.parent.name}/{file.stem}" for file in samples.glob("*/*")}
     assert len(there) > 100
-    wanted, found = there - NAMED_BY_WHAT_IS_FETCHED, named()
-    assert sorted(wanted - found.keys()) == [], "in no module's IDENTITIES"
-    assert sorted(found.keys() - wanted) == [], "no such sample"
-    assert sorted(name for name, times in found.items() if times > 1) == [], "in several tables"
+    wanted = there - NAMED_BY_WHAT_IS_FETCHED
+    assert sorted(wanted - PUBLIC.keys()) == [], "not in public.tsv"
+    assert sorted(PUBLIC.keys() - wanted) == [], "no such sample"
+
+
+@pytest.mark.parametrize(("sample", "expected"), PUBLIC.items(), ids=PUBLIC)
+def test_a_sample_is_named_and_books_as_its_line_says(
+    samples: Path, sample: str, expected: Sequence[PublicEvent]
+) -> None:
+    adapter, request = adapter_of(expected[0].provider), delivered(samples, sample)
+    if expected[0].books == UNREADABLE:
+        with pytest.raises(Unparseable):
+            adapter.events(request, "live")
+        return
+    got = []
+    for event in adapter.events(request, "live" if expected[0].endpoint == "live" else "test"):
+        try:
+            fact = adapter.money(event.body, event.event_type)
+            books = told(adapter.name, fact) or ""
+        except MoneyInvalid as invalid:
+            fact, books = None, UNKNOWN
+            assert adapter.name == "braintree" or "manual entry" in str(invalid)
+        assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
+        assert event.body in request.body or adapter.name == "braintree"
+        assert event.content_sha256 == adapter.content_sha256(event.body, event.content_version)
+        at = event.occurred_at.isoformat() if event.occurred_at else ""
+        got.append((event.mode, event.event_key, event.entity_key, at, books))
+    assert got == [line[2:7] for line in expected], sample
+
+
+def test_identical_items_of_one_request_are_one_event_several_times(samples: Path) -> None:
+    request = delivered(samples, "adyen/djadyen_multiple_3items_identical")
+    events = adapter_of("adyen").events(request, "test")
+    assert len(events) == 3
+    assert len({(event.event_key, event.content_sha256, event.body) for event in events}) == 1
+
+
+@pytest.mark.parametrize(
+    "sample", [sample for sample, [line, *_] in PUBLIC.items() if line.provider == "adyenplatform"]
+)
+def test_a_platforms_webhook_is_no_standard_notification_of_adyens(samples: Path, sample: str) -> None:
+    request, adapter = delivered(samples, sample), adapter_of("adyen")
+    assert refusal(adapter, request, "AB" * 32) is not None
+    with pytest.raises(Unparseable):
+        adapter.events(request, "test")
+
+
+@pytest.mark.parametrize("sample", [sample for sample in PUBLIC if sample.startswith("paddle/entity_")])
+def test_what_an_event_of_paddles_is_about_is_no_event_by_itself(samples: Path, sample: str) -> None:
+    with pytest.raises(Unparseable):
+        adapter_of("paddle").events(Request((samples / f"{sample}.json").read_bytes(), []), "live")
 
 
 def test_every_sample_has_a_source_and_every_source_a_sample(samples: Path) -> None:

@@ -1,0 +1,631 @@
+"""Stripe: what its events are called and book, and which signatures prove."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+from core.errors import Unparseable
+from core.money import MoneyInvalid
+from providers import Request
+from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook
+from tests.unit.providers.shapes import NOW_S
+
+CHARGE = {
+    "id": "ch_1",
+    "object": "charge",
+    "amount": 1000,
+    "amount_captured": 1000,
+    "amount_refunded": 0,
+    "captured": True,
+    "currency": "usd",
+    "payment_intent": "pi_1",
+}
+REFUND = {
+    "id": "re_1",
+    "object": "refund",
+    "amount": 400,
+    "balance_transaction": "txn_1",
+    "charge": "ch_1",
+    "created": 1,
+    "currency": "usd",
+    "failure_balance_transaction": None,
+    "payment_intent": "pi_1",
+    "status": "succeeded",
+}
+DISPUTE = {
+    "id": "dp_1",
+    "object": "dispute",
+    "amount": 1000,
+    "balance_transactions": [{"id": "txn_d", "amount": -1000}],
+    "charge": "ch_1",
+    "currency": "usd",
+    "payment_intent": "pi_1",
+    "status": "needs_response",
+}
+PAYOUT = {"id": "po_1", "object": "payout", "amount": 5000, "currency": "usd", "status": "paid"}
+INTENT = {"id": "pi_1", "object": "payment_intent", "amount_received": 1000, "currency": "usd", "latest_charge": "ch_1"}
+REFUND_EVENTS = {"stripe": {"refund_events": True}}
+LEFT_TO_A_PERSON = (
+    *("application_fee.created", "application_fee.refunded", "issuing_transaction.created", "topup.reversed"),
+    *("topup.succeeded", "transfer.created", "transfer.reversed"),
+)
+
+
+def event(event_type: str, reported: Any, previous: Any = None) -> bytes:
+    data = {"object": reported} if previous is None else {"object": reported, "previous_attributes": previous}
+    return json.dumps({"id": "evt_1", "type": event_type, "account": "acct_1", "data": data}).encode()
+
+
+def bare(**fields: Any) -> bytes:
+    """An event with these fields and no others but its id and type."""
+    named = {"id": "evt_1", "type": "x", **fields}
+    return json.dumps({name: value for name, value in named.items() if value is not ...}).encode()
+
+
+def charge(**changed: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**CHARGE, **changed}.items() if value is not ...}
+
+
+def refund(**changed: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**REFUND, **changed}.items() if value is not ...}
+
+
+def refunded(refunds: Any = ..., before: Any = None, **changed: Any) -> bytes:
+    """``charge.refunded`` of a charge that lists these refunds."""
+    return event("charge.refunded", charge(**{"amount_refunded": 400, "refunds": refunds, **changed}), before)
+
+
+def listed(*refunds: dict[str, Any]) -> dict[str, Any]:
+    return {"data": list(refunds)}
+
+
+def dispute(event_type: str, **changed: Any) -> bytes:
+    return event(f"charge.dispute.{event_type}", {**DISPUTE, **changed})
+
+
+def transaction(name: str, amount: int, created: int, currency: str = "usd") -> dict[str, Any]:
+    return {"id": name, "amount": amount, "created": created, "currency": currency, "fee": 1500}
+
+
+def disputed(event_type: str, status: str, *transactions: dict[str, Any]) -> bytes:
+    return dispute(event_type, status=status, balance_transactions=list(transactions))
+
+
+def captured(event_type: str, before: int, after: int) -> bytes:
+    """A charge whose captured amount grew."""
+    previous = {"amount_captured": before, "balance_transaction": f"txn_{before}" if before else None}
+    return event(event_type, charge(amount_captured=after, balance_transaction=f"txn_{after}"), previous)
+
+
+# What an event is called.
+
+NAMED = {
+    "id": "evt_1",
+    "type": "charge.succeeded",
+    "account": "acct_1",
+    "created": NOW_S,
+    "livemode": True,
+    "data": {"object": charge(amount=900, amount_captured=800, currency="eur")},
+}
+NO_TIMES: tuple[Any, ...] = (None, "soon", 1.5, True, -1, 10**12, [], "2022-02-15T00:27:45")
+NO_OBJECTS: tuple[Any, ...] = (None, [], {}, {"object": None}, {"object": "ch_1"})
+THIN = {"type": "v1.billing.meter.error", "created": "2022-02-15T00:27:45.330Z"}
+NAMES = [
+    Webhook(
+        "an event with all its names",
+        json.dumps(NAMED).encode(),
+        id="evt_1",
+        type="charge.succeeded",
+        key="evt_1:charge.succeeded",
+        entity="acct_1:pi_1",
+        account="acct_1",
+        at="2026-01-31T12:00:00+00:00",
+        books="ch_1:capture 800 EUR of pi_1",
+    ),
+    *(
+        Webhook(f"order is kept for {payment}, of {reported}", bare(data={"object": reported}), entity=f":{payment}")
+        for reported, payment in (
+            ({"id": "re_1", "payment_intent": "pi_1", "charge": "ch_1"}, "pi_1"),
+            ({"id": "re_1", "payment_intent": None, "charge": "ch_1"}, "ch_1"),
+            ({"id": "re_1", "payment_intent": {"id": "pi_1"}, "charge": {"id": "ch_1"}}, "pi_1"),
+            ({"id": "re_1", "payment_intent": None, "charge": {"id": "ch_1"}}, "ch_1"),
+            ({"id": "po_1"}, "po_1"),
+            ({"id": "po_1", "payment_intent": 7, "charge": []}, "po_1"),
+            ({}, "evt_1"),
+        )
+    ),
+    Webhook(
+        "order is kept for the merchant by configuration",
+        bare(account="acct_1", data={"object": {"id": "pi_1"}}),
+        entity="acct_1",
+        settings={"entity": "merchant"},
+    ),
+    *(
+        Webhook(
+            f"a thin event that is related to {related!r}",
+            bare(**THIN, related_object=related),
+            entity=f":{entity}",
+            at="2022-02-15T00:27:45.330000+00:00",
+        )
+        for related, entity in (
+            ({"id": "mtr_1", "type": "billing.meter"}, "mtr_1"),
+            (None, "evt_1"),
+            ("mtr_1", "mtr_1"),
+        )
+    ),
+    *(
+        Webhook(f"a time of {created!r} is none and costs nothing", bare(created=created), at=None)
+        for created in NO_TIMES
+    ),
+    Webhook("a signed live flag at the live endpoint", bare(livemode=True), mode="live"),
+    Webhook("a signed live flag at the test endpoint", bare(livemode=True), mode="live", endpoint="test"),
+    Webhook("a signed test flag at the live endpoint", bare(livemode=False), mode="test"),
+    Webhook("no live flag at the test endpoint", bare(livemode=None), mode="test", endpoint="test"),
+    Webhook("no live flag at the live endpoint", bare(livemode=None), mode="live"),
+    *(
+        Webhook(f"poison: {body!r}", body, refused=Unparseable)
+        for body in (
+            b"",
+            b"[]",
+            b"\xff",
+            b'{"id":"evt_1","id":"evt_2","type":"x"}',
+            bare(id=...),
+            bare(type=...),
+            bare(id=""),
+            bare(type=""),
+            bare(id=1),
+            bare(type=["x"]),
+            bare(id=None),
+            bare(account=1),
+            bare(livemode="true"),
+        )
+    ),
+]
+
+# What it books.
+
+BOOKED_CAPTURE = "ch_1:capture 1000 USD of pi_1"
+BOOKED_REFUND = "re_1:refund 400 USD of pi_1"
+BOOKED_DISPUTE = "dp_1:dispute_opened 1000 USD of pi_1"
+REFUND_REPORTS = ("refund.created", "refund.updated", "charge.refund.updated")
+CAPTURES = [
+    Webhook(
+        "a charge that is captured as it succeeds",
+        event("charge.succeeded", CHARGE),
+        books=BOOKED_CAPTURE,
+        account="acct_1",
+    ),
+    Webhook("a capture is told again", event("charge.captured", CHARGE), books=BOOKED_CAPTURE),
+    Webhook("the intent of a captured charge", event("payment_intent.succeeded", INTENT), books=None),
+    Webhook("an uncaptured charge", event("charge.succeeded", charge(captured=False, amount_captured=0)), books=None),
+    Webhook(
+        "a later capture of a part",
+        event("charge.captured", charge(amount_captured=600)),
+        books="ch_1:capture 600 USD of pi_1",
+    ),
+    Webhook(
+        "an old API version: a charge that succeeds captured is captured whole",
+        event("charge.succeeded", charge(amount_captured=...)),
+        books=BOOKED_CAPTURE,
+    ),
+    Webhook(
+        "an old API version: a later capture doesn't say its amount, which is never guessed",
+        event("charge.captured", charge(amount_captured=...)),
+        fails=MoneyInvalid,
+        says="API version",
+    ),
+    Webhook("the first of several captures", captured("charge.captured", 0, 300), books="ch_1:capture 300 USD of pi_1"),
+    Webhook("the first of several, updated", captured("charge.updated", 0, 300), books="ch_1:capture 300 USD of pi_1"),
+    *(
+        Webhook(f"a further capture, {kind}", captured(kind, 300, 800), books="txn_800:capture 500 USD of pi_1")
+        for kind in ("charge.updated", "charge.captured")
+    ),
+    *(
+        Webhook(f"an update that captures nothing: {before}", event("charge.updated", CHARGE, before), books=None)
+        for before in (None, {"description": "before"}, {"balance_transaction": None})
+    ),
+    Webhook(
+        "a further capture without its balance transaction",
+        event("charge.updated", CHARGE, {"amount_captured": 300}),
+        fails=MoneyInvalid,
+        says="a further capture",
+    ),
+]
+RELEASE = refund(amount=1000, balance_transaction=None)
+VOIDED: dict[str, Any] = {"captured": False, "amount_captured": 0, "amount_refunded": 1000}
+NOTHING_BEFORE = {"amount_refunded": 0, "refunded": False}
+PART_RELEASED = refund(id="re_0", amount=600, created=1)
+PART_REFUNDED = refund(amount=150, created=2)
+OLDER, NEWER = refund(created=1), refund(id="re_2", created=2)
+IN_BETWEEN = listed(refund(id="re_2", amount=100, created=2), REFUND)
+REFUNDS = [
+    *(Webhook(f"a refund, {kind}", event(kind, REFUND), books=BOOKED_REFUND) for kind in REFUND_REPORTS),
+    Webhook("a second refund of the charge", event("refund.created", NEWER), books="re_2:refund 400 USD of pi_1"),
+    Webhook(
+        "a charge that lists its refund, which says no currency",
+        refunded(listed(refund(currency=...)), {"amount_refunded": 0}),
+        books=BOOKED_REFUND,
+    ),
+    *(
+        row
+        for without in (..., None, listed(), {"data": None})
+        for before in (None, {"amount_refunded": 0}, {"amount_refunded": 100}, {"captured": True})
+        for row in (
+            Webhook(
+                f"a refunded charge with refunds {without}, before {before}",
+                refunded(without, before),
+                fails=MoneyInvalid,
+                says="subscribe to refund.created",
+            ),
+            Webhook(
+                f"a refunded charge with refunds {without}, before {before}, where refund.created reports",
+                refunded(without, before),
+                books=None,
+                settings=REFUND_EVENTS,
+            ),
+        )
+    ),
+    Webhook("a charge whose refunds did not grow", refunded(before={"amount_refunded": 400}), books=None),
+    Webhook("a charge without any refund", event("charge.refunded", CHARGE), books=None),
+    *(
+        Webhook(
+            f"the newest refund is the one that is told of, {order}",
+            refunded(listed(*both), before, amount_refunded=800),
+            books="re_2:refund 400 USD of pi_1",
+        )
+        for order, both, before in (
+            ("listed first", (NEWER, OLDER), None),
+            ("listed last", (OLDER, NEWER), None),
+            ("of the same second", ({**NEWER, "created": 1}, OLDER), {"amount_refunded": 400}),
+        )
+    ),
+    Webhook(
+        "a charge that shows a newer refund already: the total says which one is meant",
+        refunded(IN_BETWEEN, {"amount_refunded": 0}),
+        books=BOOKED_REFUND,
+    ),
+    Webhook(
+        "a total that grew by none of the refunds",
+        refunded(IN_BETWEEN, {"amount_refunded": 0}, amount_refunded=450),
+        fails=MoneyInvalid,
+        says="none of the charge's refunds",
+    ),
+    *(
+        row
+        for status in ("pending", "requires_action")
+        for row in (
+            Webhook(
+                f"a {status} refund whose money Stripe hasn't taken",
+                event("refund.created", refund(status=status, balance_transaction=None)),
+                books=None,
+            ),
+            Webhook(
+                f"a {status} refund whose money Stripe has taken",
+                event("refund.created", refund(status=status)),
+                books=BOOKED_REFUND,
+            ),
+        )
+    ),
+    Webhook("a released authorisation", refunded(listed(RELEASE), NOTHING_BEFORE, **VOIDED), books=None),
+    Webhook("a released authorisation, unlisted", refunded(before=NOTHING_BEFORE, **VOIDED), books=None),
+    *(Webhook(f"a released authorisation, {kind}", event(kind, RELEASE), books=None) for kind in REFUND_REPORTS),
+    Webhook(
+        "a partial capture that lists what it released as a refund",
+        event("charge.captured", charge(amount_captured=400, amount_refunded=600, refunds=listed(PART_RELEASED))),
+        books="ch_1:capture 400 USD of pi_1",
+    ),
+    *(
+        row
+        for before in ({"amount_refunded": 0}, None)
+        for row in (
+            Webhook(
+                f"what a partial capture releases gives nothing back, before {before}",
+                refunded(listed(PART_RELEASED), before, amount_captured=400, amount_refunded=600),
+                books=None,
+            ),
+            Webhook(
+                f"a refund after a partial capture, before {before}",
+                refunded(
+                    listed(PART_REFUNDED, PART_RELEASED),
+                    before and {"amount_refunded": 600},
+                    amount_captured=400,
+                    amount_refunded=750,
+                ),
+                books="re_1:refund 150 USD of pi_1",
+            ),
+        )
+    ),
+    *(
+        Webhook(
+            f"a {status} refund gives the money back, {kind}",
+            event(kind, refund(status=status, failure_balance_transaction="txn_2")),
+            books="re_1:refund_failed 400 USD of pi_1",
+        )
+        for status in ("failed", "canceled")
+        for kind in (*REFUND_REPORTS, "refund.failed")
+    ),
+    Webhook(
+        "a refund that failed before any money moved",
+        event("refund.failed", refund(status="failed", balance_transaction=None)),
+        books=None,
+    ),
+]
+WITHDRAWN, BACK, AGAIN = transaction("txn_1", -1000, 1), transaction("txn_2", 1000, 2), transaction("txn_3", -1000, 3)
+PART_BACK = transaction("txn_2", 300, 2)
+IN_EUROS, BACK_IN_EUROS = transaction("txn_1", -910, 1, "eur"), transaction("txn_2", 910, 2, "eur")
+DISPUTES = [
+    Webhook("a dispute takes the money", dispute("created"), books=BOOKED_DISPUTE),
+    Webhook("a dispute's money is withdrawn", dispute("funds_withdrawn"), books=BOOKED_DISPUTE),
+    *(
+        row
+        for what, changed in (
+            ("an inquiry", {"status": "warning_needs_response"}),
+            ("a dispute without transactions", {"balance_transactions": []}),
+        )
+        for row in (
+            Webhook(f"{what} takes no money", dispute("created", **changed), books=None),
+            Webhook(f"{what} is withdrawn", dispute("funds_withdrawn", **changed), books=BOOKED_DISPUTE),
+        )
+    ),
+    Webhook(
+        "a won dispute gives the money back",
+        dispute("funds_reinstated", status="won"),
+        books="dp_1:dispute_won 1000 USD of pi_1",
+    ),
+    Webhook("a lost dispute", dispute("closed", status="lost"), books="dp_1:dispute_lost 1000 USD of pi_1"),
+    Webhook(
+        "a dispute that is withdrawn again is named by its transaction",
+        dispute("funds_withdrawn", balance_transactions=[AGAIN, BACK, WITHDRAWN]),
+        books="txn_3:dispute_opened 1000 USD of pi_1",
+    ),
+    Webhook(
+        "a part that comes back in another currency than the dispute's",
+        dispute("funds_reinstated", balance_transactions=[transaction("txn_2", 300, 2, "eur"), IN_EUROS]),
+        fails=MoneyInvalid,
+        says="by hand",
+    ),
+    Webhook(
+        "a transaction without an amount is not guessed",
+        dispute("funds_withdrawn", balance_transactions=[{"id": "txn_1"}]),
+        fails=MoneyInvalid,
+        says="no whole 'amount'",
+    ),
+    Webhook("a dispute that closes as won", dispute("closed", status="won"), books=None),
+    Webhook("an inquiry that closes", dispute("closed", status="warning_closed"), books=None),
+    Webhook("a loss of nothing", dispute("closed", status="lost", balance_transactions=[]), books=None),
+]
+OTHERS = [
+    Webhook(
+        "a payout goes out",
+        event("payout.paid", PAYOUT),
+        books="po_1:payout_paid 5000 USD",
+        pair="po_1:payout_failed",
+    ),
+    Webhook(
+        "a payout comes back",
+        event("payout.failed", {**PAYOUT, "status": "failed"}),
+        books="po_1:payout_failed 5000 USD",
+        pair="po_1:payout_paid",
+    ),
+    *(
+        Webhook(
+            f"{kind} is for a person",
+            event(kind, {"id": "tr_1", "amount": 1, "currency": "usd"}),
+            fails=MoneyInvalid,
+            says="book it by a manual entry",
+        )
+        for kind in LEFT_TO_A_PERSON
+    ),
+    *(
+        Webhook(f"{kind} moves nothing", event(kind, CHARGE), books=None)
+        for kind in ("charge.failed", "payment_intent.succeeded", "invoice.paid", "payout.created", "x")
+    ),
+    *(
+        Webhook(
+            f"money that can't be trusted: {changed}",
+            event("charge.succeeded", charge(**changed)),
+            key="evt_1:charge.succeeded",
+            fails=(MoneyInvalid, Unparseable),
+        )
+        for changed in (
+            {"amount_captured": "1000"},
+            {"amount_captured": 10.5},
+            {"amount_captured": True},
+            {"amount_captured": None},
+            {"amount_captured": 10**16},
+            {"currency": "us"},
+            {"currency": None},
+            {"currency": "dollars"},
+            {"id": ""},
+            {"id": 7},
+        )
+    ),
+    *(
+        Webhook(f"a charge with data {data}", bare(type="charge.succeeded", data=data), fails=Unparseable)
+        for data in NO_OBJECTS
+    ),
+    *(
+        Webhook(
+            f"{amount} of {currency} in minor units of ISO 4217",
+            event("charge.succeeded", charge(amount_captured=amount, currency=currency.lower())),
+            books=f"ch_1:capture {minor} {currency} of pi_1",
+        )
+        for currency, amount, minor in (
+            ("JPY", 500, 500),
+            ("KWD", 1500, 1500),
+            ("ISK", 50_000, 500),
+            ("UGX", 50_000, 500),
+            ("MGA", 500, 50_000),
+        )
+    ),
+    Webhook(
+        "an amount with more decimals than the currency has is not rounded",
+        event("charge.succeeded", charge(amount_captured=50_050, currency="isk")),
+        fails=MoneyInvalid,
+        says="whole number",
+    ),
+]
+WEBHOOKS = [*NAMES, *CAPTURES, *REFUNDS, *DISPUTES, *OTHERS]
+
+# What is the same.
+
+COMPARISONS = [
+    Comparison(
+        "a capture told by its success", event("charge.succeeded", CHARGE), event("charge.captured", CHARGE), fact=True
+    ),
+    Comparison("a refund told by its charge", refunded(listed(REFUND)), event("refund.created", REFUND), fact=True),
+    Comparison("ids that hold the separator", bare(id="a:b", type="c"), bare(id="a", type="b:c"), key=False),
+    Comparison(
+        "a redelivery",
+        b'{"id":"evt_1","type":"x","pending_webhooks":2,"data":{"object":{"a":1,"b":2}}}',
+        b'{"type":"x", "id":"evt_1", "pending_webhooks":1, "data":{"object":{"b":2,"a":1}}}',
+        key=True,
+        content=True,
+    ),
+    Comparison(
+        "only the outer pending_webhooks is left out",
+        bare(data={"pending_webhooks": 2}),
+        bare(data={"pending_webhooks": 1}),
+        content=False,
+    ),
+    *(
+        Comparison(
+            f"content that is as close as {one} and {other}",
+            f'{{"id":"evt_1","type":"x","amount":{one}}}'.encode(),
+            f'{{"id":"evt_1","type":"x","amount":{other}}}'.encode(),
+            key=True,
+            content=False,
+        )
+        for one, other in (
+            ("1", "2"),
+            ("0.1", "0.10000000000000000001"),
+            ("9007199254740993.0", "9007199254740992.0"),
+            ('"1"', "1"),
+        )
+    ),
+]
+
+# What it comes to.
+
+CAPTURED = event("charge.succeeded", CHARGE)
+WON_AND_WITHDRAWN_AGAIN = [
+    CAPTURED,
+    disputed("created", "needs_response"),
+    disputed("funds_withdrawn", "needs_response", WITHDRAWN),
+    disputed("funds_reinstated", "won", BACK, WITHDRAWN),
+    disputed("closed", "won", BACK, WITHDRAWN),
+    disputed("funds_withdrawn", "needs_response", AGAIN, BACK, WITHDRAWN),
+]
+SEQUENCES = [
+    MoneySequence(
+        "of a disputed charge of 1000, 300 were refunded before: they come back, and 700 are lost",
+        [
+            CAPTURED,
+            disputed("created", "needs_response", WITHDRAWN),
+            disputed("funds_withdrawn", "needs_response", WITHDRAWN),
+            disputed("funds_reinstated", "under_review", PART_BACK, WITHDRAWN),
+            disputed("closed", "lost", PART_BACK, WITHDRAWN),
+        ],
+        {"clearing": 300, "dispute_losses": 700},
+    ),
+    MoneySequence(
+        "a dispute that is won and withdrawn again", WON_AND_WITHDRAWN_AGAIN, {"clearing": 0, "disputes": 1000}
+    ),
+    MoneySequence(
+        "a dispute that is won, withdrawn again and lost",
+        [*WON_AND_WITHDRAWN_AGAIN, disputed("closed", "lost", AGAIN, BACK, WITHDRAWN)],
+        {"clearing": 0, "dispute_losses": 1000},
+    ),
+    MoneySequence(
+        "a dispute of an account that settles in another currency: the dispute's own amount counts",
+        [CAPTURED, disputed("funds_withdrawn", "needs_response", IN_EUROS)],
+        {"clearing": 0, "disputes": 1000},
+    ),
+    MoneySequence(
+        "a dispute of an account that settles in another currency is won",
+        [
+            CAPTURED,
+            disputed("funds_withdrawn", "needs_response", IN_EUROS),
+            disputed("funds_reinstated", "won", BACK_IN_EUROS, IN_EUROS),
+        ],
+        {"clearing": 1000},
+    ),
+]
+
+# Which signatures prove.
+
+SECRET = "whsec_sample"
+BODY = b'{"id":"evt_1","type":"charge.succeeded"}'
+BAD_SECRETS = ("",)
+SECRET_PREFIX = "whsec_"
+ANSWER = (200, b'{"status":"accepted"}', "application/json")
+ENCODED = "whsec_" + base64.b64encode(b"k" * 24).decode()
+
+
+def mac(body: bytes = BODY, signed_at: object = NOW_S, secret: str = SECRET) -> str:
+    return hmac.new(secret.encode(), f"{signed_at}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+def header(signed_at: object = NOW_S, *, body: bytes = BODY, secret: str = SECRET, scheme: str = "v1") -> str:
+    return f"t={signed_at},{scheme}={mac(body, signed_at, secret)}"
+
+
+def sent(*headers: str | bytes, body: bytes = BODY) -> Request:
+    raw = [value if isinstance(value, bytes) else value.encode() for value in headers]
+    return Request(body, [(b"stripe-signature", value) for value in raw])
+
+
+SIGNED = sent(header())
+
+
+def refusal(case: str, *headers: str | bytes, reason: str | None, body: bytes = BODY, **more: Any) -> Refusal:
+    return Refusal(case, sent(*headers, body=body), reason, **{"secrets": (SECRET,), **more})
+
+
+BAD = "0" * 64
+NOT_TEN_DIGITS = (
+    *("", "now", "1_769_8608", "١٧٦٩٨٦٠٨٠٠", " 1769860800", "1769860800 ", "1769860800\n", "+769860800", "-769860800"),
+    *("1769860800.0", "nan", "inf", "0x69696969", "176986080", "17698608000"),
+)
+REFUSALS = [
+    refusal("a good signature before a bad one", f"{header()},v1={BAD}", reason=None),
+    refusal("a good signature behind a bad one", f"t={NOW_S},v1={BAD},v1={mac()}", reason=None),
+    refusal("no header", reason="missing"),
+    refusal("version 0 never counts", header(scheme="v0"), reason="missing"),
+    refusal("a version in capitals", header(scheme="V1"), reason="missing"),
+    *(refusal(f"a timestamp of {at!r}", header(at), reason="malformed") for at in NOT_TEN_DIGITS),
+    refusal("no timestamp", f"v1={mac()}", reason="malformed"),
+    refusal("two timestamps", f"{header()},t={NOW_S}", reason="malformed"),
+    refusal("as old as the tolerance", header(), reason=None, age_s=300),
+    refusal("as far ahead as the tolerance", header(), reason=None, age_s=-300),
+    refusal("too old by a second", header(), reason="stale", age_s=301),
+    refusal("ahead by a second too much", header(), reason="future", age_s=-301),
+    refusal("too old by a microsecond", header(), reason="stale", age_s=300.000001),
+    refusal("forged and old: nothing is learnt", header(secret="other"), reason="mismatch", age_s=999),
+    *(
+        refusal(f"a signature of {value!r}", b"t=%d,v1=%b" % (NOW_S, value), reason="mismatch")
+        for value in (b"\xff\xfe", "é".encode(), b"0" * 63, b"0" * 65, b"", b"=", b"\x00" * 64)
+    ),
+    refusal("the case of the signature counts", f"t={NOW_S},v1={mac().upper()}", reason="mismatch"),
+    refusal("seventeen signatures", header() + ",v1=0" * 16, reason="malformed"),
+    refusal("sixteen signatures", header() + ",v1=0" * 15, reason=None),
+    *(
+        row
+        for body in (b"", b"\xff\xfe", b"{", b'{"a": 1}\n')
+        for row in (
+            refusal(f"a body of {body!r}", header(body=body), body=body, reason=None),
+            refusal(f"a body of {body!r} and a blank", header(body=body), body=body + b" ", reason="mismatch"),
+        )
+    ),
+    refusal("the key is the secret's whole text", header(secret=ENCODED), reason=None, secrets=(ENCODED,)),
+    refusal(
+        "a key that is the secret without its prefix",
+        header(secret=ENCODED.removeprefix("whsec_")),
+        reason="mismatch",
+        secrets=(ENCODED,),
+    ),
+]

@@ -1,0 +1,132 @@
+"""The rows that a provider's sample file is made of. A text about an event leaves the provider's name out.
+
+To add what a new event type means, add a `Webhook` to the provider's file; what several events come to is a
+`MoneySequence`. ``test_sample_tables`` walks all rows of all files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from core.event import Mode
+from core.money import MoneyFact
+from providers import Adapter, ProvidersSettings, Request, build_adapters
+
+UNSAID: Final[Any] = type("Unsaid", (), {"__repr__": lambda _: "UNSAID"})()
+"""The row doesn't say it."""
+
+Body: TypeAlias = bytes | Request
+Settings: TypeAlias = Mapping[str, Any]
+Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """What a webhook's event is called, and what money it moved.
+
+    A list instead of a value has one for each event of a webhook that tells of several. Without one, the debit before
+    a lost dispute is passed over.
+
+    :ivar books: such as ``re_1:refund 400 EUR of pi_1``: fact key, amount in minor units, currency and payment
+    :ivar pair: the fact key of what undoes the movement, or of what it undoes
+    :ivar holder: whose balance moved, such as ``adyen:Main``
+    :ivar key: the event key
+    :ivar at: when it happened, in ISO 8601 and UTC
+    :ivar is_poison: it can't be read, and is kept for a person beside the others of its webhook
+    :ivar fails: the error of its money. The event is named all the same
+    :ivar refused: the error of the whole webhook
+    :ivar says: a pattern that the error's text has
+    :ivar endpoint: the mode of the endpoint that it is sent to
+    """
+
+    case: str
+    body: Body
+    books: Any = UNSAID
+    pair: Any = UNSAID
+    holder: Any = UNSAID
+    key: Any = UNSAID
+    type: Any = UNSAID
+    id: Any = UNSAID
+    entity: Any = UNSAID
+    account: Any = UNSAID
+    at: Any = UNSAID
+    mode: Any = UNSAID
+    is_poison: Any = UNSAID
+    fails: Errors | None = None
+    refused: Errors | None = None
+    says: str | None = None
+    endpoint: Mode = "live"
+    settings: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that isn't proven to be the provider's, by the reason that its refusal has.
+
+    :ivar reason: of `SignatureInvalid`; None where the request is proven
+    :ivar age_s: how long ago it was signed
+    """
+
+    case: str
+    request: Request
+    reason: str | None
+    secrets: Sequence[str] = ()
+    age_s: float = 0
+    settings: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two webhooks, and which of their names are the same and which differ.
+
+    ``key``, ``entity``, ``content``, ``fact``: True where both have the same one. Several events of a webhook are
+    compared one by one, in their order.
+    """
+
+    case: str
+    first: Body
+    second: Body
+    key: bool | None = None
+    entity: bool | None = None
+    content: bool | None = None
+    fact: bool | None = None
+    at: bool | None = None
+    settings: Settings = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MoneySequence:
+    """What the books hold after some webhooks, in whatever order they came, and however often each.
+
+    :ivar holds: debits less credits by account, such as ``{"clearing": 600}``; an account that is left out holds
+        nothing. What was captured for the merchant isn't listed: it follows from the others
+    """
+
+    case: str
+    webhooks: Sequence[Body]
+    holds: Mapping[str, int]
+    settings: Settings = field(default_factory=dict)
+
+
+def adapter_of(provider: str, settings: Settings) -> Adapter:
+    return build_adapters(ProvidersSettings.model_validate(settings))[provider]
+
+
+def request_of(body: Body) -> Request:
+    return body if isinstance(body, Request) else Request(body, [])
+
+
+def without_provider(provider: str, key: str | None) -> str | None:
+    """A key as rows spell it. One that doesn't begin with the provider's name stays whole, so that it is seen."""
+    return None if key is None else key.removeprefix(f"{provider}:")
+
+
+def told(provider: str, fact: MoneyFact | None) -> str | None:
+    """A fact as ``books`` spells it."""
+    if fact is None:
+        return None
+    of = f" of {fact.payment}" if fact.payment is not None else ""
+    key = without_provider(provider, fact.fact_key)
+    return f"{key} {fact.money.amount_minor} {fact.money.currency}{of}"

@@ -1,0 +1,235 @@
+"""Every row of every provider's sample file: names, money, refusals, comparisons, and what sequences come to."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from core.errors import SettingError, Unparseable
+from core.event import Event
+from core.money import UNDOS, MoneyFact, MoneyInvalid
+from ledger.accounts import book
+from providers import Adapter, SignatureInvalid
+from providers.money import WITHHELD
+from tests.unit.providers.samples.table import (
+    UNSAID,
+    Comparison,
+    MoneySequence,
+    Refusal,
+    Webhook,
+    adapter_of,
+    request_of,
+    told,
+    without_provider,
+)
+from tests.unit.providers.shapes import NOW
+
+FOLDER = Path(__file__).parent / "samples"
+NO_PROVIDERS = ("__init__", "table", "public")
+PROVIDERS = sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NO_PROVIDERS)
+ALL_ORDERS_MAX = 5
+ORDERS_MAX = 120
+T = TypeVar("T")
+
+
+def rows(table: str) -> list[Any]:
+    """The rows of that name in all files, as parameters that are called by provider and case."""
+    return [
+        pytest.param(provider, row, id=f"{provider}: {row.case}")
+        for provider in PROVIDERS
+        for row in getattr(import_module(f"tests.unit.providers.samples.{provider}"), table, ())
+    ]
+
+
+WEBHOOKS, REFUSALS, COMPARISONS, SEQUENCES = (
+    rows(table) for table in ("WEBHOOKS", "REFUSALS", "COMPARISONS", "SEQUENCES")
+)
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = Counter(str(row.id) for table in (WEBHOOKS, REFUSALS, COMPARISONS, SEQUENCES) for row in table)
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def differs(provider: str, case: str, what: str, expected: object, got: object) -> str:
+    return f"{provider}, {case!r}: {what} differs\n  expected {expected!r}\n  got      {got!r}"
+
+
+def money_of(adapter: Adapter, event: Event) -> MoneyFact | None:
+    """The event's money, with which it has to be named; without where the money can't be told."""
+    try:
+        fact = adapter.money(event.body, event.event_type)
+    except (MoneyInvalid, Unparseable):
+        assert (event.fact_key, event.fact_sha256) == (None, None)
+        raise
+    assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
+    assert fact is None or (fact.account == event.account and fact.fact_key.endswith(fact.movement.value))
+    return fact
+
+
+def readings(provider: str, adapter: Adapter, row: Webhook, events: Sequence[Event]) -> Iterator[tuple[str, list[Any]]]:
+    """By column what the events say."""
+    yield "type", [event.event_type for event in events]
+    yield "key", [without_provider(provider, event.event_key) for event in events]
+    yield "entity", [without_provider(provider, event.entity_key) for event in events]
+    yield "id", [event.event_id for event in events]
+    yield "account", [event.account for event in events]
+    yield "at", [event.occurred_at and event.occurred_at.isoformat() for event in events]
+    yield "mode", [event.mode for event in events]
+    yield "is_poison", [event.poison is not None for event in events]
+    if UNSAID is row.books is row.pair is row.holder:
+        return
+    facts = [money_of(adapter, event) for event in events]
+    yield "books", [told(provider, fact) for fact in facts]
+    yield "pair", [fact and without_provider(provider, fact.pair) for fact in facts]
+    yield "holder", [fact and fact.holder and ":".join(fact.holder) for fact in facts]
+
+
+def only(events: Sequence[Event]) -> list[Event]:
+    """The one event. That of a lost dispute comes with an event of its own for the debit before the loss."""
+    *before, event = events
+    assert [one.event_type for one in before] in ([], [event.event_type + WITHHELD])
+    return [event]
+
+
+@pytest.mark.parametrize(("provider", "row"), WEBHOOKS)
+def test_a_webhook_is_named_and_books_as_its_row_says(provider: str, row: Webhook) -> None:
+    adapter, request = adapter_of(provider, row.settings), request_of(row.body)
+    if row.refused is not None:
+        with pytest.raises(row.refused, match=row.says):
+            adapter.events(request, row.endpoint)
+        return
+    events = adapter.events(request, row.endpoint)
+    sent = request.fetched.body if request.fetched is not None else request.body
+    for event in events:
+        assert event.provider == provider
+        assert event.body in sent or provider == "braintree", "its bytes are no part of what was sent"
+        assert event.content_sha256 == adapter.content_sha256(event.body, event.content_version)
+    if not any(isinstance(getattr(row, column), list) for column in ("type", "key", "books", "is_poison", "entity")):
+        events = only(events)
+    for column, got in readings(provider, adapter, row, events):
+        said = getattr(row, column)
+        if said is not UNSAID:
+            expected = said if isinstance(said, list) else [said] * len(events)
+            assert got == expected, differs(provider, row.case, column, expected, got)
+    if row.fails is not None:
+        [event] = events
+        with pytest.raises(row.fails, match=row.says):
+            money_of(adapter, event)
+
+
+@pytest.mark.parametrize(("provider", "row"), REFUSALS)
+def test_a_request_is_refused_for_the_reason_that_its_row_has(provider: str, row: Refusal) -> None:
+    adapter, got = adapter_of(provider, row.settings), None
+    try:
+        adapter.verify(row.request, row.secrets, NOW + timedelta(seconds=row.age_s))
+    except SignatureInvalid as refused:
+        got = refused.reason
+    assert got == row.reason, differs(provider, row.case, "the reason", row.reason, got)
+
+
+@pytest.mark.parametrize(("provider", "row"), COMPARISONS)
+def test_two_webhooks_agree_where_their_row_says_so(provider: str, row: Comparison) -> None:
+    adapter = adapter_of(provider, row.settings)
+    first, second = (adapter.events(request_of(body), "live") for body in (row.first, row.second))
+    assert len(first) == len(second)
+    for column, names in (
+        ("key", ("event_key",)),
+        ("entity", ("entity_key",)),
+        ("content", ("content_sha256",)),
+        ("fact", ("fact_key", "fact_sha256")),
+        ("at", ("occurred_at",)),
+    ):
+        same = getattr(row, column)
+        for one, other in zip(first, second, strict=True):
+            got = [[getattr(event, name) for name in names] for event in (one, other)]
+            assert same is None or (got[0] == got[1]) == same, differs(
+                provider, row.case, column, "the same" if same else "another", got
+            )
+
+
+def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
+    """Debits less credits by account. A fact books once, an undo only after what it undoes, and that not after it."""
+    taken: dict[str, MoneyFact] = {}
+    balances: Counter[str] = Counter()
+    for fact in facts:
+        if fact.fact_key in taken:
+            assert taken[fact.fact_key].sha256 == fact.sha256, f"{fact.fact_key} is told with two amounts"
+            continue
+        taken[fact.fact_key] = fact
+        if fact.pair is None or (fact.pair in taken) == (fact.movement in UNDOS):
+            for posting in book(fact, "holder", "merchant"):
+                sign = 1 if posting.side == "debit" else -1
+                balances[posting.account.rpartition(":")[2]] += sign * posting.money.amount_minor
+    del balances["payable"]
+    return {account: amount for account, amount in balances.items() if amount}
+
+
+def orders(steps: list[T]) -> Iterator[list[T]]:
+    """All orders of a few steps, some of many."""
+    if len(steps) <= ALL_ORDERS_MAX:
+        yield from (list(order) for order in itertools.permutations(steps))
+        return
+    shuffled, random = list(steps), Random(0)
+    for _ in range(ORDERS_MAX):
+        yield list(shuffled)
+        random.shuffle(shuffled)
+
+
+@pytest.mark.parametrize(("provider", "row"), SEQUENCES)
+def test_a_sequence_leaves_in_the_books_what_its_row_says_in_any_order(provider: str, row: MoneySequence) -> None:
+    adapter = adapter_of(provider, row.settings)
+    told_facts = [
+        [fact for event in adapter.events(request_of(body), "live") if (fact := money_of(adapter, event)) is not None]
+        for body in row.webhooks
+    ]
+    expected = {account: amount for account, amount in row.holds.items() if amount}
+    for order in orders(told_facts):
+        for times in (1, 3):
+            got = holdings([fact for facts in order * times for fact in facts])
+            assert got == expected, differs(provider, row.case, "what is held", expected, got)
+
+
+def modules() -> list[Any]:
+    return [import_module(f"tests.unit.providers.samples.{provider}") for provider in PROVIDERS]
+
+
+def of_each(name: str) -> list[Any]:
+    """What the sample files say under that name, as parameters that are called by provider."""
+    said = [(provider, getattr(module, name, None)) for provider, module in zip(PROVIDERS, modules(), strict=True)]
+    return [pytest.param(provider, value, id=provider) for provider, value in said if value is not None]
+
+
+@pytest.mark.parametrize(("provider", "secrets"), of_each("BAD_SECRETS"))
+def test_a_secret_of_another_form_is_refused_and_not_used(provider: str, secrets: Sequence[str]) -> None:
+    module = import_module(f"tests.unit.providers.samples.{provider}")
+    adapter = adapter_of(provider, getattr(module, "SETTINGS", {}))
+    for secret in secrets:
+        with pytest.raises(SettingError, match=f"secrets/{provider}"):
+            adapter.check_secret(secret)
+        with pytest.raises(SettingError):
+            adapter.verify(module.SIGNED, [secret], NOW)
+
+
+@pytest.mark.parametrize(("provider", "prefix"), of_each("SECRET_PREFIX"))
+def test_a_new_secret_begins_as_the_providers_do(provider: str, prefix: str) -> None:
+    assert adapter_of(provider, {}).new_secret().startswith(prefix)
+
+
+@pytest.mark.parametrize(("provider", "types"), of_each("LEFT_TO_A_PERSON"))
+def test_the_types_left_to_a_person_are_those_that_the_samples_list(provider: str, types: Sequence[str]) -> None:
+    assert set(types) == getattr(adapter_of(provider, {}), "left_to_a_person")  # noqa: B009 - not of the port
+
+
+@pytest.mark.parametrize(("provider", "expected"), of_each("ANSWER"))
+def test_the_answer_is_what_the_provider_waits_for(provider: str, expected: tuple[int, bytes, str]) -> None:
+    answer = adapter_of(provider, {}).accepted()
+    assert (answer.status, answer.body, answer.content_type) == expected
