@@ -281,8 +281,6 @@ def catching_up(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = [("arriving", f"{reported['arrival_per_s']:,.0f} events/s")]
     if reported["behind"]:
         lines.append(("backlog", f"{reported['lag']:,} events, {_until_gone(reported)}"))
-    if reported["recommended_executors"] > reported["executors"] or reported["driver_bound"]:
-        lines.append(("capacity", _wanted(reported)))
     return lines
 
 
@@ -294,13 +292,6 @@ def _until_gone(reported: Mapping[str, Any]) -> str:
     forecast = reported["forecast"]
     said = f"; said at first: gone at {forecast['until']}" if forecast and forecast["until"] else ""
     return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{said}"
-
-
-def _wanted(reported: Mapping[str, Any]) -> str:
-    executors, partitions = reported["recommended_executors"], reported["recommended_partitions"]
-    if reported["driver_bound"]:
-        return f"the driver is what is slow: split the stream, executors beyond {executors} won't help"
-    return f"the load asks for {executors} executors on {partitions} partitions"
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:

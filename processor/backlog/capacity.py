@@ -167,11 +167,10 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the load asks for. ``driver_bound``: more executors alone wouldn't reach it; split the stream."""
+    """What the load asks for."""
 
     executors: int
     partitions: int
-    driver_bound: bool = False
 
 
 class Advisor:
@@ -190,12 +189,12 @@ class Advisor:
         self, at_s: float, lag: int, arrival_per_s: float, drain_per_s: float | None, driver_share: float = 0.0
     ) -> Advice:
         """``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it."""
-        wanted, bound = self._deployment.executors, False
+        wanted = self._deployment.executors
         if drain_per_s:
-            wanted, bound = _executors(self._deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+            wanted = _executors(self._deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
         self._settle(at_s, wanted)
         partitions = max(self._deployment.partitions, self._executors * self._deployment.cores)
-        return Advice(self._executors, partitions, bound)
+        return Advice(self._executors, partitions)
 
     def _settle(self, at_s: float, wanted: int) -> None:
         if wanted >= self._executors:
@@ -209,18 +208,18 @@ class Advisor:
             self._enough_since, self._most_since = None, 0
 
 
-def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> tuple[int, bool]:
-    """Executors for the rate that is needed, and whether the driver alone is too slow for it: then so many as help.
+def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> int:
+    """Executors for the rate that is needed; where the driver alone is too slow for it, only as many as help.
 
     A batch of n records takes n ÷ drain seconds, ``driver_share`` of them on the driver; the rest shrinks with the
     number of executors.
     """
     needed_per_s = max(arrival_per_s / UTILISATION_MAX, arrival_per_s + lag / RECOVER_S_WANTED)
     if needed_per_s <= 0:
-        return 1, False
+        return 1
     driver_bound = driver_share * needed_per_s > DRIVER_LIMIT_SHARE * drain_per_s
     if driver_bound:
         needed_per_s = DRIVER_LIMIT_SHARE * drain_per_s / driver_share
     room = drain_per_s / needed_per_s - driver_share
     wanted = min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room)))
-    return (max(now, wanted) if driver_bound else wanted), driver_bound
+    return max(now, wanted) if driver_bound else wanted

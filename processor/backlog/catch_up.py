@@ -1,4 +1,4 @@
-"""What a batch may take, how long a backlog will last, what would shorten it; where the source ends, asked beside."""
+"""What a batch may take, how long a backlog will last, executors that the load asks for; where the source ends."""
 
 from __future__ import annotations
 
@@ -137,10 +137,8 @@ class CatchUp:
             "recover_s": _rounded(rates.recover_s()),
             "forecast": self._said,
             "batch_limit": self._pace.limit,
-            "executors": self._executors,
             "recommended_executors": self._advice.executors,
             "recommended_partitions": self._advice.partitions,
-            "driver_bound": self._advice.driver_bound,
         }
 
     def _keep_forecast(self) -> None:

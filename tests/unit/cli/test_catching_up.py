@@ -12,10 +12,6 @@ KEEPS_UP: dict[str, Any] = {
     "recover_s": None,
     "forecast": None,
     "batch_limit": 2_000,
-    "executors": 1,
-    "recommended_executors": 1,
-    "recommended_partitions": 4,
-    "driver_bound": False,
 }
 FORECAST = {"until": "2026-01-31T12:00:40.000000Z", "seconds": 40.0}
 BEHIND = {**KEEPS_UP, "behind": True, "lag": 300_000, "drain_per_s": 8_000.0, "recover_s": 37.5, "forecast": FORECAST}
@@ -39,18 +35,6 @@ def test_a_backlog_of_which_nothing_is_known_yet_says_so():
 
 def test_a_backlog_that_grows_says_so():
     assert "growing" in dict(catching_up({**BEHIND, "recover_s": None}))["backlog"]
-
-
-def test_what_the_load_asks_for_is_shown_when_it_is_more_than_there_is():
-    lines = dict(catching_up({**BEHIND, "recommended_executors": 3, "recommended_partitions": 6}))
-    assert lines["capacity"] == "the load asks for 3 executors on 6 partitions"
-
-
-def test_a_driver_that_is_too_slow_is_named():
-    reported = {**BEHIND, "driver_bound": True, "recommended_executors": 3}
-    assert dict(catching_up(reported))["capacity"] == (
-        "the driver is what is slow: split the stream, executors beyond 3 won't help"
-    )
 
 
 def test_a_stream_that_says_nothing_shows_nothing():

@@ -159,13 +159,10 @@ def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reache
 ):
     drain = 9_000.0
     advice = Advisor(ONE).advise(0.0, lag, arrival, drain, share)
-    if advice.driver_bound:
-        limit = DRIVER_LIMIT_SHARE * drain / share
-        assert limit < max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED) * 1.000001
-        assert drain / (share + (1 - share) / advice.executors) >= limit * 0.999 or share < 0.01
-        return
     reached = drain / (share + (1 - share) / advice.executors)
     needed = max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED)
+    if share > 0:
+        needed = min(needed, DRIVER_LIMIT_SHARE * drain / share)
     assert reached >= needed * 0.999 or advice.executors == EXECUTORS_MAX
 
 
@@ -189,12 +186,10 @@ def test_a_burst_within_the_quiet_while_begins_it_anew():
 
 def test_where_the_driver_is_what_is_slow_only_so_many_are_recommended_as_help():
     advice = Advisor(ONE).advise(0.0, 0, 20_000, 9_000.0, driver_share=0.6)
-    assert advice.driver_bound
     assert advice.executors == 3
 
 
 def test_close_to_what_the_driver_can_do_the_recommendation_does_not_run_away():
     """Just below the limit of 30,000/s, a hundred executors would bring 1 % more than fifty."""
     advice = Advisor(ONE).advise(0.0, 0, 29_500 * UTILISATION_MAX, 9_000.0, driver_share=0.3)
-    assert advice.driver_bound
     assert advice.executors == 10
