@@ -86,13 +86,17 @@ def down(place: Place) -> None:
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     default=STATE / "demo",
-    help="Data folder of the demo (default: .payhook/demo). It is emptied first.",
+    help="Data folder of the demo (default: .payhook/demo): a new one, or an earlier demo's, which is emptied first.",
 )
 def demo(data: Path) -> None:
     """Run the story: 500 signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
     from load.demo.story import run
+    from load.scratch import NotScratch
 
-    sys.exit(run(data.absolute()))
+    try:
+        sys.exit(run(data.absolute()))
+    except NotScratch as refused:
+        raise click.ClickException(str(refused)) from refused
 
 
 @click.command()

@@ -7,7 +7,6 @@ import contextlib
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +19,7 @@ from rich.table import Table
 from load.client import NotInTime, RunningStack
 from load.embedded import embedded_stack
 from load.latency import first_decisions, percentile
+from load.scratch import SCRATCH_HELP, NotScratch, empty_scratch_folder
 from stack.paths import DEFAULT_DATA_DIR
 
 SLO_P99_S = 5.0
@@ -49,14 +49,18 @@ class Outcome:
 
 
 def main() -> int:
-    """Exit 1 when an accepted event is missing or twice, or the SLO isn't met."""
+    """Exit 1 when an accepted event is missing or twice, or the SLO isn't met; 2 when the folder isn't its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--users", type=int, default=40)
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA_DIR.parent / "load")
+    parser.add_argument("--data", type=Path, default=DEFAULT_DATA_DIR.parent / "load", help=SCRATCH_HELP)
     wanted = parser.parse_args()
     console = Console()
-    shutil.rmtree(wanted.data, ignore_errors=True)
+    try:
+        empty_scratch_folder(wanted.data, "load.run")
+    except NotScratch as refused:
+        print(refused, file=sys.stderr)
+        return 2
     with console.status("starting the stack"), embedded_stack(wanted.data) as data_dir:
         console.print(f"posting for {wanted.seconds} s with {wanted.users} users")
         receive_ms = _locust(data_dir, wanted.seconds, wanted.users)

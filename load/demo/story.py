@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import time
 import uuid
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from load.client import NotInTime, RunningStack, wait_for
 from load.demo.cast import AT_ONCE_COPIES, MERCHANTS, MERCHANTS_LATER, Cast, judge, make_cast
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
+from load.scratch import empty_scratch_folder
 from load.traffic import Traffic, Webhook
 from stack.redis import admin_url
 
@@ -44,9 +44,11 @@ class Demo:
         self._restarts = 0
 
     def run(self) -> bool:
-        """Tells the story; true when all of it came out as expected."""
-        shutil.rmtree(self._data_dir, ignore_errors=True)
-        self._data_dir.mkdir(parents=True)
+        """Tells the story; true when all of it came out as expected.
+
+        :raises NotScratch: the folder holds what no earlier demo left
+        """
+        empty_scratch_folder(self._data_dir, "payhook demo")
         (self._data_dir / "merchants.toml").write_text(MERCHANTS, "utf-8")
         began = time.monotonic()
         self._say("Starting Kafka, Redis, the receiver and the Spark processor on loopback …")
@@ -160,7 +162,10 @@ class Demo:
 
 
 def run(data_dir: Path) -> int:
-    """Exit code: 0 only if everything came out as it should."""
+    """Exit code: 0 only if everything came out as it should.
+
+    :raises NotScratch: the folder holds what no earlier demo left
+    """
     return 0 if Demo(data_dir, Console()).run() else 1
 
 
