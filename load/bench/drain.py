@@ -29,7 +29,6 @@ from load.bench.figures import Done, Run, nothing_shown
 from load.bench.plain import drain_plainly
 from load.client import NotInTime, RunningStack
 from load.samples.stripe import stripe_event
-from processor.settings import ProcessorSettings
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -95,16 +94,14 @@ def measure_processor(run: Run) -> dict[str, float]:
 
 
 @contextmanager
-def kafka_with_backlog(run: Run, backlog: int, shards: int = 1) -> Iterator[tuple[int, str]]:
-    """A broker whose ``payments.events`` holds so many events: its port and bootstrap address. ``shards``: of how many
-    it has the dead letters' topics.
-    """
+def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
+    """A broker whose ``payments.events`` holds so many events: its port and bootstrap address."""
     port, controller = free_ports(2)
     bootstrap = f"{LOOPBACK}:{port}"
     with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
         make_topics(
             KafkaSettings(bootstrap_servers=bootstrap),
-            [*topics(Settings(processor=ProcessorSettings(shards=shards))), Topic(WARM_TOPIC, 4, DAY_MS)],
+            [*topics(Settings()), Topic(WARM_TOPIC, 4, DAY_MS)],
             1,
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:

@@ -1,12 +1,8 @@
-"""The whole stack under load: the time from a webhook's receipt to the journal commit that decides it, and CPU time.
-
-And what that time is on secured Kafka of three brokers, beside the embedded one (`measure_secured`).
-"""
+"""The whole stack under load: the time from a webhook's receipt to the journal commit that decides it, and CPU time."""
 
 from __future__ import annotations
 
 import random
-import statistics
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -24,7 +20,6 @@ from load.bench.plain import measure_ratio_to_plain
 from load.client import NotInTime, RunningStack, wait_for
 from load.embedded import embedded_stack
 from load.latency import percentile, seconds_to_decide
-from load.secured_stack import secured_stack
 from load.traffic import MixedRequests, StripeRequests, Traffic
 from load.wire import Load, open_loop, undisturbed
 
@@ -46,9 +41,6 @@ COST_WARM_S, COST_WARM_S_SHORT = 90.0, 30.0
 
 WINDOW_S, WINDOW_S_SHORT = 60.0, 20.0
 PAIRS, PAIRS_SHORT = 3, 1
-SECURED_WARM_S = 30.0
-SECURED_S, SECURED_S_SHORT = 60.0, 30.0
-SECURED_WINDOWS, SECURED_WINDOWS_SHORT = 3, 1
 
 
 def measure_e2e(run: Run) -> dict[str, float]:
@@ -77,27 +69,6 @@ def measure_cost(run: Run) -> dict[str, float]:
         if _fast(stack, seconds, run) is None:
             return {}
         return {"cost.cpu_s_per_1000_events": 1_000 * (cpu_seconds(stack) - before_s) / (FAST_PER_S * seconds)}
-
-
-def measure_secured(run: Run) -> dict[str, float]:
-    """P99 from receipt to journal commit at 120/s: of each stack the median of its windows. One stack after the other:
-    side by side on few cores each would measure what the other leaves of them."""
-    with embedded_stack(run.within("embedded").folder) as data_dir:
-        embedded = _p99_s(RunningStack(data_dir), run, "embedded")
-    with secured_stack(run.within("secured").folder) as site:
-        secured = _p99_s(RunningStack(site.data_dir), run, "secured")
-    return {"secured.p99_s_at_120": secured, "secured.p99_ratio_to_embedded": secured / embedded}
-
-
-def _p99_s(stack: RunningStack, run: Run, name: str) -> float:
-    Window(stack, SECURED_WARM_S, signed_when_sent).at(RATE_PER_S)
-    window = Window(stack, run.length(SECURED_S, SECURED_S_SHORT), signed_when_sent)
-    found = []
-    for _ in range(run.length(SECURED_WINDOWS, SECURED_WINDOWS_SHORT)):
-        held = window.at(RATE_PER_S)
-        run.console.print(f"{name}: {held.said()}")
-        found.append(held.p99_s)
-    return statistics.median(found)
 
 
 def cpu_seconds(stack: RunningStack) -> float:
