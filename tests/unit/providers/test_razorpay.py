@@ -1,9 +1,10 @@
-"""Razorpay: proven by its signature over the raw body, and by nothing else."""
+"""Razorpay: the SDK as an oracle, and an event without a name of its own."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 
 import pytest
 import razorpay.errors
@@ -14,7 +15,8 @@ from razorpay.utility import Utility
 from core.errors import SettingError
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.shapes import NOW
+from tests.unit.providers.samples.razorpay import payment
+from tests.unit.providers.shapes import NOW, changed, only
 from tests.unit.providers.shapes import refusal as refusal_of
 
 SECRET = "new-webhook-secret"
@@ -83,3 +85,13 @@ def test_razorpay_is_read_more_strictly_than_by_its_sdk(
     adapter: Adapter, difference: str, body: bytes, signature: bytes, secret: str, expected: tuple[str, str]
 ) -> None:
     assert both(adapter, body, signature, secret) == expected, difference
+
+
+@pytest.mark.parametrize("spoilt", [("created_at",), ("payload", "payment", "entity", "id")])
+def test_what_has_no_time_or_no_id_is_named_by_its_content(adapter: Adapter, spoilt: tuple[str, ...]) -> None:
+    bare = changed(payment(), *spoilt, to=...)
+    spaced = json.dumps(json.loads(bare), indent=2).encode()
+    event = only(adapter, bare)
+    assert event.event_key == f"razorpay:acc_1:{event.content_sha256}:payment.captured"
+    assert only(adapter, spaced).event_key == event.event_key
+    assert only(adapter, changed(bare, "payload", "payment", "entity", "amount", to=1)).event_key != event.event_key

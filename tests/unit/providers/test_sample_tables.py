@@ -17,15 +17,15 @@ from core.errors import SettingError, Unparseable
 from core.event import Event
 from core.money import UNDOS, MoneyFact, MoneyInvalid
 from ledger.accounts import book
-from providers import Adapter, SignatureInvalid
+from providers import Adapter, ProvidersSettings, SignatureInvalid, build_adapters
 from providers.money import WITHHELD
 from tests.unit.providers.samples.table import (
     UNSAID,
     Comparison,
     MoneySequence,
     Refusal,
+    Settings,
     Webhook,
-    adapter_of,
     request_of,
     told,
     without_provider,
@@ -36,8 +36,25 @@ FOLDER = Path(__file__).parent / "samples"
 NO_PROVIDERS = ("__init__", "table", "public")
 PROVIDERS = sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NO_PROVIDERS)
 ALL_ORDERS_MAX = 5
+SAME_OF_A_LOSS = ("body", "content_sha256", "entity_key", "account", "event_id", "occurred_at")
+"""What a lost dispute's event shares with that of the debit before it."""
 ORDERS_MAX = 120
 T = TypeVar("T")
+
+
+def samples_of(provider: str) -> Any:
+    """A provider's sample file. Besides its rows it may have these:
+
+    ``SETTINGS``: of all its rows. ``SIGNED``: a request, and ``BAD_SECRETS``: secrets that are none of the provider's.
+    ``SECRET_PREFIX``: how its secrets begin. ``ANSWER``: status, body and media type that it waits for.
+    ``LEFT_TO_A_PERSON``: all types that move money and aren't booked.
+    """
+    return import_module(f"tests.unit.providers.samples.{provider}")
+
+
+def adapter_of(provider: str, settings: Settings) -> Adapter:
+    every = getattr(samples_of(provider), "SETTINGS", {})
+    return build_adapters(ProvidersSettings.model_validate({**every, **settings}))[provider]
 
 
 def rows(table: str) -> list[Any]:
@@ -45,8 +62,14 @@ def rows(table: str) -> list[Any]:
     return [
         pytest.param(provider, row, id=f"{provider}: {row.case}")
         for provider in PROVIDERS
-        for row in getattr(import_module(f"tests.unit.providers.samples.{provider}"), table, ())
+        for row in getattr(samples_of(provider), table, ())
     ]
+
+
+def of_each(name: str) -> list[Any]:
+    """What the sample files have under that name, as parameters that are called by provider."""
+    values = [(provider, getattr(samples_of(provider), name, None)) for provider in PROVIDERS]
+    return [pytest.param(provider, value, id=provider) for provider, value in values if value is not None]
 
 
 WEBHOOKS, REFUSALS, COMPARISONS, SEQUENCES = (
@@ -115,15 +138,27 @@ def test_a_webhook_is_named_and_books_as_its_row_says(provider: str, row: Webhoo
         assert event.content_sha256 == adapter.content_sha256(event.body, event.content_version)
     if not any(isinstance(getattr(row, column), list) for column in ("type", "key", "books", "is_poison", "entity")):
         events = only(events)
+    for before, event in itertools.pairwise(events):
+        if before.event_type == event.event_type + WITHHELD:
+            same = {name: getattr(event, name) for name in SAME_OF_A_LOSS}
+            assert {name: getattr(before, name) for name in SAME_OF_A_LOSS} == same
     for column, got in readings(provider, adapter, row, events):
         said = getattr(row, column)
         if said is not UNSAID:
             expected = said if isinstance(said, list) else [said] * len(events)
             assert got == expected, differs(provider, row.case, column, expected, got)
-    if row.fails is not None:
-        [event] = events
+    for event in events if row.fails is not None else ():
+        assert row.fails is not None
         with pytest.raises(row.fails, match=row.says):
             money_of(adapter, event)
+
+
+@pytest.mark.parametrize(("provider", "row"), [row for row in WEBHOOKS if isinstance(row.values[1].books, str | None)])
+def test_a_webhook_that_is_no_loss_has_no_debit_before_it(provider: str, row: Webhook) -> None:
+    adapter = adapter_of(provider, row.settings)
+    [event] = only(adapter.events(request_of(row.body), row.endpoint))
+    if getattr(adapter, "splits_losses", False) and ":dispute_lost " not in (row.books or ""):
+        assert adapter.money(event.body, event.event_type + WITHHELD) is None
 
 
 @pytest.mark.parametrize(("provider", "row"), REFUSALS)
@@ -198,25 +233,14 @@ def test_a_sequence_leaves_in_the_books_what_its_row_says_in_any_order(provider:
             assert got == expected, differs(provider, row.case, "what is held", expected, got)
 
 
-def modules() -> list[Any]:
-    return [import_module(f"tests.unit.providers.samples.{provider}") for provider in PROVIDERS]
-
-
-def of_each(name: str) -> list[Any]:
-    """What the sample files say under that name, as parameters that are called by provider."""
-    said = [(provider, getattr(module, name, None)) for provider, module in zip(PROVIDERS, modules(), strict=True)]
-    return [pytest.param(provider, value, id=provider) for provider, value in said if value is not None]
-
-
 @pytest.mark.parametrize(("provider", "secrets"), of_each("BAD_SECRETS"))
 def test_a_secret_of_another_form_is_refused_and_not_used(provider: str, secrets: Sequence[str]) -> None:
-    module = import_module(f"tests.unit.providers.samples.{provider}")
-    adapter = adapter_of(provider, getattr(module, "SETTINGS", {}))
+    adapter = adapter_of(provider, {})
     for secret in secrets:
         with pytest.raises(SettingError, match=f"secrets/{provider}"):
             adapter.check_secret(secret)
         with pytest.raises(SettingError):
-            adapter.verify(module.SIGNED, [secret], NOW)
+            adapter.verify(samples_of(provider).SIGNED, [secret], NOW)
 
 
 @pytest.mark.parametrize(("provider", "prefix"), of_each("SECRET_PREFIX"))

@@ -1,4 +1,4 @@
-"""Square: proven by a signature over the configured notification URL and the raw body."""
+"""Square: the notification URL is the endpoint's, from the settings; and the SDK as an oracle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from square.utils.webhooks_helper import verify_signature
 from core.errors import SettingError
 from load.samples import sign
 from load.samples import square as samples_of
-from providers import Adapter, ModeMismatch, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.shapes import NOW, only
+from providers import Adapter, ProvidersSettings, Request, build_adapters
+from tests.unit.providers.shapes import NOW
 from tests.unit.providers.shapes import refusal as refusal_of
 
 SECRET = "new-signature-key"
@@ -56,27 +56,6 @@ BODY = samples_of.payment_event(
 GOOD = signed(BODY)
 
 
-def test_the_older_signature_header_proves_nothing(adapter: Adapter) -> None:
-    """``x-square-signature`` is HMAC-SHA1 and no longer sent."""
-    assert refusal_of(adapter, Request(BODY, [(b"x-square-signature", GOOD)]), SECRET) == "missing"
-
-
-# The notification URL is the endpoint's, from the settings.
-
-
-def test_what_is_signed_for_one_endpoint_does_not_prove_at_another(adapter: Adapter) -> None:
-    assert refusal(adapter, BODY, signed(BODY, endpoint="sandbox"), endpoint="sandbox") is None
-    assert refusal(adapter, BODY, signed(BODY, endpoint="sandbox")) == "mismatch"
-    assert refusal(adapter, BODY, GOOD, endpoint="sandbox") == "mismatch"
-
-
-def test_who_asks_for_another_host_does_not_change_what_was_signed(adapter: Adapter) -> None:
-    forged = sign(square(default="https://attacker.example/webhooks/square"), BODY, SECRET, NOW)
-    signature = forged.headers["x-square-hmacsha256-signature"].encode()
-    request = Request(BODY, [(HEADER, signature), (b"host", b"attacker.example"), (b"x-forwarded-host", b"a.example")])
-    assert refusal_of(adapter, request, SECRET) == "mismatch"
-
-
 def test_an_endpoint_without_its_url_says_which_setting_is_missing(adapter: Adapter) -> None:
     with pytest.raises(SettingError, match=r"providers\.square\.notification_urls\.payouts"):
         adapter.verify(Request(BODY, [(HEADER, GOOD)], "payouts"), [SECRET], NOW)
@@ -91,36 +70,6 @@ def test_an_endpoint_without_its_url_says_which_setting_is_missing(adapter: Adap
 def test_a_url_that_can_not_be_one_is_refused_at_the_start(url: str) -> None:
     with pytest.raises(ValidationError):
         square(default=url)
-
-
-# Live or sandbox is said in an unsigned header, so it has to agree with the endpoint.
-
-
-@pytest.mark.parametrize(
-    ("values", "mode", "reported"),
-    [
-        ([b"Sandbox"], "live", "test"),
-        ([b"Production"], "test", "live"),
-        ([b"Production", b"Sandbox"], "live", "test"),
-        ([b"elsewhere"], "live", None),
-        ([b""], "test", None),
-        ([b"\xff"], "live", None),
-    ],
-)
-def test_an_environment_that_disagrees_with_the_endpoint_is_refused(
-    adapter: Adapter, values: list[bytes], mode: str, reported: str | None
-) -> None:
-    with pytest.raises(ModeMismatch) as caught:
-        only(adapter, BODY, *((ENVIRONMENT, value) for value in values), mode="live" if mode == "live" else "test")
-    assert (caught.value.endpoint, caught.value.reported) == (mode, reported)
-
-
-@pytest.mark.parametrize("values", [[], [b"Production"], [b"production"], [b"PRODUCTION", b"Production"]])
-def test_an_environment_that_agrees_or_is_not_reported_leaves_the_mode_to_the_endpoint(
-    adapter: Adapter, values: list[bytes]
-) -> None:
-    assert only(adapter, BODY, *((ENVIRONMENT, value) for value in values)).mode == "live"
-    assert only(adapter, BODY, mode="test").mode == "test"
 
 
 # The SDK as an oracle.

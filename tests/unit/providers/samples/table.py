@@ -1,7 +1,9 @@
 """The rows that a provider's sample file is made of. A text about an event leaves the provider's name out.
 
-To add what a new event type means, add a `Webhook` to the provider's file; what several events come to is a
-`MoneySequence`. ``test_sample_tables`` walks all rows of all files.
+To add what a new event type means, add a `Webhook` to the provider's ``WEBHOOKS``; what several events come to is a
+`MoneySequence` in its ``SEQUENCES``. Most rows need only a case, a body and a text: `books`, `moves_nothing`, `fails`
+and `unreadable` make several at once. ``test_sample_tables`` walks all rows of all files, and says what else a file may
+have.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from core.event import Mode
+from core.errors import Unparseable
 from core.money import MoneyFact
-from providers import Adapter, ProvidersSettings, Request, build_adapters
+from providers import Request
 
 UNSAID: Final[Any] = type("Unsaid", (), {"__repr__": lambda _: "UNSAID"})()
 """The row doesn't say it."""
 
+SHOWN_CHARS_MAX = 100
 Body: TypeAlias = bytes | Request
 Settings: TypeAlias = Mapping[str, Any]
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
@@ -57,7 +60,7 @@ class Webhook:
     fails: Errors | None = None
     refused: Errors | None = None
     says: str | None = None
-    endpoint: Mode = "live"
+    endpoint: Any = "live"
     settings: Settings = field(default_factory=dict)
 
 
@@ -110,8 +113,34 @@ class MoneySequence:
     settings: Settings = field(default_factory=dict)
 
 
-def adapter_of(provider: str, settings: Settings) -> Adapter:
-    return build_adapters(ProvidersSettings.model_validate(settings))[provider]
+def books(*rows: tuple[str, Body, str | None], **more: Any) -> list[Webhook]:
+    """Rows of case, body and what it books; None where it moves nothing."""
+    return [Webhook(case, body, books=booked, **more) for case, body, booked in rows]
+
+
+def moves_nothing(*rows: tuple[str, Body], **more: Any) -> list[Webhook]:
+    return [Webhook(case, body, books=None, **more) for case, body in rows]
+
+
+def fails(error: Errors, *rows: tuple[str, Body] | tuple[str, Body, str], **more: Any) -> list[Webhook]:
+    """Rows of case, body and a pattern of the text with which its money fails. The event is named all the same."""
+    return [Webhook(row[0], row[1], fails=error, **{"says": row[2] if len(row) > 2 else None, **more}) for row in rows]
+
+
+def unreadable(*bodies: Body, **more: Any) -> list[Webhook]:
+    """Rows of bodies that are poison as a whole."""
+    return [Webhook(f"poison: {shown(body)}", body, **{"refused": Unparseable, **more}) for body in bodies]
+
+
+def each(*values: Any) -> Sequence[Any]:
+    """Values of any kind, to make a row of each."""
+    return values
+
+
+def shown(value: object) -> str:
+    """Some of a value, for a case's name."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}… ({len(text)} characters)"
 
 
 def request_of(body: Body) -> Request:

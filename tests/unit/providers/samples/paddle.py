@@ -1,0 +1,221 @@
+"""Paddle: what its events are called and book, and which signatures prove."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from core.errors import Unparseable
+from core.money import MoneyInvalid
+from load.samples import paddle as samples_of
+from load.samples import sign
+from providers import ProvidersSettings, Request, build_adapters
+from tests.unit.providers.samples.table import (
+    Comparison,
+    Refusal,
+    Webhook,
+    books,
+    each,
+    fails,
+    moves_nothing,
+    shown,
+    unreadable,
+)
+from tests.unit.providers.shapes import NOW, NOW_S, changed
+
+MONEY: dict[str, Any] = {"amount_minor": 1_250, "currency": "EUR", "occurred_at": NOW}
+
+
+def transaction(event_type: str = "transaction.completed", **more: Any) -> bytes:
+    about = {"event_id": "evt_1", "transaction": "txn_1", "delivery": 1, **MONEY, **more}
+    return samples_of.transaction_event(event_type, **about)
+
+
+def adjustment(event_type: str = "adjustment.updated", **more: Any) -> bytes:
+    about = {"event_id": "evt_2", "transaction": "txn_1", "adjustment": "adj_1", **MONEY, "amount_minor": 400, **more}
+    return samples_of.adjustment_event(event_type, **about)
+
+
+def payout(event_type: str = "payout.paid") -> bytes:
+    return samples_of.payout_event(event_type, event_id="evt_3", payout="pay_1", **{**MONEY, "amount_minor": 9_000})
+
+
+def subscription(event_type: str, **more: Any) -> bytes:
+    data = {"id": "sub_1", "status": "active", "customer_id": "ctm_1", "currency_code": "EUR", "items": [], **more}
+    event = {"event_id": "evt_4", "event_type": event_type, "occurred_at": "2026-01-31T12:00:00.5Z", "data": data}
+    return json.dumps({**event, "notification_id": "ntf_41"}).encode()
+
+
+def of_details(*path: str, to: Any, body: bytes = b"") -> bytes:
+    return changed(body or transaction(), "data", "details", *path, to=to)
+
+
+def of_a_sale(**payout_totals: str) -> bytes:
+    """120.00 with 20.00 of tax, of which Paddle keeps 6.50."""
+    reported = {"total": "12000", "grand_total": "12000", "tax": "2000", "fee": "650", "earnings": "9350"}
+    totals = {**reported, "subtotal": "10000", "currency_code": "EUR"}
+    body = of_details("totals", to=totals)
+    return of_details("payout_totals", to={**totals, **payout_totals} if payout_totals else None, body=body)
+
+
+REFUNDED_TOTALS = {"total": "12000", "tax": "2000", "fee": "650", "earnings": "9350", "currency_code": "EUR"}
+WITHOUT_PAYOUT_TOTALS = of_details("payout_totals", to=None)
+CAPTURE, REFUND = "txn_1:capture 1084 EUR of txn_1", "adj_1:refund 367 EUR of txn_1"
+NO_AMOUNTS = each(
+    *(1250, 12.5, True, None, ["1250"]),
+    *("", "12.50", "1250.0", "1e3", "+1250", " 1250", "1250\n", "1_250", "١٢٥٠", "nan", "9" * 17, "9" * 5_000),
+)
+WEBHOOKS = [
+    Webhook("a transaction is an entity", transaction(), entity=":txn_1"),
+    Webhook("an adjustment is of its transaction's entity", adjustment(), entity=":txn_1"),
+    Webhook("order is kept for the merchant", transaction(), entity="", settings={"entity": "merchant"}),
+    Webhook("order of payouts is kept for the merchant", payout(), entity="", settings={"entity": "merchant"}),
+    Webhook(
+        "a subscription's first event, which names its transaction, belongs to the subscription",
+        subscription("subscription.created", transaction_id="txn_1"),
+        entity=":sub_1",
+        key="evt_4:subscription.created",
+    ),
+    Webhook("a subscription's later event", subscription("subscription.activated"), entity=":sub_1"),
+    Webhook(
+        "a payment method is an entity of its own",
+        subscription("payment_method.saved", transaction_id="txn_1", id="paymtd_1"),
+        entity=":paymtd_1",
+    ),
+    *unreadable(b"", b"[]", b"{}", b'{"event_id":1,"event_type":"x"}', b'{"event_id":"e"}', b"\xff"),
+    *books(
+        ("transaction.completed", transaction(), CAPTURE),
+        ("adjustment.created", adjustment("adjustment.created"), REFUND),
+        ("adjustment.updated", adjustment(), REFUND),
+        (
+            "a chargeback",
+            adjustment("adjustment.created", action="chargeback"),
+            "adj_1:dispute_opened 367 EUR of txn_1",
+        ),
+        (
+            "a chargeback that is reversed",
+            adjustment("adjustment.created", action="chargeback_reverse", adjustment="adj_2"),
+            "adj_2:dispute_won 367 EUR of txn_1",
+        ),
+        ("payout.paid", payout(), "pay_1:payout_paid 9000 EUR"),
+        ("a sale: neither Paddle's fee nor the tax is owed", of_a_sale(), "txn_1:capture 9350 EUR of txn_1"),
+        (
+            "a sale that is owed in the currency of the payouts",
+            of_a_sale(earnings="10098", currency_code="USD", exchange_rate="1.08"),
+            "txn_1:capture 10098 USD of txn_1",
+        ),
+        (
+            "a refund takes what was earned and not the tax",
+            changed(adjustment(), "data", "payout_totals", to={**REFUNDED_TOTALS, "chargeback_fee": None}),
+            "adj_1:refund 9350 EUR of txn_1",
+        ),
+        *(
+            (f"minor units of {code}", transaction(currency=code), f"txn_1:capture 1084 {code} of txn_1")
+            for code in ("JPY", "KRW", "USD", "BHD")
+        ),
+        (
+            "the largest amount is read to the last digit",
+            of_details("payout_totals", "earnings", to="999999999999999"),
+            "txn_1:capture 999999999999999 EUR of txn_1",
+        ),
+    ),
+    *moves_nothing(
+        *((kind, transaction(kind)) for kind in ("transaction.paid", "transaction.updated")),
+        *(
+            (f"an adjustment that is {status}", adjustment(status=status))
+            for status in ("pending_approval", "rejected")
+        ),
+        ("a chargeback that is reversed later", adjustment(action="chargeback", status="reversed")),
+        *((f"a {action}", adjustment(action=action)) for action in ("credit", "credit_reverse")),
+        (
+            "a chargeback's warning that costs nothing",
+            changed(adjustment(action="chargeback_warning"), "data", "payout_totals", to=None),
+        ),
+        ("payout.created", payout("payout.created")),
+    ),
+    *fails(
+        MoneyInvalid,
+        *(
+            (f"a {action}", adjustment(action=action), "by hand")
+            for action in ("chargeback_warning", "chargeback_warning_reverse", "something_new")
+        ),
+        *(
+            (f"an adjustment that is {status}", adjustment(status=status), "isn't one that is known")
+            for status in ("something_new", "reversed")
+        ),
+        ("no currency", of_details("payout_totals", "currency_code", to=None), "currency"),
+        ("no such currency", changed(payout(), "data", "currency_code", to="EURO"), "three letters"),
+        *(
+            (f"{what} of {shown(amount)}", changed(body, "data", *path, to=amount))
+            for what, body, path in (
+                ("a capture", transaction(), ("details", "payout_totals", "earnings")),
+                ("a capture by its totals", WITHOUT_PAYOUT_TOTALS, ("details", "totals", "earnings")),
+                ("a refund", adjustment(), ("payout_totals", "earnings")),
+                ("a payout", payout(), ("amount",)),
+            )
+            for amount in NO_AMOUNTS
+        ),
+    ),
+    *fails(
+        Unparseable,
+        *(
+            (f"a movement without its {'.'.join(path)}", changed(of_details("payout_totals", to=...), *path, to=None))
+            for path in (("data",), ("data", "details"), ("data", "details", "totals"), ("data", "id"))
+        ),
+    ),
+]
+COMPARISONS = [
+    Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True),
+]
+
+# Which signatures prove.
+
+SECRET, OLD_SECRET = "pdl_ntfset_new_of_the_tests", "pdl_ntfset_old_of_the_tests"
+
+
+def signed(secret: str = SECRET) -> bytes:
+    adapter = build_adapters(ProvidersSettings())["paddle"]
+    return sign(adapter, transaction(), secret, NOW).headers["Paddle-Signature"].encode()
+
+
+GOOD = signed()
+TS, H1 = GOOD.split(b";")
+OTHER = b"h1=" + b"0" * 64
+OLD = signed(OLD_SECRET).split(b";")[1]
+REFUSALS = [
+    Refusal(
+        f"with headers {shown(headers)}",
+        Request(transaction(), [(b"paddle-signature", header) for header in headers]),
+        reason,
+        (SECRET, OLD_SECRET),
+    )
+    for reason, several in (
+        ("missing", [[], [TS], [TS + b";h2=" + H1[3:]], [TS + b"; " + H1]]),
+        ("several", [[GOOD, GOOD]]),
+        (
+            "malformed",
+            [
+                *([b""], [b"="], [b";;;"], [H1], [b"t=%d;" % NOW_S + H1], [TS + b";" + GOOD], [TS + b";ts=1;" + H1]),
+                *([b"ts=;" + H1], [b"ts= %d;" % NOW_S + H1], [b"ts=%d ;" % NOW_S + H1], [b"ts=1_769860800;" + H1]),
+                *([b"ts=+769860800;" + H1], [b"ts=%d.0;" % NOW_S + H1], ["ts=١٧٦٩٨٦٠٨٠٠;".encode() + H1]),
+                *([b"ts=nan;" + H1], [b"ts=%d000;" % NOW_S + H1], [TS + b"," + H1]),
+                [TS + b";" + b";".join([OTHER] * 17)],
+            ],
+        ),
+        (
+            "mismatch",
+            [
+                *([TS + b";h1="], [TS + b";" + H1 + b"=x"], [TS + b";" + H1 + b" "], [TS + b";h1=" + H1[3:].upper()]),
+                *([TS + b";h1=\xff"], [TS + b";h1=" + "é".encode()]),
+            ],
+        ),
+        (
+            None,
+            [
+                *([GOOD], [TS + b";" + OTHER + b";" + H1], [TS + b";" + H1 + b";" + OTHER], [H1 + b";" + TS]),
+                *([GOOD + b";h2=new"], [TS + b";" + OLD + b";" + H1]),
+            ],
+        ),
+    )
+    for headers in several
+]
