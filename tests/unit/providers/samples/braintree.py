@@ -1,0 +1,377 @@
+"""Braintree: what its notifications are called and book, and which forms prove. An event's bytes are its XML."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, quote_plus, urlencode
+
+from core.errors import Unparseable
+from core.money import MoneyInvalid
+from load.samples import braintree as samples_of
+from load.samples import sign
+from providers import ProvidersSettings, Request, build_adapters
+from tests.unit.providers.samples.table import (
+    Comparison,
+    MoneySequence,
+    Refusal,
+    Webhook,
+    books,
+    fails,
+    shown,
+)
+from tests.unit.providers.shapes import NOW
+
+PUBLIC, PRIVATE = "integration_public_key", "integration_private_key"
+SECRET = f"{PUBLIC}:{PRIVATE}"
+ADAPTER = build_adapters(ProvidersSettings())["braintree"]
+MONEY: dict[str, Any] = {"merchant_account": "M1", "amount": "12.50", "currency": "EUR", "triggered": NOW}
+AT = "2026-01-31T12%3A00%3A00Z"
+LEFT_TO_A_PERSON = ("disbursement_exception", "local_payment_reversed")
+
+
+def transaction(kind: str = "transaction_settled", *changes: tuple[str, str], **more: Any) -> bytes:
+    return changed(samples_of.transaction_event(kind, transaction="tx1", **{**MONEY, **more}), *changes)
+
+
+def charged(*changes: tuple[str, str], **more: Any) -> bytes:
+    about = {"subscription": "sub1", "transaction": "tx1", **MONEY, **more}
+    return changed(samples_of.subscription_charged(**about), *changes)
+
+
+def dispute(kind: str = "opened", **more: Any) -> bytes:
+    return samples_of.dispute_event(f"dispute_{kind}", dispute="d1", transaction="tx1", **MONEY, **more)
+
+
+def disbursement(kind: str = "disbursement", *changes: tuple[str, str], **more: Any) -> bytes:
+    return changed(samples_of.disbursement_event(kind, disbursement="db1", **MONEY, **more), *changes)
+
+
+def changed(xml: bytes, *changes: tuple[str, str]) -> bytes:
+    """The XML with other texts, each in its first place."""
+    for old, new in changes:
+        assert old.encode() in xml
+        xml = xml.replace(old.encode(), new.encode(), 1)
+    return xml
+
+
+def declined(*changes: tuple[str, str], **more: Any) -> bytes:
+    return transaction("transaction_settlement_declined", (">settled<", ">settlement_declined<"), *changes, **more)
+
+
+def refund_failed(*changes: tuple[str, str]) -> bytes:
+    return transaction("refund_failed", *changes, refund_of="tx0")
+
+
+def posted(xml: bytes) -> Request:
+    """The form in which Braintree posts it."""
+    return Request(sign(ADAPTER, xml, SECRET, NOW).body, [])
+
+
+def of_method(kind: str) -> bytes:
+    """A notification about a payment method instead of a transaction."""
+    subject = f"<{kind}><token>tok1</token><email>robin@example.com</email></{kind}>"
+    xml = transaction("payment_method_revoked_by_customer", ("<subject>", f"<subject>{subject}"))
+    return xml[: xml.index(b"<transaction>")].rstrip() + xml[xml.index(b"</transaction>") + len(b"</transaction>") :]
+
+
+def with_older(place: str) -> bytes:
+    """A charged subscription that lists an older transaction before or behind the one that was charged."""
+    older = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31)).decode()
+    both, end = charged().decode(), "</transaction>"
+    at = both.index("</transactions>") if place == "behind" else both.index(">", both.index("<transactions ")) + 1
+    return (both[:at] + older[older.index("<transaction>") : older.index(end) + len(end)] + both[at:]).encode()
+
+
+CHECK = samples_of.check_event(triggered=NOW)
+OF_SOURCE = ("<subject>", "<source-merchant-id>s1</source-merchant-id><subject>")
+NO_TIMESTAMP = ('<timestamp type="datetime">2026-01-31T12:00:00Z</timestamp>', "")
+AMOUNT, CURRENCY = "<amount>12.50</amount>", "<currency-iso-code>EUR</currency-iso-code>"
+CAPTURE, CAPTURE_FAILED = "tx1:capture 1250 EUR of tx1", "tx1:capture_failed 1250 EUR of tx1"
+REFUND, REFUND_FAILED = "tx1:refund 1250 EUR of tx0", "tx1:refund_failed 1250 EUR of tx0"
+OPENED, WON = "d1:dispute_opened 1250 EUR of tx1", "d1:dispute_won 1250 EUR of tx1"
+LOST = "d1:dispute_lost 1250 EUR of tx1"
+LOSSES = ("lost", "accepted", "auto_accepted", "expired")
+DISBURSED = ("transaction_disbursed", "transaction_retried")
+
+BOOKS: list[tuple[str, bytes, str | None]] = [
+    ("transaction_settled", transaction(), CAPTURE),
+    *((kind, transaction(kind), CAPTURE) for kind in DISBURSED),
+    ("a charged subscription", charged(), CAPTURE),
+    *(
+        (f"a charged subscription with an older charge {place}", with_older(place), CAPTURE)
+        for place in ("behind", "before")
+    ),
+    ("a settled refund", transaction(refund_of="tx0"), REFUND),
+    ("a disbursed refund", transaction("transaction_disbursed", refund_of="tx0"), REFUND),
+    ("an authorized transaction", transaction("transaction_settled", (">settled<", ">authorized<")), None),
+    ("a voided transaction", transaction("transaction_settled", (">settled<", ">voided<")), None),
+    ("transaction_reviewed", transaction("transaction_reviewed"), None),
+    ("a refund that failed", refund_failed(), REFUND_FAILED),
+    ("a refund whose settlement was declined", refund_failed((">settled<", ">settlement_declined<")), REFUND_FAILED),
+    ("a refund that the processor declined", refund_failed((">settled<", ">processor_declined<")), None),
+    ("a declined settlement", declined(), CAPTURE_FAILED),
+    ("a declined settlement of a refund", declined(refund_of="tx0"), REFUND_FAILED),
+    ("a subscription that wasn't charged", charged(("charged_successfully", "charged_unsuccessfully")), None),
+    ("a dispute", dispute(), OPENED),
+    ("a dispute before arbitration", dispute(about="pre_arbitration"), OPENED),
+    ("a retrieval", dispute(about="retrieval"), None),
+    ("a lost retrieval", dispute("lost", about="retrieval"), None),
+    *((f"dispute_{kind}", dispute(kind), None) for kind in ("disputed", "under_review")),
+    ("a won dispute", dispute("won", amount_won="12.5"), WON),
+    *((f"dispute_{kind}", dispute(kind), LOST) for kind in LOSSES),
+    ("a disbursement", disbursement(), "db1:payout_paid 1250 EUR"),
+    ("a disbursement that takes", disbursement(disbursement_type="debit"), "db1:payout_paid -1250 EUR"),
+    ("a disbursement without success", disbursement(success=False), None),
+    ("a check", CHECK, None),
+    *(
+        (
+            f"{amount} {code} in minor units",
+            transaction(amount=amount, currency=code),
+            f"tx1:capture {minor} {code} of tx1",
+        )
+        for amount, code, minor in (
+            *(("100", "USD", 10_000), ("100.5", "USD", 10_050), ("1250", "JPY", 1_250), ("1.234", "KWD", 1_234)),
+        )
+    ),
+]
+PAIRS = [
+    ("a capture", transaction(), "tx1:capture_failed"),
+    ("a charged subscription", charged(), "tx1:capture_failed"),
+    ("a declined settlement", declined(), "tx1:capture"),
+    ("a refund", transaction(refund_of="tx0"), "tx1:refund_failed"),
+    ("a disbursed refund", transaction("transaction_disbursed", refund_of="tx0"), "tx1:refund_failed"),
+    ("a declined refund", declined(refund_of="tx0"), "tx1:refund"),
+    ("a refund that failed", refund_failed(), "tx1:refund"),
+    ("a dispute", dispute(), "d1:dispute_won"),
+    ("a won dispute", dispute("won", amount_won="12.50"), "d1:dispute_opened"),
+    ("a disbursement", disbursement(), None),
+    ("a lost dispute", dispute("lost"), None),
+]
+UNSURE = [
+    ("a declined settlement without its type", declined(("<type>sale</type>", ""))),
+    ("a declined settlement of an unknown type", declined((">sale<", ">something<"))),
+    *(
+        (f"a transaction with {new!r} for {old}", transaction("transaction_settled", (old, new)))
+        for old, new in (
+            ("<type>sale</type>", ""),
+            (">sale<", ">something<"),
+            (">settled<", ">something_new<"),
+            ("<id>tx1</id>", ""),
+            (CURRENCY, ""),
+            (AMOUNT, ""),
+            (AMOUNT, '<amount nil="true"/>'),
+        )
+    ),
+    ("a disbursement that doesn't say if it succeeded", disbursement("disbursement", ("true", ""))),
+    ("a disbursement both ways", disbursement("disbursement", (">credit<", ">both<"))),
+    ("a charged subscription without transactions", charged().replace(b"transactions", b"former-transactions")),
+    ("a charged subscription whose transactions have no time", with_older("before").replace(b"created-at", b"made-at")),
+    (
+        "a settled transaction that is none",
+        transaction().replace(b"transaction>", b"thing>").replace(b"<thing>", b"<thing/><thing>"),
+    ),
+    *(
+        (f"an amount of {amount!r} {code}", transaction(amount=amount, currency=code))
+        for amount, code in (
+            *(("12.505", "EUR"), ("1.5", "JPY"), ("1e3", "EUR"), ("12,50", "EUR"), ("NaN", "EUR"), ("1", "EURO")),
+            ("1", ""),
+        )
+    ),
+]
+WEBHOOKS = [
+    *books(*((case, posted(xml), booked) for case, xml, booked in BOOKS)),
+    *(Webhook(f"{case} names what it undoes or what undoes it", posted(xml), pair=pair) for case, xml, pair in PAIRS),
+    *(
+        Webhook(
+            f"a loss, {kind}, is told with the debit before it",
+            posted(dispute(kind)),
+            type=[f"dispute_{kind}.withheld", f"dispute_{kind}"],
+            books=[OPENED, LOST],
+            pair=["d1:dispute_won", None],
+        )
+        for kind in LOSSES
+    ),
+    Webhook("a won dispute is one event", posted(dispute("won", amount_won="12.50")), type=["dispute_won"]),
+    Webhook("a lost retrieval is one event", posted(dispute("lost", about="retrieval")), type=["dispute_lost"]),
+    *fails(MoneyInvalid, *((case, posted(xml)) for case, xml in UNSURE)),
+    *fails(
+        MoneyInvalid,
+        (  # as a pair it would undo the whole debit, whichever of the two is told first
+            "a dispute that is won in part",
+            posted(dispute("won", amount_won="10.00")),
+            "book both parts by hand",
+        ),
+        *(
+            (f"{kind} is for a person, of {what}", posted(xml), f"{kind} .* manual entry")
+            for kind in LEFT_TO_A_PERSON
+            for what, xml in (
+                ("a disbursement", disbursement(kind, success=False)),
+                ("a transaction", transaction(kind)),
+            )
+        ),
+    ),
+    *fails(
+        Unparseable,
+        (
+            "an amount that comes twice",
+            posted(transaction("transaction_settled", (AMOUNT, f"{AMOUNT}<amount>1250</amount>"))),
+        ),
+    ),
+    Webhook(
+        "a transaction's names", posted(transaction()), key=f"transaction/tx1/{AT}:transaction_settled", entity=":tx1"
+    ),
+    *(
+        Webhook(f"a {kind} is an entity of its own", posted(of_method(kind)), entity=":tok1")
+        for kind in ("paypal-account", "granted-payment-instrument-update")
+    ),
+    *(
+        Webhook(f"{what} is of its transaction's entity", posted(xml), entity=":tx1")
+        for what, xml in (
+            ("a charged subscription", charged()),
+            ("a disbursed transaction", transaction("transaction_disbursed")),
+            ("a declined settlement", declined()),
+            ("a dispute", dispute()),
+            ("a won dispute", dispute("won")),
+            ("a refund", transaction("transaction_settled", ("<id>tx1<", "<id>tx2<"), refund_of="tx1")),
+        )
+    ),
+    *(
+        row
+        for what, xml, account in (
+            ("a transaction", transaction(), "M1"),
+            ("a charged subscription", charged(), "M1"),
+            ("a dispute", dispute(), "M1"),
+            ("a disbursement", disbursement(), "M1"),
+            ("a check of a source", changed(CHECK, OF_SOURCE), "s1"),
+            ("a check", CHECK, ""),
+        )
+        for row in (
+            Webhook(f"the account of {what}", posted(xml), account=account),
+            Webhook(
+                f"order kept for the account of {what}", posted(xml), entity=account, settings={"entity": "merchant"}
+            ),
+        )
+    ),
+    *(
+        Webhook(f"poison: {shown(xml)}", posted(xml), refused=Unparseable)
+        for xml in (
+            b"<something/>",
+            transaction("transaction_settled", ("<kind>transaction_settled</kind>", "")),
+            transaction("transaction_settled", ("</kind>", "</kind><kind>check</kind>")),
+            b"<notification/>",
+            b"not xml",
+            b'<!DOCTYPE notification [<!ENTITY k "check">]><notification><kind>&k;</kind></notification>',
+        )
+    ),
+]
+COMPARISONS = [
+    *(
+        Comparison(f"a transaction, {what}", posted(transaction()), posted(xml), key=False, fact=True, entity=True)
+        for what, xml in (("of a subscription", charged()), ("disbursed", transaction("transaction_disbursed")))
+    ),
+    Comparison("another amount", posted(transaction()), posted(transaction(amount="12.51")), key=True, content=False),
+    Comparison(
+        "other blanks",
+        posted(transaction()),
+        posted(transaction("transaction_settled", ("  <kind>", "<kind>"))),
+        content=True,
+    ),
+    *(
+        Comparison(f"another {what}", posted(transaction()), posted(xml), key=False)
+        for what, xml in (
+            ("time", transaction("transaction_settled", ("12:00:00Z</timestamp>", "12:00:01Z</timestamp>"))),
+            ("source", transaction("transaction_settled", OF_SOURCE)),
+            ("kind", transaction("transaction_disbursed")),
+        )
+    ),
+    *(
+        Comparison(f"a refund and its failure, {what}", posted(done), posted(refund_failed()), entity=True)
+        for what, done in (
+            ("settled", transaction(refund_of="tx0")),
+            ("disbursed", transaction("transaction_disbursed", refund_of="tx0")),
+        )
+    ),
+]
+SEQUENCES = [
+    MoneySequence(
+        f"a dispute that is {loss}, {told}",
+        [*before, *[posted(dispute(loss))] * 2],
+        {"clearing": -1_250, "dispute_losses": 1_250},
+    )
+    for loss in LOSSES
+    for told, before in (("its opening told", [posted(dispute())]), ("its opening untold", []))
+]
+
+# Which forms prove.
+
+SIGNED = posted(transaction())
+FIELDS = dict(parse_qsl(SIGNED.body.decode()))
+SIGNATURE, PAYLOAD = FIELDS["bt_signature"], FIELDS["bt_payload"]
+BAD_SECRETS = ("", PUBLIC, ":", f"{PUBLIC}:", f":{PRIVATE}", "a b:c", "a|b:c", "a:é", "a:b c")
+
+
+def form(*fields: tuple[str, str]) -> bytes:
+    return urlencode(fields).encode()
+
+
+def signed_form(signature: str, payload: str = PAYLOAD) -> bytes:
+    return form(("bt_signature", signature), ("bt_payload", payload))
+
+
+WEBHOOKS += [
+    Webhook(
+        f"a payload that isn't base64: {shown(payload)}",
+        Request(signed_form(SIGNATURE, payload), []),
+        refused=Unparseable,
+    )
+    for payload in ("", "AAAA=AAA", "A", quote_plus(PAYLOAD), "é")
+]
+REFUSALS = [
+    *(
+        Refusal(case, Request(body, []), reason, (SECRET,))
+        for case, body, reason in (
+            ("nothing", b"", "missing"),
+            ("no signature", form(("bt_payload", PAYLOAD)), "missing"),
+            ("no payload", form(("bt_signature", SIGNATURE)), "missing"),
+            ("names in capitals", form(("BT_SIGNATURE", SIGNATURE), ("bt_payload", PAYLOAD)), "missing"),
+            ("an empty signature", signed_form(""), "missing"),
+            ("a signature without its key", signed_form(SIGNATURE.partition("|")[2]), "missing"),
+            ("a form with semicolons", SIGNED.body.replace(b"&", b";"), "missing"),
+            ("another key", signed_form(SIGNATURE.replace(PUBLIC, "another_key")), "mismatch"),
+            ("blanks in the signature", signed_form(SIGNATURE.replace("|", " | ")), "mismatch"),
+            ("a line end behind the signature", signed_form(SIGNATURE + "\n"), "mismatch"),
+            ("a signature in capitals", signed_form(SIGNATURE.upper()), "mismatch"),
+            ("a line end behind the payload", signed_form(SIGNATURE, PAYLOAD + "\n"), "mismatch"),
+            ("seventeen pairs", signed_form("&".join([f"k{n}|{'0' * 40}" for n in range(17)])), "malformed"),
+            ("a signature beyond ASCII", signed_form("é"), "malformed"),
+            ("an empty payload", signed_form(SIGNATURE, ""), "malformed"),
+            ("a payload that is XML", signed_form(SIGNATURE, "<xml/>"), "malformed"),
+            ("a payload with other line ends", signed_form(SIGNATURE, PAYLOAD.replace("\n", "\r\n")), "malformed"),
+            ("a payload and a blank", signed_form(SIGNATURE, PAYLOAD + " "), "malformed"),
+            ("a payload and a null byte", signed_form(SIGNATURE, PAYLOAD + "\x00"), "malformed"),
+            ("two payloads", SIGNED.body + b"&" + form(("bt_payload", PAYLOAD)), "malformed"),
+            ("two signatures", form(("bt_signature", SIGNATURE)) + b"&" + SIGNED.body, "malformed"),
+            ("twenty more fields", form(*((f"f{n}", "") for n in range(20))) + b"&" + SIGNED.body, "malformed"),
+            ("an & at the end", SIGNED.body + b"&", "malformed"),
+            ("a field without a value", SIGNED.body + b"&novalue", "malformed"),
+            ("a field beyond ASCII", SIGNED.body + "&é=1".encode(), "malformed"),
+            ("a value that isn't UTF-8", SIGNED.body + b"&x=%ff", "malformed"),
+            ("an unescaped form", SIGNED.body.replace(b"%2B", b"+").replace(b"%0A", b"\n"), "malformed"),
+            ("JSON", b'{"bt_signature":"x","bt_payload":"y"}', "malformed"),
+            ("a field that Braintree may add", SIGNED.body + b"&bt_more=1", None),
+        )
+    ),
+    *(
+        Refusal(f"a content type of {kind!r}", Request(SIGNED.body, [(b"content-type", kind)]), reason, (SECRET,))
+        for kind, reason in (
+            (b"application/x-www-form-urlencoded", None),
+            (b"Application/X-WWW-Form-URLencoded; charset=UTF-8", None),
+            (b"application/json", "malformed"),
+            (b"multipart/form-data", "malformed"),
+            (b"application/x-www-form-urlencodedx", "malformed"),
+            (b"", "malformed"),
+        )
+    ),
+    Refusal("no content type", SIGNED, None, (SECRET,)),
+]

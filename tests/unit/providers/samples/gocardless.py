@@ -1,0 +1,161 @@
+"""GoCardless: what its events are called. No event says how much money moved, so none books."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from core.money import MoneyInvalid
+from load.samples import sign
+from load.samples.gocardless import GoCardlessEvent, batch, payment_event
+from providers import ModeMismatch, ProvidersSettings, Request, build_adapters
+from providers.gocardless import ITEMS_MAX
+from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, each, moves_nothing, unreadable
+from tests.unit.providers.shapes import NOW
+
+LEFT_TO_A_PERSON = (
+    *("payments.confirmed", "payments.late_failure_settled", "payments.chargeback_settled"),
+    *("payments.chargeback_cancelled", "refunds.refund_settled", "refunds.funds_returned", "payouts.paid"),
+    *("creditors.bounced_payout", "outbound_payments.executed", "payment_account_transaction.created"),
+)
+MOVES_NOTHING = (
+    *("payments.created", "payments.submitted", "payments.failed", "payments.charged_back", "payments.paid_out"),
+    *("payments.surcharge_fee_debited", "refunds.created", "refunds.paid", "refunds.failed"),
+    *("payouts.fx_rate_confirmed", "mandates.active", "outbound_payments.created"),
+)
+LIVE, SANDBOX = b"https://api.gocardless.com", b"https://api-sandbox.gocardless.com"
+BODY = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW)
+OF_PARTNER = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW, organisation="OR1")
+
+
+def about(event_type: str, links: dict[str, str], amount_minor: int | None = None) -> bytes:
+    """A batch of one event; with an amount, which no event of GoCardless's has."""
+    resource_type, _, action = event_type.partition(".")
+    body = batch([GoCardlessEvent("EV1", resource_type, action, links, NOW)])
+    if amount_minor is None:
+        return body
+    document = json.loads(body)
+    document["events"][0]["amount"] = amount_minor
+    return json.dumps(document).encode()
+
+
+def spoilt(field: str, wrong: Any) -> bytes:
+    """A batch of three events, the second of which has another value in one field."""
+    document = json.loads(batch([GoCardlessEvent(f"EV{n}", "payments", "paid_out", {}, NOW) for n in range(3)]))
+    document["events"][1][field] = wrong
+    if wrong is ...:
+        del document["events"][1][field]
+    return json.dumps(document).encode()
+
+
+def beside(item: Any) -> bytes:
+    return json.dumps({"events": [item, json.loads(BODY)["events"][0]]}).encode()
+
+
+def from_origin(*origins: bytes) -> Request:
+    return Request(BODY, [(b"origin", origin) for origin in origins])
+
+
+WEBHOOKS = [
+    *(
+        Webhook(f"order of {resource_type} with {links}", about(f"{resource_type}.updated", links), entity=f":{entity}")
+        for resource_type, links, entity in (
+            ("payments", {"payment": "PM1"}, "PM1"),
+            ("payments", {"payment": "PM1", "payout": "PO1", "parent_event": "EV0"}, "PM1"),
+            ("payments", {"payment": "PM1", "creditor": "CR1"}, "PM1"),
+            ("payments", {}, "EV1"),
+            ("refunds", {"refund": "RF1", "payment": "PM1"}, "PM1"),
+            ("refunds", {"refund": "RF1"}, "RF1"),
+            ("refunds", {"refund": "RF1", "creditor": "CR1"}, "RF1"),
+            ("subscriptions", {"subscription": "SB1", "payment": "PM1"}, "PM1"),
+            ("subscriptions", {"subscription": "SB1"}, "SB1"),
+            ("mandates", {"mandate": "MD1", "customer_bank_account": "BA1"}, "MD1"),
+            ("payouts", {"payout": "PO1"}, "PO1"),
+            ("instalment_schedules", {"instalment_schedule": "IS1"}, "IS1"),
+            ("billing_requests", {"billing_request": "BRQ1", "customer": "CU1"}, "BRQ1"),
+            ("payer_authorisations", {"payer_authorisation": "PAU1", "mandate": "MD1"}, "PAU1"),
+            ("customer_bank_accounts", {"customer_bank_account": "BA1", "customer": "CU1"}, "BA1"),
+            ("something_new", {"customer": "CU1"}, "EV1"),
+        )
+    ),
+    *(
+        Webhook(f"account of {resource_type} with {links}", about(f"{resource_type}.updated", links), account=account)
+        for resource_type, links, account in (
+            ("creditors", {"creditor": "CR1"}, "CR1"),
+            ("creditors", {"creditor": "CR1", "organisation": "OR1"}, "OR1"),
+            ("organisations", {"organisation": "OR1"}, "OR1"),
+            ("payouts", {"payout": "PO1", "creditor": "CR1"}, "CR1"),
+            ("payments", {"payment": "PM1", "creditor": "CR1"}, ""),
+            ("mandates", {"mandate": "MD1"}, ""),
+        )
+    ),
+    Webhook("a partner's merchant", OF_PARTNER, account="OR1", entity="OR1:PM1"),
+    Webhook("order is kept for the merchant", OF_PARTNER, entity="OR1", settings={"entity": "merchant"}),
+    *(
+        Webhook(
+            f"one bad event, whose {field} is {wrong!r}, beside good ones",
+            spoilt(field, wrong),
+            is_poison=[False, True, False],
+        )
+        for field, wrong in each(
+            *(("id", ...), ("id", ""), ("id", 7), ("action", None), ("resource_type", []), ("links", "PM1"))
+        )
+    ),
+    *(
+        Webhook(f"no event, {item!r}, beside a good one", beside(item), is_poison=[True, False])
+        for item in each(None, 7, "EV1", [], True)
+    ),
+    *unreadable(
+        *(b"", b"[]", b"{}", b'{"events":{}}', b'{"events":[]}', b'{"events":null}', b'{"events":[1],"events":[2]}'),
+        b'{"events":[' + b",".join([b"{}"] * (ITEMS_MAX + 1)) + b"]}",
+        BODY.decode().encode("utf-16"),
+    ),
+    *(
+        Webhook(f"from origins {origins} at the {endpoint} endpoint", from_origin(*origins), endpoint=endpoint, **said)
+        for origins, endpoint, said in each(
+            ([LIVE], "live", {"mode": "live"}),
+            ([SANDBOX], "test", {"mode": "test"}),
+            ([], "live", {"mode": "live"}),
+            ([], "test", {"mode": "test"}),
+            ([b"https://somewhere.example.com"], "live", {"mode": "live"}),
+            *(
+                (origins, endpoint, {"refused": ModeMismatch, "says": f"this endpoint takes {endpoint} traffic"})
+                for origins, endpoint in (
+                    ([SANDBOX], "live"),
+                    ([LIVE], "test"),
+                    ([LIVE, SANDBOX], "live"),
+                    ([LIVE, SANDBOX], "test"),
+                )
+            ),
+        )
+    ),
+    *moves_nothing(
+        *((f"{kind} announces, or tells again", about(kind, {"payment": "PM1"}, 1_250)) for kind in MOVES_NOTHING)
+    ),
+    *(
+        Webhook(
+            f"{kind} is for a person",
+            about(kind, {"payment": "PM1"}),
+            type=kind,
+            is_poison=False,
+            fails=MoneyInvalid,
+            says=f"{kind} .* manual entry",
+        )
+        for kind in LEFT_TO_A_PERSON
+    ),
+]
+SECRET = "new-webhook-secret"
+GOOD = sign(build_adapters(ProvidersSettings())["gocardless"], BODY, SECRET, NOW).headers["Webhook-Signature"].encode()
+REFUSALS = [
+    Refusal(
+        "two origins prove nothing",
+        Request(BODY, [(b"webhook-signature", GOOD), (b"origin", LIVE), (b"origin", SANDBOX)]),
+        "several",
+        (SECRET,),
+    )
+]
+AGAIN = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW, delivery=2)
+COMPARISONS = [
+    Comparison("the content is the event's own and not its batch's", BODY, AGAIN, key=True, content=True),
+    Comparison("another cause", BODY, BODY.replace(b"payment_confirmed", b"other"), key=True, content=False),
+]

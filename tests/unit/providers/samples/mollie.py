@@ -1,0 +1,215 @@
+"""Mollie's next-gen webhooks: what their events are called and book, and which signatures prove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.errors import Unparseable
+from core.money import MoneyInvalid
+from load.samples import mollie as samples_of
+from providers import Request
+from tests.unit.providers.samples.table import (
+    Comparison,
+    Refusal,
+    Webhook,
+    books,
+    each,
+    fails,
+    moves_nothing,
+    unreadable,
+)
+from tests.unit.providers.shapes import NOW, changed
+
+MONEY: dict[str, Any] = {"currency": "EUR", "created": NOW}
+CAPTURE_EVENTS = {"mollie": {"capture_events": True}}
+LEFT_TO_A_PERSON = (
+    *("business-account-transfer.processed", "business-account-transfer.returned"),
+    "connect-balance-transfer.succeeded",
+)
+
+
+def event(event_type: str, snapshot: dict[str, Any] | None, event_id: str = "whe_1") -> bytes:
+    entity = snapshot["id"] if snapshot else "tr_1"
+    return samples_of.nextgen_event(event_type, event_id=event_id, entity=entity, created=NOW, snapshot=snapshot)
+
+
+def payment(**more: Any) -> dict[str, Any]:
+    return samples_of.payment("tr_1", **{"amount_minor": 1_000, **MONEY, **more})
+
+
+def refund(reference: str = "re_1") -> dict[str, Any]:
+    return samples_of.refund(reference, of="tr_1", amount_minor=400, **MONEY)
+
+
+def chargeback() -> dict[str, Any]:
+    return samples_of.chargeback("chb_1", of="tr_1", amount_minor=700, **MONEY)
+
+
+def capture(reference: str = "cpt_1", amount_minor: int = 600) -> dict[str, Any]:
+    return samples_of.capture(reference, of="tr_1", amount_minor=amount_minor, **MONEY)
+
+
+def payout(reference: str = "payout_1") -> dict[str, Any]:
+    return samples_of.payout(reference, amount_minor=9_000, **MONEY)
+
+
+def paid(value: object, currency: str = "EUR") -> bytes:
+    return event("payment.paid", payment() | {"amount": {"value": value, "currency": currency}})
+
+
+PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
+BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
+OTHER_TYPES = (
+    *("payment.authorized", "payment.failed", "payment.expired", "payment.canceled", "payment.pending"),
+    *("payment-link.paid", "sales-invoice.paid", "balance-transaction.created", "refund.queued", "refund.pending"),
+    *("refund.canceled", "payout.failed", "payout.initiated", "business-account-transfer.requested"),
+    *("business-account-transfer.blocked", "connect-balance-transfer.failed", "dispute.created", "x"),
+)
+TIME = "2026-01-31T12:00:00+00:00"
+WEBHOOKS = [
+    Webhook("a payment has all its names", PAID, key="whe_1:payment.paid", entity=":tr_1", at=TIME),
+    Webhook("a refund is of its payment's entity", REFUNDED, key="whe_1:refund.refunded", entity=":tr_1", at=TIME),
+    Webhook(
+        "a chargeback is of its payment's entity",
+        event("chargeback.received", chargeback(), "whe_3"),
+        key="whe_3:chargeback.received",
+        entity=":tr_1",
+        at=TIME,
+    ),
+    Webhook(
+        "a payout is an entity of its own",
+        event("payout.completed", payout()),
+        key="whe_1:payout.completed",
+        entity=":payout_1",
+        at=TIME,
+    ),
+    Webhook("order is kept for all of Mollie", PAID, entity="", settings={"entity": "merchant"}),
+    Webhook("a capture is of its payment's entity", event("capture.succeeded", capture()), entity=":tr_1"),
+    *(
+        Webhook(
+            f"the signed mode {mode} routes at the {endpoint} endpoint",
+            event("payment.paid", payment(mode=mode)),
+            endpoint=endpoint,
+            mode=mode,
+        )
+        for mode in ("live", "test")
+        for endpoint in ("live", "test")
+    ),
+    *(
+        Webhook(f"no mode at the {mode} endpoint", event("profile.blocked", None), endpoint=mode, mode=mode)
+        for mode in ("live", "test")
+    ),
+    *unreadable(
+        *(b"", b"[]", b"{}", b"id=tr_1", b'{"id":"whe_1","type":"payment.paid"}'),
+        b'{"id":"","type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":1,"type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":"whe_1","type":["payment.paid"],"entityId":"tr_1"}',
+        b'{"id":"whe_1","id":"whe_2","type":"payment.paid","entityId":"tr_1"}',
+        b'{"id":"whe_1","type":"x","entityId":"tr_1","_embedded":{"entity":{"mode":"beta"}}}',
+        b'{"id":"whe_1","type":"x","entityId":"tr_1","_embedded":{"entity":{"paymentId":7}}}',
+    ),
+    *books(
+        ("payment.paid", PAID, "tr_1:capture 1000 EUR of tr_1"),
+        (
+            "a payment of which a part is captured",
+            event("payment.paid", payment(captured_minor=600)),
+            "tr_1:capture 600 EUR of tr_1",
+        ),
+        ("refund.processing", event("refund.processing", refund()), "re_1:refund 400 EUR of tr_1"),
+        ("refund.refunded", REFUNDED, "re_1:refund 400 EUR of tr_1"),
+        ("a second refund", event("refund.refunded", refund("re_2")), "re_2:refund 400 EUR of tr_1"),
+        ("refund.failed", event("refund.failed", refund()), "re_1:refund_failed 400 EUR of tr_1"),
+        ("chargeback.received", event("chargeback.received", chargeback()), "chb_1:dispute_opened 700 EUR of tr_1"),
+        ("chargeback.reversed", event("chargeback.reversed", chargeback()), "chb_1:dispute_won 700 EUR of tr_1"),
+        ("payout.completed", event("payout.completed", payout()), "payout_1:payout_paid 9000 EUR"),
+        ("without the captures' events a payment by hand books", BY_HAND, "tr_1:capture 600 EUR of tr_1"),
+        *(
+            (f"{value} {currency} in minor units", paid(value, currency), f"tr_1:capture {minor} {currency} of tr_1")
+            for value, currency, minor in (
+                *(("10.00", "EUR", 1_000), ("0.01", "EUR", 1), ("10", "EUR", 1_000), ("500", "JPY", 500)),
+                *(("500.00", "JPY", 500), ("1.234", "KWD", 1_234), ("10.00", "ISK", 10)),
+            )
+        ),
+    ),
+    *books(
+        ("a capture", event("capture.succeeded", capture()), "cpt_1:capture 600 EUR of tr_1"),
+        ("another capture", event("capture.succeeded", capture("cpt_2", 400)), "cpt_2:capture 400 EUR of tr_1"),
+        (
+            "a payment that is captured by hand, whose captures are told",
+            event("payment.paid", payment(manual=True, captured_minor=1_000)),
+            None,
+        ),
+        ("a payment that isn't captured by hand", PAID, "tr_1:capture 1000 EUR of tr_1"),
+        ("a capture that failed", event("capture.failed", capture()), None),
+        settings=CAPTURE_EVENTS,
+    ),
+    *(
+        Webhook(f"{kind} names what it undoes or what undoes it", event(kind, snapshot), pair=pair)
+        for kind, snapshot, pair in (
+            ("refund.processing", refund(), "re_1:refund_failed"),
+            ("refund.failed", refund(), "re_1:refund"),
+            ("chargeback.received", chargeback(), "chb_1:dispute_won"),
+            ("chargeback.reversed", chargeback(), "chb_1:dispute_opened"),
+            ("payment.paid", payment(), None),
+            ("payout.completed", payout(), None),
+        )
+    ),
+    *moves_nothing(
+        *((kind, event(kind, payment())) for kind in OTHER_TYPES),
+        *((f"{kind} without a snapshot", event(kind, None)) for kind in OTHER_TYPES),
+    ),
+    *fails(
+        MoneyInvalid,
+        (
+            "a capture whose events nobody announced",
+            event("capture.succeeded", capture()),
+            r"providers\.mollie\.capture_events",
+        ),
+        *(
+            (f"{kind} is for a person{what}", event(kind, snapshot), f"{kind} .* manual entry")
+            for kind in LEFT_TO_A_PERSON
+            for what, snapshot in (("", payout("batr_1")), (", without a snapshot", None))
+        ),
+        *(
+            (f"{kind} without a snapshot", event(kind, None), "full payload")
+            for kind in ("payment.paid", "refund.refunded", "chargeback.reversed", "payout.completed")
+        ),
+        ("a snapshot of something else", changed(PAID, "entityId", to="tr_2"), "entity"),
+    ),
+    *fails(
+        (MoneyInvalid, Unparseable),
+        *(
+            (f"an amount of {amount!r}", event("payment.paid", payment() | {"amount": amount}))
+            for amount in each(None, "10.00", {}, {"value": "10.00"}, {"value": "10.00", "currency": "€"})
+        ),
+        *(
+            (f"a value of {value!r} {currency}", paid(value, currency))
+            for value, currency in (
+                *((10, "EUR"), (10.0, "EUR"), (True, "EUR"), ("10,00", "EUR"), ("1e3", "EUR"), (" 10.00", "EUR")),
+                *(("١٠", "EUR"), ("NaN", "EUR"), ("10.001", "EUR"), ("0.50", "JPY"), ("9" * 17, "EUR")),
+            )
+        ),
+        key="whe_1:payment.paid",
+    ),
+]
+COMPARISONS = [
+    Comparison("links may change between deliveries", PAID, changed(PAID, "_links", to={}), key=True, content=True),
+    Comparison("amounts may not", PAID, event("payment.paid", payment(amount_minor=1_001)), key=True, content=False),
+    Comparison("a payment and its refund", PAID, event("refund.refunded", refund(), "whe_2"), key=False, entity=True),
+]
+SECRET = "sec_sample"
+SMALL = b'{"resource":"event","id":"whe_1"}'
+SMALL_SIGNED = b"fe913c5675b4cee7c5c697dc2ef2cd45b8b074e10b117d270f31fc16250cea4a"
+"""By ``openssl dgst -sha256 -hmac sec_sample``."""
+REFUSALS = [
+    Refusal(f"a signature of {header!r}", Request(SMALL, [(b"x-mollie-signature", header)]), reason, (SECRET,))
+    for header, reason in (
+        (SMALL_SIGNED, None),
+        (b"sha256=" + SMALL_SIGNED, None),
+        (b"sha256=", "mismatch"),
+        (b"sha1=" + SMALL_SIGNED, "mismatch"),
+        (b"SHA256=" + SMALL_SIGNED, "mismatch"),
+        (b"sha256=sha256=" + SMALL_SIGNED, "mismatch"),
+        (SMALL_SIGNED + b"," + SMALL_SIGNED, "mismatch"),
+    )
+]
