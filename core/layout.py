@@ -214,11 +214,6 @@ class Layout:
         return self.run / "verified.json"
 
     @property
-    def card_scan(self) -> Path:
-        """What the scan for card numbers found, and how far it is."""
-        return self.run / "card-scan.json"
-
-    @property
     def restoring(self) -> Path:
         """The folder that a restore puts together."""
         return self.root / "restoring"

@@ -309,11 +309,6 @@ _ALERTS = _rows(
         "partitions",
         "Of these, the ones with fewer in sync than min.insync.replicas: Kafka takes nothing for them",
     ),
-    (
-        "payhook_card_data_bodies",
-        "bodies",
-        "Kept bodies in which the scan of the lake found card data that the masker would hide now",
-    ),
     ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts last looked, in Unix time"),
 )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 
 import pyarrow as pa
@@ -13,10 +11,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.arrow import datasets as ds
-from core.clock import from_micros
 from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
-from journal.lake import ensure_table, has_table, open_table
+from journal.lake import ensure_table, open_table
 from journal.log import CommitFailed
 from journal.reader import dataset_of
 
@@ -30,38 +27,6 @@ CONFIGURATION = {
 }
 FILES_PER_READ = 64
 """Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
-
-
-BODIES_PER_READ = 64
-"""Of a file that is read from end to end: a body has up to a megabyte."""
-
-
-@dataclass(frozen=True, slots=True)
-class BodyFile:
-    """A file of the table. What is in it never changes: a body is removed by writing the others to a new file."""
-
-    name: str
-    written_at: datetime
-    fragment: ds.ParquetFileFragment
-
-    def bodies(self) -> Iterator[tuple[str, bytes]]:
-        """Every body with its hash, a few in memory at a time.
-
-        :raises OSError, pa.ArrowException: it can't be read, or was removed meanwhile
-        """
-        for batch in self.fragment.to_batches(batch_size=BODIES_PER_READ, batch_readahead=1, fragment_readahead=1):
-            yield from zip(batch["body_sha256"].to_pylist(), batch["body"].to_pylist(), strict=True)
-
-
-def body_files(path: str) -> list[BodyFile]:
-    """The table's files, the newest first; none where there is no table.
-
-    :raises DeltaError, OSError: it can't be read
-    """
-    if not has_table(path):
-        return []
-    newest = _newest_first(open_table(path))
-    return [BodyFile(one.path, from_micros(written_ms * 1_000), one) for one, written_ms in newest]
 
 
 class BodyStore:
@@ -120,7 +85,7 @@ class BodyStore:
     def _rows(self, wanted: set[str], columns: Sequence[str]) -> pa.Table:
         found = []
         newest = _newest_first(open_table(self._path)) if wanted else iter(())
-        while wanted and (some := [one for one, _ in islice(newest, FILES_PER_READ)]):
+        while wanted and (some := list(islice(newest, FILES_PER_READ))):
             first = some[0]
             dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
             is_wanted = pc.field("body_sha256").isin(pa.array(sorted(wanted), pa.string()))
@@ -133,9 +98,8 @@ class BodyStore:
         return pa.concat_tables(found) if found else BODIES_SCHEMA.empty_table().select(columns)
 
 
-def _newest_first(table: DeltaTable) -> Iterator[tuple[ds.ParquetFileFragment, int]]:
-    """The table's files, and when each was written: milliseconds since 1970."""
+def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
+    """The table's files."""
     actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
-    written = zip(actions["path"].to_pylist(), actions["modification_time"].to_pylist(), strict=True)
-    return ((fragments[path], written_ms) for path, written_ms in written)
+    return (fragments[path] for path in actions["path"].to_pylist())

@@ -47,7 +47,6 @@ def places(settings: Settings) -> Places:
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
         status_urls=status_urls(settings),
         backed_up=layout.backed_up,
-        card_scan=layout.card_scan if settings.ingest.pan.enabled else None,
         backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,
         disks=_disks(settings),
         verified=layout.verified,

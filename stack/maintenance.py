@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -15,7 +13,6 @@ from core.clock import SystemClock
 from core.files import write_whole
 from core.layout import LEDGER, StreamLayout
 from core.routing import MODES, base_of, mode_of, stream_of, topics_of
-from core.status_file import read_said
 from journal.kafka_log import KafkaLog, KafkaSilent
 from journal.log import TableError
 from ledger.maintain import (
@@ -129,20 +126,7 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
         shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
         if not shards:
             raise EventUnknown(order.event_key)
-        redacted = redact(shards, redactions, order, clock, alone_max)
-    _forget_findings(settings.layout.card_scan, {one.body_sha256 for one in redacted.done})
-    return redacted
-
-
-def _forget_findings(path: Path, bodies: Collection[str]) -> None:
-    """Takes bodies that were redacted, by their hashes, out of the card scan's report."""
-    kept = read_said(path) or {}
-    try:
-        left = [one for one in kept["found"] if one["body_sha256"] not in bodies]
-    except (KeyError, TypeError):
-        return
-    if len(left) < len(kept["found"]):
-        write_whole(path, json.dumps({**kept, "found": left}, indent=1) + "\n")
+        return redact(shards, redactions, order, clock, alone_max)
 
 
 def _open(settings: Settings) -> SparkSession:

@@ -1,8 +1,8 @@
-"""Maintains, scans and backs up the lake of a data folder by schedule: ``python -m stack.rounds``.
+"""Maintains and backs up the lake of a data folder by schedule: ``python -m stack.rounds``.
 
 It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
-round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``card-scan``, ``backup``) is one
-round, for a schedule of one's own.
+round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``backup``) is one round, for a
+schedule of one's own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stack.settings import Settings, load_settings
 
 log = logging.getLogger("rounds")
 
-MODULES = {"maintenance": "stack.maintenance", "card-scan": "stack.card_scan", "backup": "stack.backup.make"}
+MODULES = {"maintenance": "stack.maintenance", "backup": "stack.backup.make"}
 """Whose ``run_round`` is a round of this name: it takes the settings and returns whether all of it was done. A module
 is imported where its round runs: the process of the schedule stays small."""
 
@@ -38,9 +38,6 @@ FIRST_S = 60.0
 
 BACKUP_AGAIN_S = 900.0
 """After a backup that couldn't be made: the disk may be back, or maintenance done."""
-
-CARD_SCAN_S = 24 * 3_600.0
-"""From one scan for card numbers to the next."""
 
 END_S = 10.0
 
@@ -68,8 +65,6 @@ def scheduled(settings: Settings) -> list[Round]:
     found, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
     if every_s:
         found.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
-        if settings.ingest.pan.enabled:
-            found.append(Round("card-scan", layout.card_scan, CARD_SCAN_S, FIRST_S, CARD_SCAN_S))
     if settings.backup.folder:
         every_s = settings.backup.every_h * 3_600
         found.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))

@@ -48,8 +48,8 @@ class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
-    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``card_scan``: what the last
-    scan for card numbers left; None where none are made. ``disks``: places whose disks could fill up, by name.
+    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``disks``: places whose disks
+    could fill up, by name.
     ``verified``: what `payhook verify` last found (`ledger.verify.report`). ``maintained``: what the last round of
     maintenance left; ``maintain_every_s`` as for backups. ``replicas`` asks Kafka, None: it doesn't say.
     """
@@ -60,7 +60,6 @@ class Places:
     metrics: Mapping[str, str]
     backed_up: Path | None = None
     backup_every_s: float = 0.0
-    card_scan: Path | None = None
     disks: Mapping[str, Path] = field(default_factory=dict)
     verified: Path | None = None
     maintained: Path | None = None
@@ -126,9 +125,6 @@ class Looking:
         if places.backed_up is not None and places.backup_every_s:
             made_at = past_moment_of(read_said(places.backed_up), "since", now)
             found["backup"] = self._age_s("backup", made_at, now) / places.backup_every_s
-        if places.card_scan is not None:
-            bodies = (read_said(places.card_scan) or {}).get("found")
-            found["card_data"] = float(len(bodies)) if isinstance(bodies, list) else None
         if places.maintained is not None and places.maintain_every_s:
             said = read_said(places.maintained) or {}
             ended_at = past_moment_of(said, "ended_at", now) if said.get("ok") else None

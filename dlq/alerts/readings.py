@@ -53,7 +53,7 @@ class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
     can't be read; ``samples``: of every process whose metrics answered; ``rounds``: what those that are made left,
     by rule, None where that can't be read: of the newest good ``backup`` and of the last ``maintenance`` that was done
-    the age, in times of what lies between two, of the scan for ``card_data`` the kept bodies in which it found some;
+    the age, in times of what lies between two;
     ``done_at``: when these two were done last, as far as is known;
     ``disks``: used share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when
     last looked at.

@@ -251,15 +251,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookBackupLate",
             expr="max(payhook_backup_age_ratio)",
         ),
-        Rule(
-            name="card_data",
-            severity=Severity.CRITICAL,
-            threshold=0.0,
-            text="{value} kept bodies hold card data: run/card-scan.json names their events, and "
-            "`payhook ledger redact KEY --reason …` removes a body",
-            alert="PayhookCardDataKept",
-            expr="max(payhook_card_data_bodies)",
-        ),
         *_of_the_house(),
     )
     return {rule.name: rule for rule in every}

@@ -263,7 +263,6 @@ def _alert(tree: dict[str, Any]) -> Alert:
 OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
     "backup": "payhook_backup_age_ratio",
-    "card_data": "payhook_card_data_bodies",
     "disk": "payhook_disk_used_ratio",
     "verify": "payhook_verify_broken",
     "maintenance": "payhook_maintenance_age_ratio",

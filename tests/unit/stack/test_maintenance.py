@@ -143,9 +143,8 @@ def backed_up(folder: Path, **backup: object) -> Settings:
 
 def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
     assert "backup" not in [one.name for one in scheduled(Settings(data_dir=tmp_path))]
-    maintain, scan, backup = scheduled(backed_up(tmp_path, every_h=0.5))
+    maintain, backup = scheduled(backed_up(tmp_path, every_h=0.5))
     assert (maintain.name, maintain.first_s, maintain.again_s) == ("maintenance", 900, 900)
-    assert (scan.name, scan.every_s, scan.first_s) == ("card-scan", 86_400, FIRST_S)
     assert (backup.name, backup.every_s, backup.first_s, backup.again_s) == ("backup", 1_800, 60, 900)
     assert wait_s(backup, NOW) == FIRST_S
 
@@ -165,7 +164,7 @@ def test_each_round_can_be_run_by_itself_and_says_by_its_exit_code_whether_all_w
 def test_a_round_of_another_name_is_refused() -> None:
     command = [sys.executable, "-m", "stack.rounds", "everything"]
     ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, card-scan, backup is wanted\n")
+    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, backup is wanted\n")
 
 
 def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Path) -> None:

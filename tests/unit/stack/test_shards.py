@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from core.clock import SystemClock
 from core.location import location_of
 from core.settings import KafkaSettings, RedisSettings
 from journal.bodies import BodyStore
 from journal.shards import ShardMissing, ShardsChanged, check_shards
 from journal.writer import JournalWriter
 from ledger.maintain.redact import Order
-from stack import card_scan, recovery
+from stack import recovery
 from stack.backup.make import BackupReport, back_up
 from stack.backup.manifest import MANIFEST, RestoreRefused, complete, read_manifest
 from stack.backup.restore import restore
@@ -108,12 +107,10 @@ class TestAnotherNumber:
         removed(divided(old, 2))
         assert [store.held([sha(KEY)]) for store in stores] == [set(), set()]
 
-    def test_maintains_nothing_and_looks_for_no_cards(self, old: Settings) -> None:
+    def test_maintains_nothing(self, old: Settings) -> None:
         """The second shard would be left out, and nobody told."""
         with pytest.raises(ShardsChanged, match="processor.shards is 1"):
             run_once(old, dry_run=True)
-        with pytest.raises(ShardsChanged, match="processor.shards is 1"):
-            card_scan.run_once(old, SystemClock())
 
     def test_finds_no_loss(self, old: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ShardsChanged, match="processor.shards is 1"):

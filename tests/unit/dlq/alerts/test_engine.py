@@ -59,7 +59,6 @@ FIRING: dict[str, tuple[float, float]] = {
     "redis_slow": (0.01, 0.011),
     "slo_burn": (0.0144, 0.015),
     "backup": (1.5, 1.51),
-    "card_data": (0, 1),
     "disk": (0.9, 0.91),
     "memory": (0.9, 0.91),
     "verify": (0, 1),

@@ -360,8 +360,6 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
     old.write_text(json.dumps({"at": to_rfc3339(AT - timedelta(seconds=31)), "ready": True}))
     backed_up = tmp_path / "backed-up.json"
     backed_up.write_text(json.dumps({"ok": False, "since": to_rfc3339(AT - timedelta(hours=3))}))
-    card_scan = tmp_path / "card-scan.json"
-    card_scan.write_text(json.dumps({"found": [{}, {}]}))
     page = b'# TYPE payhook_decisions_total counter\npayhook_decisions_total{decision="retry",stream="a"} 7\nother 1\n'
     server.replies(status(200, body=page))
     places = Places(
@@ -371,13 +369,12 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
         backed_up=backed_up,
         backup_every_s=3_600,
-        card_scan=card_scan,
     )
     with httpx2.Client(trust_env=False) as client:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
-    assert seen.dead == {"a": Dead(0, None)} and seen.rounds == {"backup": 3.0, "card_data": 2.0}
+    assert seen.dead == {"a": Dead(0, None)} and seen.rounds == {"backup": 3.0}
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
 
@@ -387,11 +384,11 @@ def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_
 ) -> None:
     none = tmp_path / "none"
     none_made = Places("", {}, {}, {}, backed_up=none, maintained=none)
-    every = replace(none_made, backup_every_s=3_600, maintain_every_s=3_600, card_scan=none)
+    every = replace(none_made, backup_every_s=3_600, maintain_every_s=3_600)
     with httpx2.Client(trust_env=False) as client:
         assert Looking(none_made, client, ManualClock(AT)).look().rounds == {}
         seen = Looking(every, client, ManualClock(AT)).look().rounds
-    assert seen == {"backup": 0.0, "card_data": None, "maintenance": 0.0}, "an age counts from the first look"
+    assert seen == {"backup": 0.0, "maintenance": 0.0}, "an age counts from the first look"
 
 
 def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:
