@@ -19,13 +19,11 @@ RUN python3.11 -m venv .venv \
     && pip uninstall --yes setuptools pip \
     && find .venv -type d -name tests -prune -exec rm -rf {} +
 # No more of the code than fetches the jars: what changes elsewhere doesn't fetch them again.
-COPY core/__init__.py core/decision.py core/errors.py core/location.py core/spark.py core/
-COPY processor/__init__.py processor/spark.py processor/
-COPY stack/__init__.py stack/class_archive.py stack/errors.py stack/jars.py stack/machine.py stack/paths.py stack/
+COPY core/__init__.py core/decision.py core/errors.py core/location.py core/
+COPY stack/__init__.py stack/errors.py stack/jars.py stack/machine.py stack/paths.py stack/
 COPY stack/spark-jars.lock stack/spark-store-jars.lock stack/
-# Spark's jars, with those for an object store, and the archive of their classes, by which a JVM starts sooner.
+# Spark's jars, with those for an object store.
 RUN python -m stack.jars spark spark-store \
-    && { python -m stack.class_archive || echo "no archive of classes: each start takes some seconds longer"; } \
     && printf '#!/bin/sh\nexec python -m cli.main "$@"\n' > .venv/bin/payhook \
     && chmod 755 .venv/bin/payhook \
     && python -m compileall -q --invalidation-mode unchecked-hash .venv

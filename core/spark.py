@@ -1,6 +1,6 @@
 """How a Spark session is opened: what one that decides and one that reads have in common.
 
-Its JVM is given jars, a shared archive of its classes, and the address of an object store.
+Its JVM is given jars and the address of an object store.
 """
 
 from __future__ import annotations
@@ -11,13 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-
-ARCHIVE = "classes.jsa"
-"""Beside the jars: their classes, and Spark's, as a JVM had loaded them (`stack.class_archive`). A JVM that is another
-one, or finds other jars, leaves it alone."""
-
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""A JVM tells of an archive that it can't use on standard output, where a command prints its JSON."""
 
 COMPILED_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Code is compiled once and quickly, and what was compiled has room to stay: C1 alone is given 48 MB by the JVM, and
@@ -117,17 +110,12 @@ def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
 def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
     """The settings that put ``jars`` onto Spark's class path.
 
-    Under a local master they are the JVM's own, so that it can take classes from the archive: 5 s less at a start on
-    two cores. Executors elsewhere get them sent.
+    Under a local master they are the JVM's own, and none is copied. Executors elsewhere get them sent.
     """
     store = _store_conf(os.environ) if any(jar.name.startswith(STORE_CLIENT) for jar in jars) else {}
     if not jars or not is_local(master):
         return {"spark.jars": ",".join(map(str, jars)), **store}
-    conf = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars)), **store}
-    archive = jars[0].parent / ARCHIVE
-    if archive.is_file():
-        conf["spark.driver.defaultJavaOptions"] = f'-Xshare:auto "-XX:SharedArchiveFile={archive}" {QUIET}'
-    return conf
+    return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars)), **store}
 
 
 def _store_conf(env: Mapping[str, str]) -> dict[str, str]:

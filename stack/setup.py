@@ -57,7 +57,6 @@ def main(words: Sequence[str] = ()) -> int:
         with _one_at_a_time("setup"):
             install_jars()
             install_redis()
-            archive_classes()
     except PayhookError as problem:
         _say(str(problem))
         return 1
@@ -94,35 +93,6 @@ def install_jars() -> None:
     lists = (*jars.LISTS, jars.STORE_LIST) if wants_store else jars.LISTS
     if not all(jars.is_installed(lock, folder) for lock, folder in lists):
         _run([str(VENV / "bin" / "python"), "-m", "stack.jars", *(folder.name for _, folder in lists)])
-
-
-def archive_classes() -> None:
-    """The classes that Spark's JVM loads, so that each start is shorter. Tried once: all works without."""
-    java = find_java()
-    wanted = {
-        "java": f"{java.version} {java.home}",
-        "jars": jars.file_sha256(paths.SPARK_LOCK),
-        "packages": jars.file_sha256(REQUIREMENTS),
-        "checkout": str(paths.CHECKOUT),
-    }
-    stamp = paths.JARS / "spark" / "classes.stamp.json"
-    if read_said(stamp) == wanted:
-        return
-    _say("archiving the classes that Spark loads, for shorter starts …")
-    log = paths.STATE / "class-archive.log"
-    with log.open("wb") as sink:
-        made = subprocess.run(
-            [str(VENV / "bin" / "python"), "-m", "stack.class_archive"],
-            cwd=paths.CHECKOUT,
-            env=_clean_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if made.returncode != 0:
-        _say(f"that didn't work ({log} says why); all else does, starts take some seconds longer")
-    stamp.write_text(json.dumps(wanted), "utf-8")
 
 
 def install_redis() -> None:

@@ -55,12 +55,3 @@ def test_what_goes_wrong_is_left_to_the_stream_itself(session: SparkSession, tmp
     warm_up(Ticks(session, fails=True), tmp_path / "checkpoint")
     warm_up(Broken(session), tmp_path / "checkpoint")
     assert not session.streams.active
-
-
-def test_the_archive_of_classes_that_set_up_made_is_used(session: SparkSession) -> None:
-    jvm = session._jvm
-    assert jvm is not None
-    options = list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
-    [archive] = [option for option in options if option.startswith("-XX:SharedArchiveFile=")]
-    mapped = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text("utf-8")
-    assert archive.partition("=")[2] in mapped

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack import paths, setup
+from stack import setup
 from stack.errors import SetupFailed
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -95,43 +95,3 @@ def test_what_is_installed_already_is_left_alone() -> None:
         setup.install_jars()
         setup.install_redis()
     assert ran == []
-
-
-# the archive of classes
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout whose Python notes that it was run, and ends as a file of its says."""
-    for folder in ("bin", "state", "jars/spark"):
-        (tmp_path / folder).mkdir(parents=True)
-    python = tmp_path / "bin" / "python"
-    python.write_text(f"#!/bin/sh\necho $* >> {tmp_path}/ran; echo why it failed; exit $(cat {tmp_path}/code)\n")
-    python.chmod(0o755)
-    (tmp_path / "code").write_text("0")
-    monkeypatch.setattr(setup, "VENV", tmp_path)
-    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
-    monkeypatch.setattr(paths, "JARS", tmp_path / "jars")
-    return tmp_path
-
-
-def test_classes_are_archived_once(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        setup.archive_classes()
-    assert (checkout / "ran").read_text() == "-m stack.class_archive\n"
-    assert capsys.readouterr().err.count("archiving") == 1
-
-
-def test_and_again_for_other_jars(checkout: Path) -> None:
-    setup.archive_classes()
-    for file in (checkout / "jars" / "spark").iterdir():
-        file.unlink()
-    setup.archive_classes()
-    assert len((checkout / "ran").read_text().splitlines()) == 2
-
-
-def test_where_that_fails_set_up_says_so_and_goes_on(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (checkout / "code").write_text("1")
-    setup.archive_classes()
-    assert "class-archive.log says why" in capsys.readouterr().err
-    assert (checkout / "state" / "class-archive.log").read_text() == "why it failed\n"
