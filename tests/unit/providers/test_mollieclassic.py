@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from core.errors import SettingError, Unparseable
-from load.samples import mollie as own
+from core.money import MoneyInvalid
+from load.samples import mollie as samples_of
 from load.samples import sign
 from providers import Adapter, Request, SignatureInvalid
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched, FetchingAdapter
-from tests.unit.providers.mollieclassic_answers import KEY, OLD, delivery, payment
+from tests.unit.providers.samples.mollieclassic import (
+    BAD_SECRETS,
+    KEY,
+    LATER,
+    NO_IDS,
+    NO_RESOURCES,
+    about,
+    answered,
+    chargeback,
+    delivery,
+    payment,
+    refund,
+    refunded,
+)
+from tests.unit.providers.samples.table import told
 from tests.unit.providers.shapes import NOW, refusal
+
+OLD = "test_" + "Z9y8X7w6V5" * 3
 
 
 def test_the_payment_is_asked_for_at_mollie_with_our_own_keys(samples: Path, adapter: MollieClassicAdapter) -> None:
@@ -35,90 +53,23 @@ def test_it_says_that_it_has_to_fetch(adapters: dict[str, Adapter]) -> None:
     assert not isinstance(adapters["mollie"], FetchingAdapter)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"id=",
-        b"id=tr_",
-        b"ID=tr_1",
-        b"tr_1",
-        b"id=tr_1\n",
-        b"id=tr_1&id=tr_2",
-        b"id=tr_1&x=1",
-        b"x=1&id=tr_1",
-        b"id=tr_1/../../orders/ord_1",
-        b"id=tr_1?embed=x",
-        b"id=tr_1%2F..",
-        b"id=tr_%31",
-        b"id=tr_1#",
-        b"id=tr_1+",
-        b"id=tr_ 1",
-        "id=tr_é".encode(),
-        "id=tr_١".encode(),
-        b"id=tr_1\x00",
-        b"id=\xfftr_1",
-        b"id=re_1",
-        b"id=sub_1",
-        b"id=chb_1",
-        b"id=pl_1",
-        b"id=stl_1",
-        b"id=TR_1",
-        b'{"id":"tr_1"}',
-        b"id=tr_" + b"x" * 129,
-    ],
-)
+@pytest.mark.parametrize("body", NO_IDS)
 def test_nothing_is_fetched_for_what_is_not_exactly_a_payments_or_an_orders_id(
     adapter: MollieClassicAdapter, body: bytes
 ) -> None:
     with pytest.raises(SignatureInvalid) as caught:
         adapter.wants(Request(body, []), [KEY])
     assert caught.value.reason == "malformed"
-    assert refusal(adapter, Request(body, [], fetched=Fetched(200, own.fetched(payment()), 0)), KEY) == "malformed"
 
 
 def test_what_mollie_answers_to_our_key_proves_and_which_key_it_was_is_reported(adapter: Adapter) -> None:
     for bearer in (0, 1):
-        assert adapter.verify(delivery(own.fetched(payment()), bearer=bearer), [KEY, OLD], NOW) == bearer
-
-
-@pytest.mark.parametrize("status", [404, 410])
-def test_an_id_that_mollie_does_not_know_is_taken_and_tells_nothing(adapter: Adapter, status: int) -> None:
-    request = delivery(b'{"status":404,"title":"Not Found"}', status=status)
-    assert adapter.verify(request, [KEY], NOW) == 0
-    assert adapter.events(request, "live") == []
-
-
-def test_without_an_answer_nothing_is_proven(adapter: Adapter) -> None:
-    assert refusal(adapter, Request(b"id=tr_1", []), KEY) == "missing"
-    assert refusal(adapter, delivery(own.fetched(payment()), bearer=1), KEY) == "missing"
-    with pytest.raises(Unparseable):
-        adapter.events(Request(b"id=tr_1", []), "live")
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (b"", "malformed"),
-        (b"<html>maintenance</html>", "malformed"),
-        (b"[]", "malformed"),
-        (b'{"resource":"payment","id":"tr_1","id":"tr_1"}', "malformed"),
-        (b'{"resource":"payment","id":"tr_2"}', "mismatch"),
-        (b'{"resource":"payment","id":"TR_1"}', "mismatch"),
-        (b'{"resource":"order","id":"tr_1"}', "mismatch"),
-        (b'{"resource":"payment"}', "mismatch"),
-        (b'{"id":"tr_1"}', "mismatch"),
-    ],
-)
-def test_an_answer_about_something_else_proves_nothing_so_that_mollie_sends_again(
-    adapter: Adapter, answer: bytes, reason: str
-) -> None:
-    assert refusal(adapter, delivery(answer), KEY) == reason
+        assert adapter.verify(delivery(samples_of.fetched(payment()), bearer=bearer), [KEY, OLD], NOW) == bearer
 
 
 def test_every_other_id_than_the_fetched_ones_is_refused(adapter: Adapter) -> None:
     """The delivery altered by one bit names another payment, or nothing at all."""
-    fetched = Fetched(200, own.fetched(payment() | {"id": "tr_5B8cwPMGnU"}), 0)
+    fetched = Fetched(200, samples_of.fetched(payment() | {"id": "tr_5B8cwPMGnU"}), 0)
     body = b"id=tr_5B8cwPMGnU"
     assert refusal(adapter, Request(body, [], fetched=fetched), KEY) is None
     for at in range(8 * len(body)):
@@ -126,17 +77,10 @@ def test_every_other_id_than_the_fetched_ones_is_refused(adapter: Adapter) -> No
         assert refusal(adapter, Request(altered, [], fetched=fetched), KEY) in ("malformed", "mismatch")
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["", "live_", "live_short", "dHar4XY7LxsDOtmnkVtjNVWXLSlXsM", "live_" + "é" * 30, KEY + "\n", "Live_" + "a" * 30],
-)
-def test_a_key_of_another_form_is_a_setting_error_and_never_sent(adapter: MollieClassicAdapter, key: str) -> None:
-    with pytest.raises(SettingError):
-        adapter.check_secret(key)
+@pytest.mark.parametrize("key", BAD_SECRETS)
+def test_a_key_of_another_form_is_never_sent(adapter: MollieClassicAdapter, key: str) -> None:
     with pytest.raises(SettingError):
         adapter.wants(Request(b"id=tr_1", []), [key])
-    with pytest.raises(SettingError):
-        adapter.verify(delivery(own.fetched(payment())), [key], NOW)
 
 
 def test_a_new_secret_is_of_the_form_of_a_key(adapter: Adapter) -> None:
@@ -145,6 +89,71 @@ def test_a_new_secret_is_of_the_form_of_a_key(adapter: Adapter) -> None:
 
 
 def test_there_is_nothing_to_sign(adapter: Adapter) -> None:
-    signed = sign(adapter, own.classic_delivery("tr_1"), KEY, NOW)
+    signed = sign(adapter, samples_of.classic_delivery("tr_1"), KEY, NOW)
     assert signed.body == b"id=tr_1"
     assert signed.headers == {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def test_the_public_sample_is_named_by_what_mollie_answers(samples: Path, adapter: Adapter) -> None:
+    """The sample holds an id and nothing else: ``id=tr_d0b0E3EA3v``."""
+    body = (samples / "mollie/classic_payment.form").read_bytes()
+    answer = samples_of.fetched(payment() | {"id": "tr_d0b0E3EA3v"})
+    request = Request(body, [], fetched=Fetched(200, answer, 0))
+    assert adapter.verify(request, [KEY], NOW) == 0
+    (event,) = adapter.events(request, "live")
+    fact = adapter.money(event.body, event.event_type)
+    assert (event.event_key, event.entity_key) == (
+        "mollieclassic:tr_d0b0E3EA3v:payment.paid",
+        "mollieclassic::tr_d0b0E3EA3v",
+    )
+    assert told("mollieclassic", fact) == "tr_d0b0E3EA3v:capture 1000 EUR of tr_d0b0E3EA3v"
+
+
+def test_each_event_holds_the_exact_bytes_of_what_it_tells_of(adapter: Adapter) -> None:
+    spaced = json.dumps(
+        json.loads(samples_of.fetched(payment(), refunds=[refund("re_1"), refund("re_2")])), indent=3
+    ).encode()
+    reported = adapter.events(delivery(spaced), "live")
+    assert [json.loads(event.body)["id"] for event in reported] == ["tr_1", "re_1", "re_2"]
+    assert reported[0].body == spaced
+    assert all(event.body in spaced for event in reported)
+
+
+@pytest.mark.parametrize("stage", ["refund.failed", "payment.paid", "chargeback.reversed"])
+def test_a_stage_that_the_body_does_not_show_books_nothing(adapter: Adapter, stage: str) -> None:
+    with pytest.raises(Unparseable, match="stage"):
+        adapter.money(json.dumps(refund(status="refunded")).encode(), stage)
+
+
+def test_a_refund_whose_amount_cannot_be_trusted_fails_when_it_is_handled(adapter: Adapter) -> None:
+    _, reported = adapter.events(refunded(amount=None), "live")
+    assert reported.fact_key is None
+    with pytest.raises((MoneyInvalid, Unparseable)):
+        adapter.money(reported.body, reported.event_type)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        (refunded(status="processing"), refunded(status="failed")),
+        (about(payment(), chargebacks=[chargeback()]), about(payment(), chargebacks=[chargeback(LATER)])),
+    ],
+    ids=["a refund that failed", "a chargeback that was reversed"],
+)
+def test_what_ended_is_still_told_as_it_began(adapter: Adapter, earlier: Request, later: Request) -> None:
+    (_, began), (_, still, _) = adapter.events(earlier, "live"), adapter.events(later, "live")
+    for name in ("event_key", "content_sha256", "fact_key", "fact_sha256"):
+        assert getattr(began, name) == getattr(still, name), name
+
+
+@pytest.mark.parametrize("broken", NO_RESOURCES)
+def test_a_resource_that_cannot_be_read_keeps_its_own_bytes(adapter: Adapter, broken: object) -> None:
+    events = adapter.events(about(payment(), refunds=[refund("re_1"), broken, refund("re_2")]), "live")
+    assert json.loads(events[2].body) == broken
+
+
+def test_an_answer_whose_parts_cannot_be_told_apart_is_kept_whole(adapter: Adapter) -> None:
+    request = answered(_embedded=7)
+    (event,) = adapter.events(request, "live")
+    assert request.fetched is not None
+    assert event.body == request.fetched.body
