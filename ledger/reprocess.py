@@ -213,7 +213,7 @@ class Forecaster:
         body, adapter = kept.get(sha256, b""), self.adapters.get(row.provider or "")
         if adapter is None:
             return Forecast(row, Verdict.IGNORED, f"no adapter for {row.provider}")
-        named = (row.event_key or "", row.event_type or "", body, cast(Mode, row.mode), row.tenant, row.zone)
+        named = (row.event_key or "", row.event_type or "", body, cast(Mode, row.mode), row.tenant)
         try:
             names = renamed(adapter, *named)
         except Unparseable as unreadable:

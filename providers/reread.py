@@ -100,7 +100,6 @@ def renamed(
     body: bytes,
     mode: Mode,
     tenant: str | None = None,
-    zone: str | None = None,
 ) -> Names:
     """The names of an event that was received before, by its body.
 
@@ -115,7 +114,7 @@ def renamed(
     except Exception as bug:
         raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
     names = Names(None, fact_key, fact_sha256)
-    keys = None if event_type.startswith(OWN_TYPES) else _entity_keys(adapter, body, mode, tenant, zone)
+    keys = None if event_type.startswith(OWN_TYPES) else _entity_keys(adapter, body, mode, tenant)
     if keys is None:
         return names
     if event_key not in keys:
@@ -124,14 +123,12 @@ def renamed(
     return replace(names, entity_key=_kept(keys[event_key]))
 
 
-def _entity_keys(
-    adapter: Reader, body: bytes, mode: Mode, tenant: str | None, zone: str | None
-) -> Mapping[str, str] | None:
+def _entity_keys(adapter: Reader, body: bytes, mode: Mode, tenant: str | None) -> Mapping[str, str] | None:
     """Entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
     if not hasattr(adapter, "events"):
         return None
     try:
-        events = reread(cast(Adapter, adapter), body, mode, tenant, zone)
+        events = reread(cast(Adapter, adapter), body, mode, tenant)
     except Unparseable:
         return None
     return {event.event_key: event.entity_key for event in events}

@@ -51,7 +51,6 @@ def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
         body,
         cast(Mode, row.mode),
         row.tenant,
-        row.zone,
     )
     return _under(names, row)
 
