@@ -31,8 +31,8 @@ KEY_CHARS_MIN = 32
 
 BYTES_MAX = 1_000
 _FIELDS = frozenset({"stream", "epoch", "seq", "chain", "at", "mac"})
-_LATER_FIELDS = frozenset({"lineage"})
-"""Those that records of older code don't have."""
+_OPTIONAL_FIELDS = frozenset({"lineage"})
+"""The audit log's anchors have none of these."""
 
 _CHAIN = re.compile(r"[0-9a-f]{64}")
 
@@ -49,7 +49,7 @@ class AnchorInvalid(PayhookError):
 class Anchor:
     """``chain`` is the head after the commit whose last row is ``seq``; ``at``: when the anchor was written, UTC.
 
-    ``lineage`` is the journal's; empty in anchors of older code.
+    ``lineage`` is the journal's; empty in anchors of the audit log.
     """
 
     stream: str
@@ -126,7 +126,7 @@ def _tree(record: bytes) -> dict[str, Any]:
         tree = json.loads(record)
     except (ValueError, RecursionError) as wrong:
         raise AnchorInvalid(f"not JSON: {wrong}") from wrong
-    if not isinstance(tree, dict) or tree.keys() - _LATER_FIELDS != _FIELDS:
+    if not isinstance(tree, dict) or tree.keys() - _OPTIONAL_FIELDS != _FIELDS:
         raise AnchorInvalid(f"the fields {', '.join(sorted(_FIELDS))} are wanted")
     return tree
 

@@ -66,10 +66,21 @@ class StorageDown(PayhookError):
 class JournalBroken(PayhookError):
     """The journal on disk contradicts itself or can't be read."""
 
+    remedy = "Nothing is skipped: restore it before going on."
+
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"journal {path}: {problem}. Nothing is skipped: restore it before going on.")
+        super().__init__(f"journal {path}: {problem}. {self.remedy}")
+
+
+class JournalOutdated(JournalBroken):
+    """The journal's table is of a form that no release wrote."""
+
+    remedy = "No release reads it, and nothing was changed: move its data folder away and begin with an empty one."
+
+    def __init__(self, path: str, lacks: str) -> None:
+        super().__init__(path, f"the table lacks {lacks}, so code from before release 0.1.0 made it")
 
 
 class BatchInvalid(PayhookError):

@@ -172,7 +172,7 @@ def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
 class Position:
     """The last row that is reflected, its hash, and the lineage of its journal.
 
-    Older code kept no lineage; it is empty then, and so is a hash that isn't known.
+    A lineage or a hash that isn't known is empty.
     """
 
     lineage: str

@@ -298,7 +298,5 @@ def _place(item: OpenItem) -> bytes:
 
 
 def _values_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """`_SETTLED_VALUES` row by row; a table of before the later column has none of it."""
-    count = table.num_rows
-    there = set(table.column_names)
-    return zip(*(table[name].to_pylist() if name in there else [None] * count for name in _SETTLED_VALUES), strict=True)
+    """`_SETTLED_VALUES` row by row."""
+    return zip(*(table[name].to_pylist() for name in _SETTLED_VALUES), strict=True)

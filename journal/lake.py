@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable, Field, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
@@ -29,6 +29,18 @@ class TableUnreadable(PayhookError, DeltaError):
         self.path = path
         self.problem = problem
         super().__init__(f"the table {path} can't be read: {problem}")
+
+
+class TableOutdated(PayhookError, DeltaError):
+    """The table is of a form that no release wrote."""
+
+    def __init__(self, path: str, lacks: str) -> None:
+        self.path = path
+        self.lacks = lacks
+        super().__init__(
+            f"the table {path} lacks {lacks}, so code from before release 0.1.0 made it. No release reads it, and "
+            f"nothing was changed: move its data folder away and begin with an empty one"
+        )
 
 
 STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
@@ -53,24 +65,26 @@ def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
 
 
 def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping[str, str]) -> None:
-    """Makes a table unless one is there, or another process makes it at this moment. One that older code made gets the
-    nullable columns that it lacks; its rows read as NULL there.
+    """Makes a table unless one is there, or another process makes it at this moment.
 
+    :raises TableOutdated: the one there lacks columns
     :raises DeltaError, OSError: it can't be made
     """
     try:
         if not has_table(path):
             create_table(path, schema, name, configuration)
-        elif lacking := _lacking(path, schema):
-            open_table(path).alter.add_columns(lacking)
+            return
     except DeltaError:
-        if not has_table(path) or _lacking(path, schema):
+        if not has_table(path):
             raise
+    if missing := missing_columns(open_table(path), schema):
+        raise TableOutdated(path, f"the columns {', '.join(missing)}")
 
 
-def _lacking(path: str, schema: pa.Schema) -> list[Field]:
-    there = {field.name for field in open_table(path).schema().fields}
-    return [field for field in Schema.from_arrow(schema).fields if field.name not in there]
+def missing_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
+    """Columns of the schema that the table lacks."""
+    there = {field.name for field in table.schema().fields}
+    return [name for name in schema.names if name not in there]
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:

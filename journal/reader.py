@@ -20,10 +20,10 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from core.arrow import datasets as ds
 from core.decision import Decision
 from core.location import Location, is_url
-from journal.errors import JournalBroken, problem_of
+from journal.errors import JournalBroken, JournalOutdated, problem_of
 from journal.histories import FIRST, History
-from journal.lake import TableUnreadable, has_table, open_table
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, ChainHead, JournalRow, from_arrow
+from journal.lake import TableUnreadable, has_table, missing_columns, open_table
+from journal.schema import JOURNAL_SCHEMA, ChainHead, JournalRow, from_arrow
 from journal.state import JournalState, Marks, commit_info, state_of_commit
 from journal.storage import open_storage
 
@@ -39,6 +39,15 @@ ROWS_PER_WIDE_WINDOW = 250_000
 ROWS_PER_TABLE = 50_000
 
 _UNREADABLE = (OSError, DeltaError, pa.ArrowException)
+
+
+def check_complete(path: str, table: DeltaTable) -> None:
+    """Sees that a journal's table has every column.
+
+    :raises JournalOutdated: it lacks some
+    """
+    if missing := missing_columns(table, JOURNAL_SCHEMA):
+        raise JournalOutdated(path, f"the columns {', '.join(missing)}")
 
 
 def lineage_of(path: str) -> str:
@@ -68,6 +77,7 @@ class JournalReader:
     def __init__(self, path: str, version: int | None = None) -> None:
         self._path = path
         self._table = open_table(path, version)
+        check_complete(path, self._table)
 
     @property
     def version(self) -> int:
@@ -80,7 +90,7 @@ class JournalReader:
 
     @property
     def lineage(self) -> str:
-        """The journal's id, which a restore renews; empty in a journal of older code."""
+        """The journal's id, which a restore renews; empty before its first epoch."""
         return self.state().lineage
 
     @property
@@ -98,16 +108,15 @@ class JournalReader:
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]:
         """Rows with a greater seq, in seq order, in chunks.
 
-        ``columns`` must name those without a default: all others may be left out. What a table of older code doesn't
-        have yet is None.
+        ``columns`` must name those without a default: all others may be left out.
         """
-        for window in scan(self._table, seq, self._there(columns)):
+        for window in scan(self._table, seq, columns):
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
     def tables_after(self, seq: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """As `rows_after`, as tables of a few short columns: for reading every row of a long journal."""
-        for window in scan(self._table, seq, self._there(columns), ROWS_PER_WIDE_WINDOW):
+        for window in scan(self._table, seq, columns, ROWS_PER_WIDE_WINDOW):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
                 yield window.slice(at, ROWS_PER_TABLE)
 
@@ -119,7 +128,7 @@ class JournalReader:
         """Some columns of rows by their seq, as `rows_of`."""
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
-        return self._pick(seqs, self._there(columns))
+        return self._pick(seqs, columns)
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
         """The seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of each,
@@ -180,12 +189,6 @@ class JournalReader:
         """``within``: a condition by which files are left out."""
         with _readable(self._table.table_uri):
             return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
-
-    def _there(self, columns: Sequence[str] | None) -> list[str] | None:
-        if columns is None:
-            return None
-        there = {field.name for field in self._table.schema().fields}
-        return [name for name in columns if name in there or name not in LATER_COLUMNS]
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
@@ -292,9 +295,7 @@ def _from_rows(table: DeltaTable, version: int) -> JournalState:
     ranges = _Ranges()
     chain = ChainHead()
     seq, epoch, row_hash = 0, 0, ""
-    columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash"]
-    there = {field.name for field in table.schema().fields}
-    columns += [name for name in ("history", "offset_until") if name in there]
+    columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash", "history", "offset_until"]
     for rows in scan(table, 0, columns):
         ranges.take(rows)
         for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
@@ -326,10 +327,8 @@ class _Ranges:
 
     def take(self, rows: pa.Table) -> None:
         first = rows.filter(rows["first"])
-        nothing = pa.nulls(first.num_rows, pa.int64())
-        later = {name: first[name] if name in first.column_names else nothing for name in ("history", "offset_until")}
-        first = first.append_column("life", pc.fill_null(pc.cast(later["history"], pa.int64()), FIRST))
-        after = pc.coalesce(later["offset_until"], pc.add(first["offset"], 1))
+        first = first.append_column("life", pc.fill_null(pc.cast(first["history"], pa.int64()), FIRST))
+        after = pc.coalesce(first["offset_until"], pc.add(first["offset"], 1))
         ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
         found = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
         for one in found.sort_by("life").to_pylist():

@@ -104,7 +104,7 @@ LATER_COLUMNS = (
     *("tenant", "zone", "original_sha256", "original_content_sha256"),
     *("history", "offset_until"),
 )
-"""Came after rows had been hashed: each counts only where it has a value, and with its name."""
+"""Rarely have a value: each counts in a row's hash only where it has one, and with its name."""
 HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
 
 

@@ -103,7 +103,7 @@ class JournalState:
     ``marks`` and ``start`` are of each topic's current history (``histories``). ``lasts``: the seq of the row that
     decided the last offset of each partition in it. ``row_hash``: of the last row. ``lineage``: the journal's id, which
     a restore renews; rows of one lineage follow one another without a way back. ``generation``: of the receiver's
-    claims; those of a lower one are void. Older code wrote none of these five.
+    claims; those of a lower one are void.
 
     ``notes``: small texts by name that the stream keeps with its journal (state of its breakers). They aren't in
     the rows: a reader must do without one that is missing.

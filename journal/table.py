@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from core.decision import Decision
 from journal import lake
 from journal.append import Check
-from journal.errors import JournalBroken
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS
+from journal.errors import JournalBroken, JournalOutdated
+from journal.reader import check_complete
+from journal.schema import JOURNAL_SCHEMA
 
 CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -45,20 +46,16 @@ TRIES_MAX = 5
 
 
 def create_table(path: str, stream: str) -> None:
-    """Makes the table, or completes one: its maker didn't get to finish, or older code made it.
+    """Makes the table, or completes one whose maker didn't get to finish.
 
-    `LATER_COLUMNS` that it lacks are added by a commit of metadata alone: no file is rewritten, old rows read as NULL,
-    and their hashes stay. A writer that is at work then is refused at its next commit, as by the epoch that follows.
-
+    :raises JournalOutdated: code from before release 0.1.0 made the one there
     :raises JournalBroken: another table is there, or it can't be made
     """
     problem = "no try was made"
     for _ in range(TRIES_MAX):
         try:
             table = _table(path, stream)
-            for name, expression in _missing(table).items():
-                if name in _constraints(table):
-                    table.alter.drop_constraint(name)
+            for name, expression in _missing(path, table).items():
                 table.alter.add_constraint({name: expression})
             return
         except DeltaError as failed:
@@ -70,37 +67,35 @@ def _table(path: str, stream: str) -> DeltaTable:
     if not lake.has_table(path):
         return lake.create_table(path, JOURNAL_SCHEMA, f"journal_{stream}", CONFIGURATION)
     table = lake.open_table(path)
-    _add_columns(path, table)
+    _check_columns(path, table)
     return table
 
 
-def _add_columns(path: str, table: DeltaTable) -> None:
+def _check_columns(path: str, table: DeltaTable) -> None:
+    check_complete(path, table)
     there = {field.name: field.type for field in table.schema().fields}
-    wanted = Schema.from_arrow(JOURNAL_SCHEMA).fields
-    lacking = [field for field in wanted if field.name not in there]
-    missing = sorted(field.name for field in lacking if field.name not in LATER_COLUMNS)
-    if missing:
-        raise JournalBroken(path, f"the table there lacks the columns {missing}")
-    other = sorted(field.name for field in wanted if there.get(field.name, field.type) != field.type)
+    wanted = {field.name: field.type for field in Schema.from_arrow(JOURNAL_SCHEMA).fields}
+    other = sorted(name for name, kind in wanted.items() if there[name] != kind)
     if other:
         raise JournalBroken(path, f"the columns {other} of the table there are of another type")
-    names = {field.name for field in wanted}
-    beyond = sorted(field.name for field in table.schema().fields if field.name not in names and not field.nullable)
+    beyond = sorted(field.name for field in table.schema().fields if field.name not in wanted and not field.nullable)
     if beyond:
         raise JournalBroken(
             path, f"newer code made the table there, with the columns {beyond} that this one can't fill"
         )
-    if lacking:
-        properties = CommitProperties(custom_metadata={"payhook.kind": "columns"})
-        table.alter.add_columns(lacking, commit_properties=properties)
 
 
-def _missing(table: DeltaTable) -> dict[str, str]:
-    """Constraints that the table lacks, or has as older code knew them: it knew fewer decisions."""
+def _missing(path: str, table: DeltaTable) -> dict[str, str]:
+    """Constraints that the table lacks.
+
+    :raises JournalOutdated: it has one that knows fewer decisions
+    """
     there = _constraints(table)
-    knows_all = all(f"'{decision.value}'" in there.get(DECISION_IS_KNOWN, "") for decision in Decision)
-    known = there.keys() if knows_all else there.keys() - {DECISION_IS_KNOWN}
-    return {name: text for name, text in CONSTRAINTS.items() if name not in known}
+    known = there.get(DECISION_IS_KNOWN)
+    unknown = [] if known is None else [one.value for one in Decision if f"'{one.value}'" not in known]
+    if unknown:
+        raise JournalOutdated(path, f"the decisions {', '.join(unknown)}")
+    return {name: text for name, text in CONSTRAINTS.items() if name not in there}
 
 
 def _constraints(table: DeltaTable) -> dict[str, str]:

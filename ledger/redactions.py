@@ -19,7 +19,7 @@ from core.errors import PayhookError
 from core.location import Location
 from journal.append import Appender
 from journal.bodies import BodyStore
-from journal.lake import ensure_table, has_table, open_table
+from journal.lake import TableOutdated, ensure_table, has_table, open_table
 from journal.log import AppTransaction
 from journal.reader import read_rows
 from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend
@@ -161,31 +161,38 @@ class Retained:
     """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then.
 
     ``published_upto``: the row up to which dead letters were on their topic then; the bodies of later ones stayed. The
-    journal's own falls back when all are published again. None: an older version dropped them.
+    journal's own falls back when all are published again.
     """
 
     before: datetime
     days: int
-    published_upto: int | None
+    published_upto: int
 
     @classmethod
     def of(cls, bodies: DeltaTable) -> Self | None:
-        """None: retention never dropped one."""
+        """None: retention never dropped one.
+
+        :raises TableOutdated: it doesn't say which dead letters were on their topic
+        """
         before, days = (bodies.transaction_version(name) for name in (BEFORE_APP_ID, DAYS_APP_ID))
         published_upto = bodies.transaction_version(PUBLISHED_APP_ID)
-        return cls(from_micros(before), days, published_upto) if before is not None and days is not None else None
+        if before is None or days is None:
+            return None
+        if published_upto is None:
+            raise TableOutdated(bodies.table_uri, f"the mark {PUBLISHED_APP_ID}")
+        return cls(from_micros(before), days, published_upto)
 
     def with_earlier(self, earlier: Self | None) -> Self:
         """Both: what was dropped stays so when bodies are kept for longer since."""
         if earlier is None:
             return self
-        known = [one for one in (self.published_upto, earlier.published_upto) if one is not None]
-        return type(self)(max(self.before, earlier.before), min(self.days, earlier.days), max(known, default=None))
+        published_upto = max(self.published_upto, earlier.published_upto)
+        return type(self)(max(self.before, earlier.before), min(self.days, earlier.days), published_upto)
 
     def transactions(self) -> list[AppTransaction]:
         """As a commit says it."""
         marks = {BEFORE_APP_ID: to_micros(self.before), DAYS_APP_ID: self.days, PUBLISHED_APP_ID: self.published_upto}
-        return [AppTransaction(name, mark) for name, mark in marks.items() if mark is not None]
+        return [AppTransaction(name, mark) for name, mark in marks.items()]
 
 
 Status: TypeAlias = Literal["kept", "redacted", "dropped"]

@@ -262,8 +262,8 @@ def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequ
 
 
 def records(table: pa.Table) -> Iterator[Row]:
-    """Rows of a table of `ROW_COLUMNS`; one that it lacks is None in each."""
-    columns = [_plain(table[name]) if name in table.column_names else [None] * table.num_rows for name in ROW_COLUMNS]
+    """Rows of a table of `ROW_COLUMNS`."""
+    columns = [_plain(table[name]) for name in ROW_COLUMNS]
     return (_Record(*values) for values in zip(*columns, strict=True))
 
 

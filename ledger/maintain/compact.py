@@ -181,7 +181,7 @@ def rewrite(
 
 
 def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> DataFrame:
-    """The rows of some of a table's files; a column that a file of older code lacks reads as NULL."""
+    """The rows of some of a table's files, by the table's schema."""
     schema = StructType.fromJson(json.loads(before.schema_json))
     reader = session.read.schema(schema).option("recursiveFileLookup", "true")
     return reader.parquet(*(str(before.path / one.name) for one in files))

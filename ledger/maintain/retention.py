@@ -71,12 +71,11 @@ def data_files(path: Location) -> Iterator[StoredFile]:
 @dataclass(frozen=True, slots=True)
 class Expired:
     """Files of a bodies table that lose bodies. ``needed``: the hashes that stay; ``kept_of``: how many, by file.
-    ``retained``: what is gone afterwards; ``is_marked``: the table says already what is. Older code didn't.
+    ``retained``: what is gone afterwards.
     """
 
     bodies: Snapshot
     retained: Retained
-    is_marked: bool
     files: tuple[DataFile, ...]
     kept_of: dict[str, int]
     needed: DataFrame | None
@@ -96,20 +95,17 @@ def find_expired(session: Session, stream: StreamTables, now: datetime, days: in
     before, bodies = now - timedelta(days=days), snapshot(stream.bodies)
     state = JournalReader(str(stream.journal)).state()
     known = Retained.of(DeltaTable(str(stream.bodies)))
-    is_marked = known is not None and known.published_upto is not None
-    # Of what an older version dropped, any dead letter may have been on its topic.
-    published_upto = state.published_upto if is_marked else state.next_seq - 1
-    retained = Retained(before, days, published_upto).with_earlier(known)
+    retained = Retained(before, days, state.published_upto).with_earlier(known)
     old = [one for one in bodies.files if one.modified_ms < to_micros(before) // 1_000]
     if not old:
-        return Expired(bodies, retained, is_marked, (), {}, None)
+        return Expired(bodies, retained, (), {}, None)
     spark = session.get()
     needed = _needed(spark, stream, state, before)
     named = read(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
     counted = named.join(needed, "body_sha256", "left_semi").groupBy("name").count().collect()
     kept_of = {one["name"]: int(one["count"]) for one in counted}
     less = tuple(one for one in old if kept_of.get(one.name, 0) < one.rows)
-    return Expired(bodies, retained, is_marked, less, kept_of, needed)
+    return Expired(bodies, retained, less, kept_of, needed)
 
 
 def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
@@ -118,8 +114,6 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
     :raises CommitFailed: another process rewrites the table
     """
     rewriter, marks = Rewriter(expired.bodies), expired.retained.transactions()
-    if not expired.is_marked:
-        rewriter.replace([], [], now_ms(), marks=marks)
     needed, dropped, nothing = expired.needed, 0, Rewritten([], 0)
     if needed is None:
         return 0

@@ -127,7 +127,7 @@ def _unpublished(retained: Retained | None) -> str:
 
     The journal's ``published_upto`` doesn't tell: after a recovery all are published again.
     """
-    if retained is None or retained.published_upto is None:
+    if retained is None:
         return "false"
     return f"decision = '{Decision.DEAD.value}' AND whole.seq > {retained.published_upto}"
 

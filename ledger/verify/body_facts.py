@@ -36,8 +36,6 @@ what the adapter reads, where something is wrong."""
 UNREADABLE = "its adapter can't read the body that was booked"
 TEXT_CHARS_MAX = 300
 _MERCHANT = "any"
-_FIRST_CHART = "ledger-1."
-"""Begins the version of the handler that had one clearing account for all accounts and tenants of a provider."""
 
 
 class BodyFact(NamedTuple):
@@ -94,9 +92,8 @@ def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
     if row["postings"] is None:
         return None if fact.pair is not None else "what the body reports was applied and isn't booked"
     provider, account = fact.holder or (row["provider"], fact.account)
-    is_first = row["handler_version"].startswith(_FIRST_CHART)
-    holder = row["provider"] if is_first else holder_of(provider, account, row["tenant"])
-    expected = _shapes(orjson.loads(postings_to_json(book(fact, holder, _MERCHANT)) or "[]"))
+    booking = book(fact, holder_of(provider, account, row["tenant"]), _MERCHANT)
+    expected = _shapes(orjson.loads(postings_to_json(booking) or "[]"))
     booked = _shapes(orjson.loads(row["postings"]))
     return None if booked == expected else "the booking isn't what the body reports"
 

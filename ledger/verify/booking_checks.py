@@ -26,7 +26,6 @@ _KIND = "IF(split_part({line}.account, ':', 3) = 'clearing', 'provider', 'mercha
 _BOOKED = f"""
     WITH rows AS (
         SELECT seq, event_key, fact_key, fact_sha256, account, tenant, provider, size(parsed) AS size,
-               handler_version LIKE 'ledger-1.%' AS first_chart,
                IF(tenant IS NULL, provider, tenant || '{TENANT_MARK}' || provider) AS own,
                IF(tenant IS NULL, fact_key, substring(fact_key, length(tenant) + {len(TENANT_MARK)} + 1)) AS fact,
                try_element_at(filter(parsed, line -> line.side = 'debit'), 1) AS one,
@@ -39,17 +38,17 @@ _BOOKED = f"""
         WHERE decision = 'applied' AND postings IS NOT NULL AND fact_sha256 IS NOT NULL
               AND handler_version LIKE 'ledger-%.%'),
     booked AS (
-        SELECT seq, event_key, fact_key, fact, fact_sha256, account, tenant, own, holder, first_chart,
+        SELECT seq, event_key, fact_key, fact, fact_sha256, account, tenant, own, holder,
                one.currency, one.amount_minor,
                split_part(one.account, ':', 3) AS debit, split_part(other.account, ':', 3) AS credit,
                size = 2 AND merchants = 1 AND split_part(one.account, ':', 1) = {_KIND.format(line="one")}
                AND split_part(other.account, ':', 1) = {_KIND.format(line="other")} AS known,
-               replace(replace(CASE WHEN first_chart THEN provider WHEN coalesce(account, '') = '' THEN own
-                                    ELSE own || '/' || account END, '%', '%25'), ':', '%3A') AS balance
+               replace(replace(IF(coalesce(account, '') = '', own, own || '/' || account), '%', '%25'), ':', '%3A')
+                   AS balance
         FROM rows),
     judged AS (
         SELECT *, holder <> balance AND balance RLIKE '^[ -~]{{1,{PART_CHARS_MAX}}}$' AND (
-                   first_chart OR holder = own OR startswith(holder, own || '/')
+                   holder = own OR startswith(holder, own || '/')
                    OR NOT IF(tenant IS NULL, holder NOT RLIKE '^[^/]*{TENANT_MARK}',
                              startswith(holder, tenant || '{TENANT_MARK}'))) AS elsewhere
         FROM (SELECT *, {_moved(swapped=False)} AS moved, {_moved(swapped=True)} AS turned FROM booked))

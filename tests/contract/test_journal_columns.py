@@ -1,53 +1,27 @@
-"""Columns that came later: on real Delta, old tables are taken on without a rewrite, and newer ones are written on."""
+"""On real Delta, tables of newer code are written on, and tables of a form that no release wrote are refused."""
 
 from __future__ import annotations
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-import journal.writer
-from journal.errors import Fenced, JournalBroken
+from journal.errors import JournalBroken, JournalOutdated
 from journal.reader import JournalReader
-from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow, stamped
-from journal.table import CONFIGURATION, CONSTRAINTS, create_table
+from journal.schema import JOURNAL_SCHEMA, LATER_COLUMNS, JournalRow
+from journal.table import CONFIGURATION, CONSTRAINTS, DECISION_IS_KNOWN, create_table
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row, row_hash
-
-OLD_SCHEMA = pa.schema([field for field in JOURNAL_SCHEMA if field.name not in LATER_COLUMNS])
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "journal")
-
-
-def old_table(path: str) -> DeltaTable:
-    """As it was made before the later columns."""
-    table = DeltaTable.create(path, OLD_SCHEMA, configuration=CONFIGURATION)
-    for name, expression in CONSTRAINTS.items():
-        table.alter.add_constraint({name: expression})
-    return table
-
-
-class OldCode:
-    """Within, the writer knows the old columns only."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch = monkeypatch
-
-    def __enter__(self) -> None:
-        self._patch.setattr(journal.writer, "stamped", lambda *given: stamped(*given).select(OLD_SCHEMA.names))
-
-    def __exit__(self, *_: object) -> None:
-        self._patch.setattr(journal.writer, "stamped", stamped)
 
 
 def begun(path: str) -> JournalWriter:
@@ -60,92 +34,24 @@ def read(path: str, columns: list[str] | None = None) -> list[JournalRow]:
     return [one for rows in JournalReader(path).rows_after(0, columns) for one in rows]
 
 
-def actions(path: str, version: int) -> list[dict[str, Any]]:
-    text = Path(path, "_delta_log", f"{version:020}.json").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+@pytest.mark.parametrize("name", ["seq", "tenant", "history", "postings"])
+def test_a_table_that_lacks_a_column_is_refused_and_says_what_to_do(path: str, name: str) -> None:
+    DeltaTable.create(path, JOURNAL_SCHEMA.remove(JOURNAL_SCHEMA.get_field_index(name)))
+    for opens in (lambda: create_table(path, "ledger"), lambda: JournalReader(path)):
+        with pytest.raises(JournalOutdated, match=rf"lacks the columns {name}, .* begin with an empty one"):
+            opens()
+    assert DeltaTable(path).version() == 0
 
 
-def files(path: str) -> dict[str, int]:
-    return {file.name: file.stat().st_mtime_ns for file in Path(path).glob("*.parquet")}
-
-
-def test_an_old_table_gets_the_later_columns_by_a_commit_of_metadata_alone(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old_table(path)
-    with OldCode(monkeypatch):
-        begun(path).commit([row(1), row(2)], marks(2), 0)
-    before, version = files(path), DeltaTable(path).version()
-    create_table(path, "ledger")
-    assert DeltaTable(path).version() == version + 1
-    assert {name for action in actions(path, version + 1) for name in action} == {"commitInfo", "metaData"}
-    assert files(path) == before
-    create_table(path, "ledger")
-    assert DeltaTable(path).version() == version + 1, "there was nothing more to add"
-
-
-def test_old_rows_read_as_they_were_and_keep_their_hashes_beside_new_ones(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old_table(path)
-    with OldCode(monkeypatch):
-        old = begun(path)
-        old.commit([row(1), row(2)], marks(2), 0)
-    writer = JournalWriter.create_or_open(path, "ledger")
-    state = writer.begin_epoch(STARTS)
-    assert (state.epoch, state.next_seq, state.marks) == (2, 3, marks(2))
-    writer.commit([row(3, tenant="shop-a", original_sha256="ab" * 32)], marks(3), 0)
-    rows = read(path)
-    assert [(one.seq, one.tenant) for one in rows] == [(1, None), (2, None), (3, "shop-a")]
-    assert [one.row_hash for one in rows] == [row_hash(one) for one in rows]
-    DeltaTable(path).optimize.compact()
-    assert read(path) == rows
-
-
-def test_a_writer_of_old_code_is_fenced_off_for_good_as_soon_as_columns_are_added(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old_table(path)
-    with OldCode(monkeypatch):
-        old = begun(path)
-        old.commit([row(1)], marks(1), 0)
+def test_a_table_whose_constraint_knows_fewer_decisions_is_refused(path: str) -> None:
+    table = DeltaTable.create(path, JOURNAL_SCHEMA, configuration=CONFIGURATION)
+    table.alter.add_constraint({DECISION_IS_KNOWN: "decision IN ('applied', 'ignored')"})
+    with pytest.raises(JournalOutdated, match="lacks the decisions .*dead"):
         create_table(path, "ledger")
-        for _ in range(2):
-            with pytest.raises(Fenced):
-                old.commit([row(2)], marks(2), 0)
-    new = begun(path)
-    new.commit([row(2)], marks(2), 0)
-    with OldCode(monkeypatch), pytest.raises(Fenced):
-        old.commit([row(2)], marks(2), 0)
-    assert [one.seq for one in read(path)] == [1, 2]
 
 
-def test_the_state_is_that_of_the_last_batch_after_columns_were_added(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old_table(path)
-    with OldCode(monkeypatch):
-        begun(path).commit([row(1)], marks(1), 0)
-    before = JournalReader(path).state()
-    create_table(path, "ledger")
-    after = JournalReader(path).state()
-    assert (after.epoch, after.marks, after.chain) == (before.epoch, before.marks, before.chain)
-
-
-def test_a_reader_of_new_code_reads_an_old_table_that_nobody_has_opened_yet(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old_table(path)
-    with OldCode(monkeypatch):
-        begun(path).commit([row(1)], marks(1), 0)
-    needed = ["item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
-    [one] = read(path, [*needed, "tenant", "reason"])
-    assert (one.seq, one.tenant) == (1, None)
-    assert read(path)[0].row_hash == row_hash(read(path)[0])
-
-
-def test_starters_of_new_code_that_race_for_an_old_table_complete_it(path: str) -> None:
-    old_table(path)
+def test_starters_that_race_complete_a_table_without_constraints(path: str) -> None:
+    DeltaTable.create(path, JOURNAL_SCHEMA, configuration=CONFIGURATION)
     starters = 4
     together = threading.Barrier(starters)
 
@@ -155,10 +61,8 @@ def test_starters_of_new_code_that_race_for_an_old_table_complete_it(path: str) 
 
     with ThreadPoolExecutor(starters) as pool:
         list(pool.map(complete, range(starters)))
-    names = [field.name for field in DeltaTable(path).schema().fields]
-    assert sorted(names) == sorted(JOURNAL_SCHEMA.names)
-    begun(path).commit([row(1, zone="eu")], marks(1), 0)
-    assert [one.zone for one in read(path)] == ["eu"]
+    configured = DeltaTable(path).metadata().configuration
+    assert {f"delta.constraints.{name}" for name in CONSTRAINTS} <= configured.keys()
 
 
 def test_old_code_writes_on_in_a_table_of_newer_code(path: str) -> None:
@@ -172,13 +76,6 @@ def test_old_code_writes_on_in_a_table_of_newer_code(path: str) -> None:
     table = DeltaTable(path).to_pyarrow_dataset().to_table()
     assert table["risk_score"].null_count == 2
     assert [one.row_hash for one in read(path)] == [row_hash(one) for one in read(path)]
-
-
-@pytest.mark.parametrize("name", ["seq", "decision", "postings"])
-def test_a_table_that_lacks_another_column_is_refused(path: str, name: str) -> None:
-    DeltaTable.create(path, JOURNAL_SCHEMA.remove(JOURNAL_SCHEMA.get_field_index(name)))
-    with pytest.raises(JournalBroken, match=name):
-        create_table(path, "ledger")
 
 
 def test_a_column_of_another_type_is_refused(path: str) -> None:

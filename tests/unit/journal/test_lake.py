@@ -1,4 +1,4 @@
-"""A table that older code made gets the columns that it lacks."""
+"""A table is made once, and one of a form that no release wrote is refused."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
-from journal.append import Appender
-from journal.lake import ensure_table
+from journal.lake import TableOutdated, ensure_table
 
 OLD = pa.schema([pa.field("line", pa.int64(), nullable=False)])
 NEW = OLD.append(pa.field("pair", pa.string()))
 
 
-def test_older_rows_read_as_null_in_the_columns_that_came_later(tmp_path: Path) -> None:
-    path = str(tmp_path / "table")
-    ensure_table(path, OLD, "table", {"delta.appendOnly": "true"})
-    Appender.open(path).append(pa.Table.from_pylist([{"line": 1}], OLD))
-    ensure_table(path, NEW, "table", {})
-    Appender.open(path).append(pa.Table.from_pylist([{"line": 2, "pair": "other"}], NEW))
-    rows = DeltaTable(path).to_pyarrow_table().sort_by("line").to_pylist()
-    assert rows == [{"line": 1, "pair": None}, {"line": 2, "pair": "other"}]
-    before = DeltaTable(path).version()
-    ensure_table(path, NEW, "table", {})
-    assert DeltaTable(path).version() == before
-
-
-def test_of_starters_that_add_a_column_at_once_none_fails(tmp_path: Path) -> None:
+def test_a_table_that_lacks_a_column_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     ensure_table(path, OLD, "table", {})
+    with pytest.raises(TableOutdated, match=r"lacks the columns pair, .* begin with an empty one"):
+        ensure_table(path, NEW, "table", {})
+    assert DeltaTable(path).version() == 0
+    ensure_table(path, OLD, "table", {})
+
+
+def test_a_table_of_newer_code_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    ensure_table(path, NEW, "table", {})
+    ensure_table(path, OLD, "table", {})
+    assert DeltaTable(path).version() == 0
+
+
+def test_of_starters_that_make_it_at_once_none_fails(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: ensure_table(path, NEW, "table", {}), range(4)))
     assert [field.name for field in DeltaTable(path).schema().fields] == ["line", "pair"]

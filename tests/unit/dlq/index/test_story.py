@@ -190,7 +190,7 @@ def test_a_record_that_could_not_be_read_is_shown_from_kafka(
 
 
 def test_a_place_without_a_hash_shows_no_record(items: DeadItems) -> None:
-    """A row of older code: nothing says that what Kafka holds there now is what died."""
+    """Nothing says that what Kafka holds there now is what died."""
     items.dead(body_sha256=None)
     items.commit()
     assert items.followed(origin=lambda *place: b"\xff\x00").item(1).payload.raw is None

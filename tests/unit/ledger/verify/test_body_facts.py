@@ -10,7 +10,7 @@ import pytest
 
 from core.event import Event
 from core.routing import scoped
-from core.work import Applied, WorkItem, postings_from_json, postings_to_json
+from core.work import Applied, WorkItem, postings_to_json
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, body_fact, read_bodies
@@ -121,12 +121,6 @@ def test_of_an_adapter_that_fails_on_a_body_its_error_is_named_and_no_more() -> 
 
     found = body_fact(REFUND, {"stripe": Failing()})  # type: ignore[dict-item]
     assert (found.problem, found.reads) == (UNREADABLE, "KeyError")
-
-
-def test_the_first_chart_had_one_clearing_account_for_a_provider() -> None:
-    [account] = {line.account for line in postings_from_json(REFUND["postings"]) if "clearing" in line.account}
-    first = booked_with(account, "provider:stripe:clearing") | {"handler_version": "ledger-1.0123abcd"}
-    assert body_fact(first, adapters_of(STRIPE)).problem is None
 
 
 def test_rows_are_read_in_batches_and_one_without_a_body_is_not_read() -> None:
