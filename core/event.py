@@ -1,9 +1,9 @@
 """An event as its adapter names it, and how Kafka carries it (CloudEvents binding plus our headers).
 
 The headers have a version, ``major.minor``. A minor one adds headers, or says more in one: code that knows an older
-minor reads it and passes over what is new. A major one can't be read by older code. Every version ever written stays
-readable, since Kafka holds records for days and the journal their headers for ever: `STEPS` lifts a record from one
-version to the next, and `from_record` knows the newest form only.
+minor reads it and passes over what is new. A major one can't be read by older code. Every version that a release wrote
+stays readable, since Kafka holds records for days and the journal their headers for ever: `STEPS` lifts a record from
+one version to the next, and `from_record` knows the newest form only.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ Version: TypeAlias = tuple[int, int]
 Texts: TypeAlias = dict[str, str]
 
 SCHEMA_VERSION: Version = (1, 1)
-"""1.0: the first form, written as ``1``; its later records hold ``original_sha256``, ``tenant`` and ``zone`` too.
-1.1: ``poison`` is whole and readable; its later records hold ``original_content_sha256`` too."""
+"""That of release 0.1.0, and the first that a release wrote."""
 
 _VERSION = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?")
-_HASHED = re.compile(r"sha256-[0-9a-f]{64}")
 _PLAIN = " !\"#$&'()*+,/;<=>?@[]^{|}"
 
 _SCHEMA_VERSION_TEXT = b"%d.%d" % SCHEMA_VERSION
@@ -232,19 +230,8 @@ class Step:
     lift: Callable[[Texts], None]
 
 
-def _from_1_0(texts: Texts) -> None:
-    """1.0 wrote `poison` as a key's part: encoded in another way, and as a mere hash beyond 256 characters."""
-    poison = texts.get("poison")
-    if poison is None:
-        return
-    if _HASHED.fullmatch(poison):
-        texts["poison"] = quote_text(f"the bytes can't be read; of the reason only the hash was kept ({poison})")
-    else:
-        texts["poison"] = quote_text(unquote(poison))
-
-
-STEPS: tuple[Step, ...] = (Step((1, 0), _from_1_0),)
-"""Oldest first, one a version."""
+STEPS: tuple[Step, ...] = ()
+"""Oldest first, one a version that a release wrote before this one."""
 
 
 def version_text(version: Version) -> str:
@@ -278,7 +265,7 @@ def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA
         return texts
     due = [step for step in steps if step.version >= version]
     if not due or due[0].version != version:
-        raise Unparseable(f"header schema {version_text(version)} was never written by a receiver")
+        raise Unparseable(f"no release wrote header schema {version_text(version)}: have the provider send it again")
     lifted = dict(texts)
     for step in due:
         step.lift(lifted)

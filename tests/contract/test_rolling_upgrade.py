@@ -23,7 +23,6 @@ from core.event import Dedupe, to_headers
 from journal.schema import JournalRow
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from load.samples.adyen import AdyenItem, adyen_notification
 from providers import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -33,8 +32,6 @@ from tests.unit.processor.ordering import last, order
 CHECKOUT = Path(__file__).parents[2]
 
 VERSION_BEFORE = "c468cd6e904a2c19f30033df56f2f6b8f61fe223"
-BEFORE_CAPTURE_FAILED = "1ba788bdf2395cbf4be89da06b4e818c505684f5"
-"""Its adapter of Adyen names no fact in CAPTURE_FAILED and SETTLED_REVERSED; its headers are of the first version."""
 
 RULE = {"event_type": "payment.captured", "movement": "capture", "id": "/data/capture"}
 OLDER: dict[str, Any] = {}
@@ -215,35 +212,12 @@ def replayed(engine: Engine, key: str) -> JournalRow:
     return last(engine, key)
 
 
-def adyen(code: str) -> Delivery:
-    """One modification of the payment PSP0, under its own reference."""
-    item = AdyenItem("PSP1", "PSP0", "main", "order-1", code, 1_250, "EUR", NOW)
-    return "adyen", [], adyen_notification([item]).decode()
-
-
 def captured(message_id: str, capture: str = "cap_1") -> Delivery:
     """A sender's event that moves money, if its type is known."""
     subject = {"payment": "pay_1", "account": "acct_1", "capture": capture, "amount": 500, "currency": "EUR"}
     body = json.dumps({"type": "payment.captured", "timestamp": NOW.isoformat(), "data": subject})
     signed = [("webhook-timestamp", str(int(NOW.timestamp()))), ("webhook-signature", "v1,bm90IGNoZWNrZWQ=")]
     return "standardwebhooks", [("webhook-id", message_id), *signed], body
-
-
-def test_an_older_receiver_before_a_newer_processor(engine: Engine, older: Callable[[str], Older]) -> None:
-    """An adapter learned that an event moves money: it is booked by a replay, and its money once."""
-    named = older(BEFORE_CAPTURE_FAILED).receives({}, adyen("CAPTURE"), adyen("CAPTURE_FAILED"))
-    begins(engine, {})
-    capture, failed = decide(engine, *named)
-    assert last(engine, capture).decision is Decision.APPLIED
-    assert (last(engine, failed).decision, last(engine, failed).error_class) == (Decision.DEAD, "FactMismatch")
-    row = replayed(engine, failed)
-    assert (row.decision, row.fact_key) == (Decision.APPLIED, "adyen:PSP1:capture_failed")
-    assert not row.out_of_order
-    # The receiver is of now too: a redelivery, and the same money under the other name that Adyen has for it.
-    again, reversed_ = decide(engine, *receives({}, adyen("CAPTURE_FAILED"), adyen("SETTLED_REVERSED")))
-    assert again == failed
-    assert engine.decisions(failed)[-1] == "duplicate"
-    assert last(engine, reversed_).decision is Decision.DUPLICATE_FACT
 
 
 def test_an_older_receiver_that_names_no_fact(engine: Engine, older: Callable[[str], Older]) -> None:

@@ -71,7 +71,7 @@ def test_a_record_without_our_headers_is_unparseable() -> None:
     with pytest.raises(Unparseable, match="schema_version"):
         from_record(b"{}", [])
     with pytest.raises(Unparseable, match="missing"):
-        from_record(b"{}", [("schema_version", b"1")])
+        from_record(b"{}", [("schema_version", b"1.1")])
     with pytest.raises(Unparseable, match="wrong"):
         from_record(b"{}", [("schema_version", b"one")])
 
