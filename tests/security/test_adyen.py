@@ -22,15 +22,15 @@ from providers.settings import AdyenSettings
 from tests.dead_letters import DeadLetters
 from tests.unit.ingest.app_under_test import NOW, Bench
 from tests.unit.processor.harness import EVENTS
-from tests.unit.providers.adyen_items import KEY, body, item, signed
-from tests.unit.providers.test_adyen_disputes import CHARGED_BACK, LOST, NEVER_DEFENDED, REVERSED, books
+from tests.unit.providers.samples.adyen import CHARGED_BACK, KEY, LOST, REVERSED, body, disputed, item, signed
+from tests.unit.providers.samples.table import holdings
 
 STATUSES = [None, "Undefended", "Pending", "Lost", "Accepted", "Won"]
 ACTIONS = [None, "cancel", "refund"]
 REASONS = ["", "Transaction Recaptured"]
 METHODS = ["visa", "klarna"]
 CODES = [*MOVEMENTS, "AUTHORISATION", "CANCELLATION", "CANCEL_OR_REFUND", "EXPIRE", "NOTIFICATION_OF_CHARGEBACK"]
-CHARGEBACK_AT_ONCE = ("CHARGEBACK", "Lost", 10_000)
+CHARGEBACK_AT_ONCE, NEVER_DEFENDED = disputed("CHARGEBACK"), disputed("DISPUTE_DEFENSE_PERIOD_ENDED")
 OPENED = "adyen:PSP1:CHARGEBACK:true"
 GUIDE = Path(__file__).parents[2] / "docs" / "security.md"
 
@@ -99,10 +99,13 @@ def test_after_a_delivery_its_altered_copies_book_the_loss_of_a_chargeback_at_mo
     ids=["while it is open", "lost in truth", "won in truth"],
 )
 def test_a_loss_that_is_made_up_stands_in_the_disputes_account_once_the_dispute_is_won(
-    adapter: Adapter, then: list[Any], expected: dict[str, int]
+    adapter: Adapter, then: list[bytes], expected: dict[str, int]
 ) -> None:
     """No second loss is booked when it is lost in truth; won, more of the dispute ended than began."""
-    assert books(adapter, CHARGED_BACK, CHARGEBACK_AT_ONCE, *then) == expected
+    bodies = [CHARGED_BACK, CHARGEBACK_AT_ONCE, *then]
+    events = [event for one in bodies for event in adapter.events(Request(one, []), "live")]
+    facts = [adapter.money(event.body, event.event_type) for event in events]
+    assert holdings([fact for fact in facts if fact is not None]) == expected
 
 
 def losses_told_later(letters: DeadLetters) -> list[tuple[Any, ...]]:

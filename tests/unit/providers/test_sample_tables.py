@@ -15,8 +15,7 @@ import pytest
 
 from core.errors import SettingError, Unparseable
 from core.event import Event
-from core.money import UNDOS, MoneyFact, MoneyInvalid
-from ledger.accounts import book
+from core.money import MoneyFact, MoneyInvalid
 from providers import Adapter, ProvidersSettings, SignatureInvalid, build_adapters
 from providers.money import WITHHELD
 from tests.unit.providers.samples.table import (
@@ -26,6 +25,7 @@ from tests.unit.providers.samples.table import (
     Refusal,
     Settings,
     Webhook,
+    holdings,
     request_of,
     told,
     without_provider,
@@ -190,23 +190,6 @@ def test_two_webhooks_agree_where_their_row_says_so(provider: str, row: Comparis
             assert same is None or (got[0] == got[1]) == same, differs(
                 provider, row.case, column, "the same" if same else "another", got
             )
-
-
-def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
-    """Debits less credits by account. A fact books once, an undo only after what it undoes, and that not after it."""
-    taken: dict[str, MoneyFact] = {}
-    balances: Counter[str] = Counter()
-    for fact in facts:
-        if fact.fact_key in taken:
-            assert taken[fact.fact_key].sha256 == fact.sha256, f"{fact.fact_key} is told with two amounts"
-            continue
-        taken[fact.fact_key] = fact
-        if fact.pair is None or (fact.pair in taken) == (fact.movement in UNDOS):
-            for posting in book(fact, "holder", "merchant"):
-                sign = 1 if posting.side == "debit" else -1
-                balances[posting.account.rpartition(":")[2]] += sign * posting.money.amount_minor
-    del balances["payable"]
-    return {account: amount for account, amount in balances.items() if amount}
 
 
 def orders(steps: list[T]) -> Iterator[list[T]]:

@@ -11,15 +11,7 @@ from core.money import MoneyInvalid
 from load.samples import braintree as samples_of
 from load.samples import sign
 from providers import ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples.table import (
-    Comparison,
-    MoneySequence,
-    Refusal,
-    Webhook,
-    books,
-    fails,
-    shown,
-)
+from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, books, fails, shown
 from tests.unit.providers.shapes import NOW
 
 PUBLIC, PRIVATE = "integration_public_key", "integration_private_key"

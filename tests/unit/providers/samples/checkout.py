@@ -156,11 +156,7 @@ WEBHOOKS = [
         ("no such currency", of_data("currency", to="EURO")),
         ("centavos of a peso", payment(amount_minor=10_050, currency="CLP"), "whole number"),
     ),
-    *fails(
-        Unparseable,
-        ("no action", of_data("action_id", to=...)),
-        ("no data", changed(payment(), "data", to=None)),
-    ),
+    *fails(Unparseable, ("no action", of_data("action_id", to=...)), ("no data", changed(payment(), "data", to=None))),
 ]
 COMPARISONS = [
     Comparison("what became of earlier deliveries", payment(), payment(delivery=2), key=True, content=True),

@@ -165,7 +165,7 @@ WEBHOOKS = [
     ),
 ]
 COMPARISONS = [
-    Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True),
+    Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True)
 ]
 
 # Which signatures prove.

@@ -11,15 +11,7 @@ from core.money import MoneyInvalid
 from load.samples import paypal as samples_of
 from providers import ModeMismatch, Request
 from tests.paypal_signer import LIVE_URL, SANDBOX_URL, delivery, headers_for
-from tests.unit.providers.samples.table import (
-    Comparison,
-    Refusal,
-    Webhook,
-    books,
-    each,
-    fails,
-    moves_nothing,
-)
+from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, books, each, fails, moves_nothing
 from tests.unit.providers.shapes import NOW, changed
 
 MONEY: dict[str, Any] = {"merchant": "M1", "value": "12.50", "currency": "EUR", "created": NOW}
@@ -186,11 +178,7 @@ WEBHOOKS = [
             v1_refund(parent_payment="PAY-1", sale_id=None, capture_id="C1"),
             REFUND,
         ),
-        (
-            "a v1 refund above zero",
-            v1_refund(amount={"total": "12.50", "currency": "EUR"}),
-            "R1:refund 1250 EUR of S1",
-        ),
+        ("a v1 refund above zero", v1_refund(amount={"total": "12.50", "currency": "EUR"}), "R1:refund 1250 EUR of S1"),
         ("a v1 refund of a capture", v1_refund(sale_id=None, capture_id="C1"), REFUND),
         ("a v1 refund with a link", v1_refund(sale_id=None, links=TO_ITSELF), "R1:refund 1250 EUR of R1"),
         (

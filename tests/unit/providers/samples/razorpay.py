@@ -162,10 +162,7 @@ WEBHOOKS = [
         *((kind, payment(kind)) for kind in ("payment.authorized", "payment.failed")),
         *((kind, changed(payment(), "event", to=kind)) for kind in ("order.paid", "subscription.charged")),
         ("a refund of an uncaptured payment", of("payment", "captured", to=False, body=refund())),
-        (
-            "a failed refund of an uncaptured payment",
-            of("payment", "captured", to=False, body=refund("refund.failed")),
-        ),
+        ("a failed refund of an uncaptured payment", of("payment", "captured", to=False, body=refund("refund.failed"))),
         ("refund.speed_changed", changed(refund(), "event", to="refund.speed_changed")),
         *((f"a {phase} dispute", dispute("created", phase)) for phase in ("retrieval", "fraud")),
         ("a fraud dispute that closes", dispute("closed", "fraud")),

@@ -400,10 +400,7 @@ DISPUTES = [
 ]
 OTHERS = [
     Webhook(
-        "a payout goes out",
-        event("payout.paid", PAYOUT),
-        books="po_1:payout_paid 5000 USD",
-        pair="po_1:payout_failed",
+        "a payout goes out", event("payout.paid", PAYOUT), books="po_1:payout_paid 5000 USD", pair="po_1:payout_failed"
     ),
     Webhook(
         "a payout comes back",

@@ -8,12 +8,14 @@ have.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from core.errors import Unparseable
-from core.money import MoneyFact
+from core.money import UNDOS, MoneyFact
+from ledger.accounts import book
 from providers import Request
 
 UNSAID: Final[Any] = type("Unsaid", (), {"__repr__": lambda _: "UNSAID"})()
@@ -159,3 +161,20 @@ def told(provider: str, fact: MoneyFact | None) -> str | None:
     of = f" of {fact.payment}" if fact.payment is not None else ""
     key = without_provider(provider, fact.fact_key)
     return f"{key} {fact.money.amount_minor} {fact.money.currency}{of}"
+
+
+def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
+    """Debits less credits by account. A fact books once, an undo only after what it undoes, and that not after it."""
+    taken: dict[str, MoneyFact] = {}
+    balances: Counter[str] = Counter()
+    for fact in facts:
+        if fact.fact_key in taken:
+            assert taken[fact.fact_key].sha256 == fact.sha256, f"{fact.fact_key} is told with two amounts"
+            continue
+        taken[fact.fact_key] = fact
+        if fact.pair is None or (fact.pair in taken) == (fact.movement in UNDOS):
+            for posting in book(fact, "holder", "merchant"):
+                sign = 1 if posting.side == "debit" else -1
+                balances[posting.account.rpartition(":")[2]] += sign * posting.money.amount_minor
+    del balances["payable"]
+    return {account: amount for account, amount in balances.items() if amount}
