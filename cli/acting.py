@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any
 
 from cli.place import Place
-from console.access.users import Users
 from core.clock import SystemClock
 from core.kafka import open_producer
 from core.routing import topics_of
@@ -31,8 +30,7 @@ def this_account() -> str:
 
 def orders(place: Place) -> Orders:
     """Sends commands to the mode that is looked at."""
-    hands = Users(place.layout.users).hands
-    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, recorder(place), hands)
+    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, recorder(place))
 
 
 def producer(place: Place) -> Any:

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from console.access.roles import Role
 from console.access.routes import require, signed_in
-from console.access.users import Users
 from console.api_routes import COMMAND_ID, StrictRoute, Text, acting, problems
 from console.as_json import Proposal, plain
 from core.clock import Clock, from_rfc3339
@@ -25,7 +24,7 @@ from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
 from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
 from dlq.entry import ENTRY_LINES_MAX, Entry
-from dlq.limits import in_common, same_person
+from dlq.limits import account_of
 from dlq.orders import DeltaView, Giving, Orders
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import Run
@@ -35,14 +34,12 @@ from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, wai
 
 
 class AnotherPersonWanted(PayhookError):
-    """An approval by one who proposed it, or who could have."""
+    """An approval by the account that proposed it."""
 
-    def __init__(self, command_id: str, proposer: str, approver: str) -> None:
+    def __init__(self, command_id: str, proposer: str) -> None:
         self.command_id = command_id
         self.proposer = proposer
-        self.approver = approver
-        could = "" if same_person(proposer) == same_person(approver) else f", and {approver} could have in their name"
-        super().__init__(f"{proposer} proposed it{could}: another person approves it; nothing was booked")
+        super().__init__(f"{proposer} proposed it: another person approves it; nothing was booked")
 
 
 class BookingService:
@@ -53,13 +50,11 @@ class BookingService:
         ledger: Shards,
         control_topic: str,
         orders: Orders,
-        users: Users,
         clock: Clock,
     ) -> None:
         self._ledger = ledger
         self._control_topic = control_topic
         self._orders = orders
-        self._users = users
         self._clock = clock
 
     def proposals(self) -> Sequence[Proposed]:
@@ -85,7 +80,7 @@ class BookingService:
         ``command_id``: as of `propose_entry`.
 
         :raises ProposalUnknown: there is none that waits
-        :raises AnotherPersonWanted: it is one's own, or of somebody who could be oneself
+        :raises AnotherPersonWanted: it is one's own
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
@@ -94,8 +89,8 @@ class BookingService:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
             found = waiting(self._ledger, self._control_topic, proposal_id).command
-            if in_common({*found.hands, *self._users.hands(found.actor)}, giving.hands):
-                raise AnotherPersonWanted(proposal_id, found.actor, actor)
+            if account_of(found.actor) == account_of(actor):
+                raise AnotherPersonWanted(proposal_id, found.actor)
             return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
 
     def _decided(self, at: StreamLayout, command_id: str, giving: Giving) -> CommandSent | None:

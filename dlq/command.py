@@ -41,9 +41,6 @@ APPROVES = {
 }
 """By an act: the proposal of it that a second person approves by giving it."""
 
-HANDED = frozenset({*APPROVES, *APPROVES.values()})
-"""Actions whose commands name the hands behind them, unless they approve a proposal, which does."""
-
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
 """Actions that always take two people."""
 
@@ -153,16 +150,12 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Who asked for what a second person approves, and why; its targets and its entry are the approval's.
-
-    ``hands``: as of `Command`.
-    """
+    """Who asked for what a second person approves, and why; its targets and its entry are the approval's."""
 
     command_id: str
     actor: str
     reason: str
     at: datetime
-    hands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +164,6 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
-    ``hands``: of what one person gives (`is_of_one`), who else could have given it in its actor's name, sorted
-    (`dlq.limits`).
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
@@ -198,7 +189,6 @@ class Command:
     expects: Place | None = None
     force: bool = False
     entry: Entry | None = None
-    hands: tuple[str, ...] = ()
     selection: str = ""
     act: str = ""
     per_s: float | None = None
@@ -209,11 +199,6 @@ class Command:
     ) -> Command:
         """With an id of its own."""
         return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
-
-    @property
-    def is_of_one(self) -> bool:
-        """Whether one person gives it, so that it counts who that may be: a proposal, or an act that carries none."""
-        return self.proposal is None and self.action in HANDED
 
     @property
     def proposed(self) -> Command:
@@ -228,7 +213,6 @@ class Command:
             reason=first.reason,
             at=first.at,
             proposal=None,
-            hands=first.hands,
         )
 
     def portion(self, targets: Sequence[Target]) -> Portion:
@@ -281,7 +265,7 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id
     action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
     if action is None:
         raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
-    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at, proposed.hands)
+    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
     return replace(
         proposed,
         command_id=command_id or new_command_id(),
@@ -290,5 +274,4 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id
         reason=reason,
         at=at,
         proposal=proposal,
-        hands=(),
     )

@@ -13,8 +13,6 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import HASH_CHARS, CommandInvalid, Target
 
 SEQ_MAX = 2**63 - 1
-NAMES_MAX = 1_000
-"""As many users as there may be."""
 HASH_PATTERN = f"[0-9a-f]{{{HASH_CHARS}}}"
 _HASH = re.compile(HASH_PATTERN)
 _TEXT = re.compile(f"([1-9][0-9]{{0,18}})[.]([1-9][0-9]{{0,18}})[.]({HASH_PATTERN})")
@@ -60,17 +58,6 @@ def flag_of(tree: Mapping[str, Any], name: str) -> bool:
     if type(value) is not bool:
         raise CommandInvalid(f"{name}: true or false is wanted")
     return value
-
-
-def names_of(tree: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """People, each once and sorted; none where there is no such field."""
-    value = tree.get(name, [])
-    if not isinstance(value, list) or len(value) > NAMES_MAX or (name in tree and not value):
-        raise CommandInvalid(f"{name}: a list of 1 to {NAMES_MAX} names is wanted")
-    names = tuple(text_of({name: one}, name) for one in value)
-    if names != tuple(sorted(set(names))):
-        raise CommandInvalid(f"{name}: each name once is wanted, sorted")
-    return names
 
 
 def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[Target, ...]:

@@ -18,7 +18,6 @@ from dlq.command import (
     COMMAND_BYTES_MAX,
     CONTROL_TOPIC,
     ENTRY_ACTIONS,
-    HANDED,
     PER_S_MAX,
     PER_S_MIN,
     PROPOSE_REPLAY,
@@ -39,7 +38,7 @@ from dlq.command import (
     Proposal,
     ReplayMode,
 )
-from dlq.command_fields import flag_of, names_of, targets_of, text_of, time_of, whole_of, word_of
+from dlq.command_fields import flag_of, targets_of, text_of, time_of, whole_of, word_of
 from dlq.entry import entry_of_tree, entry_to_tree
 
 SEND_S_MAX = 10.0
@@ -105,8 +104,6 @@ def command_tree(command: Command) -> dict[str, Any]:
         tree["per_s"] = command.per_s
     if command.proposal is not None:
         tree["proposal"] = _proposal_tree(command.proposal)
-    if command.hands:
-        tree["hands"] = list(command.hands)
     if command.mode is not ReplayMode.ALONE:
         tree["mode"] = command.mode.value
     if command.interval_us:
@@ -165,7 +162,6 @@ def command_of(tree: dict[str, Any]) -> Command:
         expects=word_of(tree, "expects", Place),
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
-        hands=names_of(tree, "hands"),
         selection=_selection(tree) if "selection" in tree else "",
         act=text_of(tree, "act") if "act" in tree else "",
         per_s=_per_s(tree["per_s"]) if "per_s" in tree else None,
@@ -234,7 +230,6 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
     if wanted - tree.keys() == {"lineage"}:
         raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
-    may |= {"hands"} if action in HANDED and "proposal" not in tree else set()
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(
@@ -262,17 +257,15 @@ def _check_replay(command: Command) -> None:
 
 
 def _proposal_tree(proposal: Proposal) -> dict[str, Any]:
-    tree = {**asdict(proposal), "at": to_rfc3339(proposal.at), "hands": list(proposal.hands)}
-    return tree if proposal.hands else {name: value for name, value in tree.items() if name != "hands"}
+    return {**asdict(proposal), "at": to_rfc3339(proposal.at)}
 
 
 def _proposal(tree: object) -> Proposal:
-    if not isinstance(tree, dict) or tree.keys() - {"hands"} != {"command_id", "actor", "reason", "at"}:
-        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted, hands may be")
+    if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
+        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
     return Proposal(
         text_of(tree, "command_id"),
         text_of(tree, "actor"),
         text_of(tree, "reason"),
         time_of(tree, "at"),
-        names_of(tree, "hands"),
     )

@@ -1,4 +1,4 @@
-"""What each hand was behind within a day without a second person: read from the rows of commands."""
+"""What each account did within a day without a second person: read from the rows of commands."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import TypeAlias
 
 import pyarrow.compute as pc
 
 from core.location import Location
-from dlq.limits import Kind, Volume, people
+from dlq.limits import Kind, Volume, account_of
 from journal.reader import rows_where
 from journal.schema import JournalRow
 
@@ -26,9 +24,9 @@ GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What one command did. ``hands``: of its actor, and who else could have given it."""
+    """What one command did."""
 
-    hands: frozenset[str]
+    account: str
     at: datetime
     kind: Kind
     volume: Volume
@@ -44,18 +42,14 @@ class DoneAlone:
         self._given_since = given_since
         self._done: list[_Done] | None = None
 
-    def of(self, hands: Iterable[str], kind: Kind, now: datetime) -> Volume:
-        """The most that any of these hands was behind within the day before ``now``: each has one day, by however many
-        users it acts."""
+    def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
+        """Returns what the actor's account did within the day before ``now``."""
         if self._done is None:
             self._done = list(_of_rows(self._given_since(now - DAY)))
         self._done = [one for one in self._done if one.at >= now - DAY]
-        behind = dict.fromkeys(people(hands), Volume())
-        for one in self._done:
-            if one.kind is kind:
-                for hand in one.hands & behind.keys():
-                    behind[hand] += one.volume
-        return reduce(or_, behind.values(), Volume())
+        account = account_of(actor)
+        volumes = (one.volume for one in self._done if one.kind is kind and one.account == account)
+        return sum(volumes, Volume())
 
     def add(self, row: JournalRow) -> None:
         """A command's row that is decided and about to be committed, once `of` was asked."""
@@ -70,8 +64,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
         for kind in Kind:
             if (held := json.loads(row.headers).get(kind.value)) is not None:
                 volume = Volume(held["items"], Counter(held["amounts_minor"]))
-                # Rows of before hands were noted have none.
-                yield _Done(people([row.actor, *held.get("hands", ())]), row.decided_at, kind, volume)
+                yield _Done(account_of(row.actor), row.decided_at, kind, volume)
 
 
 def given_since(journal: Location | str, control_topic: str, since: datetime) -> list[JournalRow]:

@@ -1,13 +1,13 @@
-"""What one person may do alone in a day; beyond it a second one must approve, and no hand may be behind both."""
+"""What one account may do alone in a day; beyond it another account must approve."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from dlq.command import REPLAY, REPROCESS
 
@@ -87,32 +87,12 @@ class Volume:
     def __add__(self, other: Volume) -> Volume:
         return Volume(self.items + other.items, self.amounts_minor + other.amounts_minor)
 
-    def __or__(self, other: Volume) -> Volume:
-        """The larger of both, in items and in each currency: it is beyond a limit where one of them is."""
-        return Volume(max(self.items, other.items), self.amounts_minor | other.amounts_minor)
-
-    def to_json(self, kind: Kind, hands: Sequence[str] = ()) -> str:
-        """As the ``headers`` of a command's row hold it. ``hands``: who else could have given the command."""
+    def to_json(self, kind: Kind) -> str:
+        """As the ``headers`` of a command's row hold it."""
         done: dict[str, Any] = {"items": self.items, "amounts_minor": dict(sorted(self.amounts_minor.items()))}
-        if hands:
-            done["hands"] = list(hands)
         return json.dumps({kind.value: done}, separators=(",", ":"))
 
 
-Hands: TypeAlias = Callable[[str], frozenset[str]]
-"""Everybody who could act as a person, by the person's name; themselves among them."""
-
-
-def people(names: Iterable[str]) -> frozenset[str]:
-    """Each once, however their name was typed."""
-    return frozenset(name.casefold().strip() for name in names)
-
-
-def same_person(name: str) -> frozenset[str]:
-    """The one hand of a person of whom nothing else is known."""
-    return people({name})
-
-
-def in_common(ones: Iterable[str], others: Iterable[str]) -> frozenset[str]:
-    """The hands that are behind both."""
-    return people(ones) & people(others)
+def account_of(actor: str) -> str:
+    """Returns the account's name, the same however it was typed."""
+    return actor.casefold().strip()

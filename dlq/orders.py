@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,6 @@ from core.location import Location
 from core.routing import WHOLE
 from dlq.command import ACTIONS, APPROVES, Command, Target
 from dlq.commands import Producer, Sent, send
-from dlq.limits import Hands, same_person
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import lineage_of, rows_where
@@ -100,8 +99,7 @@ class DeltaView:
 class Orders:
     """Sends commands to one control topic, each recorded in the audit log with what became of it. It blocks; threads
     may share it. ``producer`` is asked for when the first command goes out: an order that is refused needs no Kafka.
-    ``hands``: who could act as whom; a command of one person names them (`Command.hands`), as they are when its act
-    begins. It raises where such an actor may order nothing.
+    ``check_actor`` gets each act's actor as it begins, and raises where they may order nothing.
     """
 
     def __init__(
@@ -109,12 +107,12 @@ class Orders:
         producer: Callable[[], Producer],
         control_topic: str,
         recorder: Recorder,
-        hands: Hands = same_person,
+        check_actor: Callable[[str], None] = lambda actor: None,
     ) -> None:
         self._producer = producer
         self._control_topic = control_topic
         self._recorder = recorder
-        self._hands = hands
+        self._check_actor = check_actor
 
     def send(self, command: Command, what: str) -> Sent:
         """Sends a command that needs no check here; ``what`` says to people what it is about.
@@ -133,25 +131,23 @@ class Orders:
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
         """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
         with self._recorder.act(actor, action, what, reason) as changes:
-            yield Giving(self._producer, self._control_topic, changes, self._hands(actor))
+            self._check_actor(actor)
+            yield Giving(self._producer, self._control_topic, changes)
 
 
 @dataclass(slots=True)
 class Giving:
-    """One act's commands; those that were sent are in the audit log by their ids. ``hands``: its actor's."""
+    """One act's commands; those that were sent are in the audit log by their ids."""
 
     producer: Callable[[], Producer]
     control_topic: str
     changes: Changes
-    hands: frozenset[str]
     sent: list[str] = field(default_factory=list)
 
     def send(self, command: Command) -> Sent:
         """
         :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
         """
-        if command.is_of_one:
-            command = replace(command, hands=tuple(sorted(self.hands - same_person(command.actor))))
         sent = send(self.producer(), command, self.control_topic)
         self.sent.append(command.command_id)
         called = "proposal" if command.action in APPROVES.values() else "command"

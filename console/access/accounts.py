@@ -19,8 +19,8 @@ from console.access.users import (
     Token,
     Users,
     UserUnfit,
+    check_signed_in,
     checked_name,
-    hands_signed_in,
     new_stamp,
     new_token,
     secret_sha256,
@@ -54,7 +54,8 @@ def add_user(
     def add(accounts: dict[str, Account]) -> None:
         if name in accounts:
             raise UserUnfit(f"there is a user {name!r} already; `payhook users roles` or `password` changes them")
-        accounts[name] = replace(made, set_by=_hands(accounts, by))
+        _check_signed_in(accounts, by)
+        accounts[name] = made
 
     users.change(add, _witness(name, record))
 
@@ -70,7 +71,7 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
 def set_password(
     users: Users, name: str, password: str, record: Recording, by: str | None = None, stamp: str | None = None
 ) -> None:
-    """Ends the user's sessions and tokens. ``by``: as of `add_user`. A user's own hand adds none to theirs. ``stamp``:
+    """Ends the user's sessions and tokens. ``by``: as of `add_user`. ``stamp``:
     of the account whose password was shown for it; None: none was.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
@@ -82,8 +83,8 @@ def set_password(
         account = _known(accounts, name)
         if stamp not in (None, account.stamp):
             raise NotSignedIn
-        hands = frozenset() if by is None else account.set_by | _hands(accounts, by) - {name}
-        accounts[name] = account.stamped(password=secret, set_by=hands, tokens=())
+        _check_signed_in(accounts, by)
+        accounts[name] = account.stamped(password=secret, tokens=())
 
     users.change(change, _witness(name, record))
 
@@ -142,12 +143,12 @@ def _alter(users: Users, name: str, alter: Callable[[Account], Account], record:
     users.change(change, _witness(name, record))
 
 
-def _hands(accounts: Accounts, by: str | None) -> frozenset[str]:
-    """Who could have given a password that ``by`` gives.
-
+def _check_signed_in(accounts: Accounts, by: str | None) -> None:
+    """
     :raises NotSignedIn: ``by`` is no user any more
     """
-    return frozenset() if by is None else hands_signed_in(accounts, by)
+    if by is not None:
+        check_signed_in(accounts, by)
 
 
 def _known(accounts: dict[str, Account], name: str) -> Account:
@@ -172,18 +173,17 @@ class MachineOnly(UserUnfit):
     """A change that isn't made from a page."""
 
     def __init__(self, what: str, command: str) -> None:
-        super().__init__(f"{what} on the machine alone, where a second person isn't one's own doing: `{command}`")
+        super().__init__(f"{what} on the machine alone: `{command}`")
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One user as a page shows them. ``signed_in_at``: None where it isn't known. ``set_by``: `Account.set_by`."""
+    """One user as a page shows them. ``signed_in_at``: None where it isn't known."""
 
     name: str
     roles: Sequence[Role]
     tokens: Sequence[Token]
     signed_in_at: datetime | None
-    set_by: Sequence[str]
 
     @property
     def is_admin(self) -> bool:
@@ -193,7 +193,7 @@ class Person:
 class UserService:
     """Changes users. Each change is on record as the actor's before it takes effect, and each refusal too.
 
-    ``channel``: ``page`` or ``cli``. From a page no administrator is made, changed or removed: a second person
+    ``channel``: ``page`` or ``cli``. From a page no administrator is made, changed or removed: an administrator
     approves what one may not do alone, and that must not be somebody whom the first person made.
     Blocks; threads may share it.
 
@@ -214,7 +214,7 @@ class UserService:
         """All users, by name."""
         signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
         return [
-            Person(name, sorted(one.roles), one.tokens, signed_in.get(name), sorted(one.set_by))
+            Person(name, sorted(one.roles), one.tokens, signed_in.get(name))
             for name, one in sorted(self._users.all().items())
         ]
 
@@ -230,7 +230,7 @@ class UserService:
     def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
         with self._recording(actor, "user_add", name) as record:
             self._check_given(roles, f"payhook users add {name} --role admin")
-            add_user(self._users, name, roles, password, record, by=self._hand(actor))
+            add_user(self._users, name, roles, password, record, by=self._page_actor(actor))
 
     def set_roles(self, actor: str, name: str, roles: frozenset[Role]) -> None:
         with self._recording(actor, "user_roles", name) as record:
@@ -241,7 +241,7 @@ class UserService:
     def set_password(self, actor: str, name: str, password: str) -> None:
         with self._recording(actor, "user_password", name) as record:
             self._check_changed(name, f"payhook users password {name}")
-            set_password(self._users, name, password, record, by=self._hand(actor))
+            set_password(self._users, name, password, record, by=self._page_actor(actor))
 
     def remove(self, actor: str, name: str) -> None:
         with self._recording(actor, "user_remove", name) as record:
@@ -258,8 +258,8 @@ class UserService:
         with self._recording(actor, "token_revoke", name) as record:
             revoke_token(self._users, name, label, record)
 
-    def _hand(self, actor: str) -> str | None:
-        """Who gives a password, where that makes them no second person beside its user."""
+    def _page_actor(self, actor: str) -> str | None:
+        """Returns the user who acts from a page; None on the machine, whose accounts are no users."""
         return actor if self._channel == "page" else None
 
     def _check_changed(self, name: str, command: str) -> None:

@@ -18,7 +18,6 @@ from console.access.roles import NotSignedIn, Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
 from core.files import locked, write_whole
-from dlq.limits import same_person
 
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
 TOKEN_BYTES = 32
@@ -77,18 +76,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over.
-
-    ``set_by``: who gave them their password from a page, and who gave those theirs; none where it was given on the
-    machine. They could be this user, and so are no second person beside them.
-    """
+    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over."""
 
     name: str
     roles: frozenset[Role]
     password: str
     stamp: str
     tokens: tuple[Token, ...] = ()
-    set_by: frozenset[str] = frozenset()
 
     @property
     def user(self) -> User:
@@ -128,20 +122,13 @@ class Users:
         """
         return self._now().accounts
 
-    def hands(self, name: str) -> frozenset[str]:
-        """As `hands_of`, of the accounts as they are now.
-
-        :raises UsersUnreadable: see there
-        """
-        return hands_of(self.all(), name)
-
-    def hands_signed_in(self, name: str) -> frozenset[str]:
-        """As `hands`, of somebody who acts through the listener.
+    def check_signed_in(self, name: str) -> None:
+        """Checks somebody who acts through the listener.
 
         :raises NotSignedIn: there is no such user any more
         :raises UsersUnreadable: see there
         """
-        return hands_signed_in(self.all(), name)
+        check_signed_in(self.all(), name)
 
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
         """A token that is known, also one that is over, and whose it is.
@@ -187,19 +174,12 @@ class Users:
             raise UsersUnreadable(self._path, problem) from wrong
 
 
-def hands_of(known: Accounts, name: str) -> frozenset[str]:
-    """Everybody who could act as a user: the user, and who gave them their password (`Account.set_by`)."""
-    return same_person(name) | (known[name].set_by if name in known else frozenset())
-
-
-def hands_signed_in(known: Accounts, name: str) -> frozenset[str]:
-    """As `hands_of`. Who gave a removed user their password isn't known any more.
-
+def check_signed_in(known: Accounts, name: str) -> None:
+    """
     :raises NotSignedIn: there is no such user any more
     """
     if name not in known:
         raise NotSignedIn
-    return hands_of(known, name)
 
 
 def new_stamp() -> str:
@@ -225,7 +205,6 @@ def _encoded(accounts: Accounts) -> str:
                 token.name: {"sha256": token.sha256, "made_at": token.made_at, "ends_at": token.ends_at}
                 for token in account.tokens
             },
-            "set_by": sorted(account.set_by),
         }
         for name, account in sorted(accounts.items())
     }
@@ -239,9 +218,7 @@ def _decoded(tree: Any) -> dict[str, Account]:
 def _account(name: str, fields: Any) -> Account:
     tokens = tuple(_token(label, one) for label, one in fields["tokens"].items())
     roles = frozenset(Role(role) for role in fields["roles"])
-    # Files of before there was a page for users have no "set_by": all of theirs were set on the machine.
-    set_by = frozenset(checked_name(one) for one in fields.get("set_by", ()))
-    return Account(name, roles, str(fields["password"]), str(fields["stamp"]), tokens, set_by)
+    return Account(name, roles, str(fields["password"]), str(fields["stamp"]), tokens)
 
 
 def _token(label: str, fields: Any) -> Token:

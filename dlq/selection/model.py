@@ -187,18 +187,11 @@ class RunRefused(PayhookError):
 
 
 class SecondPersonWanted(RunRefused):
-    """Who proposed a run can't approve it, nor can ``like``: one person could act as both."""
+    """Who proposed a run can't approve it."""
 
-    def __init__(self, number: int, actor: str, like: str | None = None) -> None:
+    def __init__(self, number: int, actor: str) -> None:
         self.actor = actor
-        self.like = like
-        reported = f"{actor} proposed it, so another person approves it"
-        if like is not None:
-            reported += (
-                f", and {like} may be the same: one of them gave the other a password. Somebody else approves it, or "
-                "it is proposed again after `payhook users password` on the machine"
-            )
-        super().__init__(number, reported)
+        super().__init__(number, f"{actor} proposed it, so another person approves it")
 
 
 def check_lineage(selection: Selection, lineage: str) -> None:

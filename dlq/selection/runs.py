@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from core.clock import Clock
@@ -27,7 +27,7 @@ from dlq.command import (
 )
 from dlq.done_alone import DoneAlone
 from dlq.frozen import Selection
-from dlq.limits import AloneLimits, Hands, Volume, in_common, kind_of, same_person
+from dlq.limits import AloneLimits, Volume, account_of, kind_of
 from dlq.orders import Giving, Orders
 from dlq.run import RunState, command_id_of
 from dlq.selection.journal import CHANGES
@@ -56,7 +56,6 @@ class Runs:
         orders: Orders,
         limits: AloneLimits,
         clock: Clock,
-        hands: Hands = same_person,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._selections = selections
@@ -64,7 +63,6 @@ class Runs:
         self._orders = orders
         self._limits = limits
         self._clock = clock
-        self._hands = hands
         self._sleep = sleep
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
@@ -98,7 +96,7 @@ class Runs:
     def approve(self, number: int, actor: str, reason: str) -> RunKept:
         """Lets a proposed run begin. The same again is no second approval.
 
-        :raises SecondPersonWanted: it is one's own, or of somebody who could be oneself
+        :raises SecondPersonWanted: it is one's own
         :raises RunRefused: nothing is proposed, or the journal was restored since
         """
         with self._orders.giving(actor, "approve", self._name(number), reason) as giving:
@@ -110,8 +108,8 @@ class Runs:
                 return run
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(number, f"nothing waits for an approval: it is a {_reported(run)}, {run.state.value}")
-            behind = proposed.hands if proposed is not None else ()
-            self._check_approver(run, behind, actor, giving.hands)
+            if account_of(run.actor) == account_of(actor):  # the processor holds every run to it, too
+                raise SecondPersonWanted(number, actor)
             if proposed is None:
                 raise RunRefused(number, "the processor hasn't decided its proposal yet: approve it then")
             command = approve(proposed, actor, reason, self._clock.now(), command_id_of(selection.digest))
@@ -159,20 +157,8 @@ class Runs:
 
     def _why_two_people(self, selection: Selection, run: Run, actor: str) -> str | None:
         """As the processor will say it."""
-        before = DoneAlone(self._log.commands_since).of(self._hands(actor), kind_of(run.action), self._clock.now())
+        before = DoneAlone(self._log.commands_since).of(actor, kind_of(run.action), self._clock.now())
         return why_two_people(selection, run, self._limits, before)
-
-    def _check_approver(self, proposed: RunKept, behind: Iterable[str], actor: str, hands: Iterable[str]) -> None:
-        """The processor holds every run to it, too.
-
-        :param behind: who else could have proposed the run, as its command names them
-        :param hands: of the ``actor``, who approves it
-        :raises SecondPersonWanted: who approves it proposed it, or somebody could act as both
-        """
-        if same_person(proposed.actor) == same_person(actor):
-            raise SecondPersonWanted(proposed.number, actor)
-        if in_common({*behind, *self._hands(proposed.actor)}, hands):
-            raise SecondPersonWanted(proposed.number, proposed.actor, actor)
 
     def _command(
         self, selection: Selection, action: str, run: Run, actor: str, command_id: str | None = None
@@ -227,8 +213,8 @@ class Runs:
 
 
 def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
-    """Why another person must approve a run; None: none need. ``before``: the most that any hand
-    behind it did alone within a day."""
+    """Why another person must approve a run; None: none need. ``before``: what its actor did
+    alone within a day."""
     if run.propose:
         return "it was asked for a second person's approval"
     return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)

@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.location import Location
 from core.visible import kept_text
 from dlq.done_alone import DAY
-from dlq.limits import same_person
+from dlq.limits import account_of
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
 from journal.reader import JournalReader, rows_where
@@ -156,7 +156,7 @@ def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -
 def _ordered_within_a_day(shards: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
     """Bodies that a person ordered away; one that several shards hold counts once an order."""
     recent = [act for stream in shards for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
-    return len({(act.at, act.body_sha256) for act in recent if same_person(act.actor) == same_person(actor)})
+    return len({(act.at, act.body_sha256) for act in recent if account_of(act.actor) == account_of(actor)})
 
 
 def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:

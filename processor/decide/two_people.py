@@ -17,7 +17,7 @@ from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from dlq.command import PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion, Target
 from dlq.commands import encode
-from dlq.limits import AloneLimits, Kind, Volume, in_common, kind_of
+from dlq.limits import AloneLimits, Volume, account_of, kind_of
 from dlq.refusals import restored
 from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
@@ -46,8 +46,8 @@ def not_approved(index: Index, command: Command) -> str | None:
     known = index.known_event(join_key("payhook", proposed.command_id, proposed.action))
     if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
         return f"no proposal {proposed.command_id} with these items, this proposer and this reason was received"
-    if in_common({proposed.actor, *proposed.hands}, {command.actor}):
-        return f"{command.actor} proposed it, or could have: another person must approve it"
+    if account_of(proposed.actor) == account_of(command.actor):
+        return f"{command.actor} proposed it: another person must approve it"
     return None
 
 
@@ -160,7 +160,7 @@ def _fact_key(command: Command) -> str:
 
 @dataclass(slots=True)
 class OnePerson:
-    """Judges the orders of one batch, with what each hand was behind without a second person, this batch included."""
+    """Judges the orders of one batch, with what each account did without a second person, this batch included."""
 
     known: Known
     limits: AloneLimits
@@ -168,17 +168,17 @@ class OnePerson:
 
     def refusal(self, control: Item, command: Command, events: Events) -> str | None:
         """Why an order takes a second person, or why what the second one approves doesn't stand. None: it is carried
-        out, and what one person does alone is noted in the order's row, with the hands behind it."""
+        out, and what one person does alone is noted in the order's row."""
         if command.proposal is not None:
             whole = command.run if isinstance(command, Portion) and command.run is not None else command
             return not_approved(self.known.index, whole)
         kind, wanted = kind_of(command.action), self._volume(events)
         if not wanted.items:
             return None
-        why = self.limits.beyond(kind, wanted, self._before(command, kind))
+        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
         if why is not None:
             return f"{why}: have it proposed (propose_{command.action})"
-        control.row.headers = wanted.to_json(kind, command.hands)
+        control.row.headers = wanted.to_json(kind)
         self.known.done_alone.add(control.row)
         return None
 
@@ -187,12 +187,8 @@ class OnePerson:
         if command.proposal is not None:
             return not_approved(self.known.index, command)
         kind = kind_of(command.act)
-        why = self.limits.beyond(kind, wanted, self._before(command, kind))
+        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
         return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
-
-    def _before(self, command: Command, kind: Kind) -> Volume:
-        """What those who could have given the command did alone: the most of any one of them."""
-        return self.known.done_alone.of([command.actor, *command.hands], kind, self.now)
 
     def _volume(self, events: Events) -> Volume:
         """How many there are, and what they moved by currency. Those that no adapter can read count as no money."""

@@ -37,22 +37,23 @@ def open_dead_letters(
 ) -> DeadLetters:
     """``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order."""
     layout, control = settings.layout, topics_of(mode_of(stream)).control
-    places, users = layout.stream(stream), Users(layout.users)
+    places = layout.stream(stream)
     config = streams_of(settings)[base_of(stream)]
     limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
     selections = Selections(places, log, index, clock, recorder)
-    # On the command line accounts of the machine act.
-    hands = users.hands if channel == "cli" else users.hands_signed_in
-    orders = Orders(producer, control, recorder, hands)
+    if channel == "cli":  # accounts of the machine act there
+        orders = Orders(producer, control, recorder)
+    else:
+        orders = Orders(producer, control, recorder, Users(layout.users).check_signed_in)
     finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
     return DeadLetters(
         stream,
         index,
         selections,
-        Runs(selections, orders, limits, clock, users.hands),
+        Runs(selections, orders, limits, clock),
         DryRuns(selections.files, index, finder, clock),
         config.dead_head.value,
         recorder,

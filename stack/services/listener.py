@@ -107,10 +107,10 @@ async def _serve(settings: Settings) -> None:
         by_api, by_page = (
             _orders(settings, producer, Recorder(audit_log, clock, one), users) for one in ("api", "page")
         )
-        bookings = _bookings(settings, by_api, users, clock)
+        bookings = _bookings(settings, by_api, clock)
         mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams))
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
-        bookings_by_page = _bookings(settings, by_page, users, clock)
+        bookings_by_page = _bookings(settings, by_page, clock)
         pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse)
         listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
@@ -166,7 +166,7 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
 def _orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, Orders]:
     """What sends orders, for each mode whose traffic is taken."""
     return {
-        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.hands_signed_in)
+        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.check_signed_in)
         for mode in settings.ingest.modes
     }
 
@@ -179,9 +179,9 @@ def _order_services(settings: Settings, orders: Mapping[Mode, Orders], clock: Cl
     }
 
 
-def _bookings(settings: Settings, orders: Mapping[Mode, Orders], users: Users, clock: Clock) -> Bookings:
+def _bookings(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Bookings:
     return {
-        mode: BookingService(Shards(settings.layout.ledgers(mode)), topics_of(mode).control, sender, users, clock)
+        mode: BookingService(Shards(settings.layout.ledgers(mode)), topics_of(mode).control, sender, clock)
         for mode, sender in orders.items()
     }
 

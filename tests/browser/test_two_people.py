@@ -92,35 +92,3 @@ def test_a_purge_of_many_waits_for_another_administrator_who_lets_it_run(stage: 
     amy.goto(f"{stage.url}/dlq")
     expect(amy.locator("main")).not_to_contain_text("ZeroDivisionError")
     assert [said for said in seen.complaints if "409" not in said] == [] and seen_by_amy.complaints == []
-
-
-def test_whom_an_administrator_made_is_no_second_person_beside_them(stage: Stage) -> None:
-    ada, _ = stage.sign_in("ada")
-    ada.click("text=Users")
-    ada.fill("[name=name]", "zoe")
-    ada.fill("[name=password]", NEW)
-    ada.fill("[name=again]", NEW)
-    ada.check("[value=replayer]")
-    ada.click("button:has-text('Add')")
-    expect(ada.locator("h1")).to_have_text("zoe")
-    zoe, _ = stage.sign_in("zoe", password=NEW)
-    where = select_all(zoe, stage, "Rejected")
-    zoe.click("text=Resolve or purge instead")
-    zoe.fill("form[action*=resolve] [name=reason]", "settled by hand")
-    zoe.click(f"text=Resolve {ITEMS}")
-    expect(zoe.locator("main")).to_contain_text("This waits for a second person")
-
-    ada.goto(where)
-    ada.fill("form[action*=approve] [name=reason]", "fine")
-    ada.click("button:has-text('Approve')")
-    expect(ada.locator(".problem").first).to_contain_text("one of them gave the other a password")
-    expect(ada.locator("[data-live]")).to_contain_text(f"0 of {ITEMS} items ended")
-
-    amy, _ = stage.sign_in("amy", 390)
-    amy.goto(where)
-    amy.fill("form[action*=approve] [name=reason]", "the bank says so")
-    amy.click("button:has-text('Approve')")
-    expect(amy.locator("[data-live]")).to_contain_text(f"{ITEMS} of {ITEMS} items ended", timeout=RUN_MS_MAX)
-    reported = acts(amy, stage)
-    assert any(re.search(r"ada page user_add zoe done", one) for one in reported), reported
-    assert any(re.search(r"amy page approve .*done the bank says so", one) for one in reported), reported

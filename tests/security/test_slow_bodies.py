@@ -53,7 +53,6 @@ def proposed_entry(browser: Browser, meanwhile: Callable[[], object]) -> int:
 
 
 def test_a_proposer_who_is_removed_meanwhile_proposes_nothing(office: Office) -> None:
-    """Ada, who made the proposer, could otherwise approve alone."""
     users = office.listener.users
     accounts.add_user(users, MAL, frozenset({Role.FINANCE}), PASSWORD, lambda *_: None, by=ADA)
     mal = Browser(office.listener)

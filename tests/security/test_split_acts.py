@@ -36,7 +36,7 @@ from ledger.maintain.redact import AnotherPersonRedacts, Order, redact
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
-from tests.unit.console.listening import ADA, BOB, FAY, PASSWORD, Browser, Listener, csrf_of
+from tests.unit.console.listening import ADA, BOB, FAY, PASSWORD, Browser, Listener
 from tests.unit.console.places import bookings_at, dead_letters
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.journal.rows import STARTS, marks, row, sha
@@ -69,7 +69,7 @@ class Night:
         service = OrderService(
             "ledger",
             DeltaView(layout.journal, CONTROL),
-            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.hands_signed_in),
+            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.check_signed_in),
             clock,
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
@@ -96,16 +96,6 @@ class Night:
     def post(self, path: str, user: str, **body: Any) -> httpx2.Response:
         headers = {"idempotency-key": f'"{uuid.uuid4()}"'}
         return self.listener.request("POST", f"/api/{path}", user, json=body, headers=headers)
-
-    def makes(self, name: str) -> str:
-        """A replayer whom ada makes at the page, and then signs in as."""
-        ada = Browser(self.listener)
-        ada.sign_in(ADA)
-        asked = {"name": name, "role": "replayer", "password": PASSWORD, "again": PASSWORD}
-        assert ada.post("/users", asked, csrf_of(ada.get("/users"))).status_code == 303
-        users, now = self.listener.users, self.letters.clock.now()
-        self.listener.tokens[name] = accounts.make_token(users, name, "t", now, lambda *_: None)
-        return name
 
     def replays(self, user: str, *keys: str) -> None:
         seen = [Target.of(self.row_of(key)) for key in keys]
@@ -144,24 +134,12 @@ def test_a_replay_in_small_orders_ends_at_the_days_limit(night: Night, split: st
     assert all("have it proposed (propose_replay)" in str(one.reason) for one in refused)
 
 
-def test_replayers_made_at_the_page_have_no_days_beside_their_makers(night: Night) -> None:
-    """Who made them knows their passwords. Others keep a day of their own."""
-    made = [night.makes(name) for name in ("p1", "p2", "p3")]
-    for user, key in zip((*made, ADA, BOB), night.keys, strict=True):
-        night.replays(user, key)
-        night.letters.batch()
-    orders = [one for one in night.letters.journal.rows if one.event_type == "replay"]
-    assert [one.decision is Decision.REPLAYED for one in orders] == [True, True, True, False, True]
-    assert night.applied() == 4
-
-
-def test_a_selection_of_theirs_is_proposed_where_the_processor_would_refuse_it(night: Night) -> None:
-    first, second = night.makes("p1"), night.makes("p2")
-    night.replays(first, *night.keys[:3])
+def test_a_selection_is_proposed_where_the_processor_would_refuse_it(night: Night) -> None:
+    night.replays(BOB, *night.keys[:3])
     night.letters.batch()
     night.letters.advance(0)
-    frozen = night.post("dlq/selections", second, filter={}, note="the rest").json()["number"]
-    begun = night.post(f"dlq/selections/{frozen}/replay", second, reason="mended").json()
+    frozen = night.post("dlq/selections", BOB, filter={}, note="the rest").json()["number"]
+    begun = night.post(f"dlq/selections/{frozen}/replay", BOB, reason="mended").json()
     # Of these bodies' money only the processor knows: there it refuses each item.
     assert begun["state"] == ("running" if night.limits.replay_amounts_minor_max else "proposed")
     night.round()

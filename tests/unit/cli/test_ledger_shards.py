@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from cli.place import Place
-from console.access.users import Users
 from console.bookings import BookingService
 from core.clock import ManualClock
 from core.decision import Decision
@@ -212,7 +211,7 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, 
     kafka, clock = SentTo(), ManualClock(START + timedelta(hours=1))
     acts = AuditLog(divided.layout.audit_log)
     orders = Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"))
-    service = BookingService(divided.ledger, CONTROL, orders, Users(divided.layout.users), clock)
+    service = BookingService(divided.ledger, CONTROL, orders, clock)
     for name in ("stays", "after"):
         service.approve(commands[name].command_id, "bob", "checked", new_command_id())
     assert [decode(value).stream for value in kafka.values] == ["ledger", "ledger.1"]

@@ -51,8 +51,8 @@ def dead_letters(
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(layout, log, index, clock, recorder)
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
-    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.hands_signed_in)
-    runs = Runs(selections, orders, limits, clock, users.hands, sleep)  # type: ignore[arg-type]
+    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.check_signed_in)
+    runs = Runs(selections, orders, limits, clock, sleep)  # type: ignore[arg-type]
     finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
     dry_runs = DryRuns(selections.files, index, finder, clock)
     return DeadLetters(layout.stream, index, selections, runs, dry_runs, "wait", recorder)
@@ -102,5 +102,5 @@ def bookings_at(
     """The live ledger's bookings by two people."""
     layout = Layout(data, shards=shards)
     users = Users(layout.users)
-    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.hands_signed_in)
-    return BookingService(Shards(layout.ledgers()), control, orders, users, clock)
+    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.check_signed_in)
+    return BookingService(Shards(layout.ledgers()), control, orders, clock)

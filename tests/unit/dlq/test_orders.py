@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from console.access.roles import NotSignedIn
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditEntry, Outcome
-from dlq.command import PROPOSE_PURGE, PROPOSE_RUN, RUN, Command, Target, approve
+from dlq.command import PROPOSE_PURGE, Command, Target
 from dlq.commands import CommandNotSent, Sent, decode
 from dlq.orders import DeltaView, Order, OrderRefused, Orders, OrderService, Wanted
 from dlq.recorder import Recorder
@@ -111,19 +112,15 @@ def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path
     ]
 
 
-@pytest.mark.parametrize(("action", "named"), [("purge", ("ada", "eve")), (PROPOSE_PURGE, ("ada", "eve")), (RUN, ())])
-def test_a_command_of_one_person_names_who_else_could_have_given_it(
-    journal: Path, action: str, named: tuple[str, ...]
-) -> None:
-    kafka = Kafka()
-    recorder = Recorder(Kept(), ManualClock(AT), "api")
-    orders = Orders(lambda: kafka, CONTROL, recorder, lambda name: frozenset({name, "eve", "ada"}))
-    command = Command.new("ledger", "l1", action, [seen(journal, 1)], "zoe", "why", AT)
-    if action == RUN:
-        proposed = replace(command, action=PROPOSE_RUN, targets=(), selection="0" * 64, act="purge", hands=("yan",))
-        command = approve(proposed, "zoe", "looked", AT)
-    orders.send(command, "it")
-    assert (kafka.sent[0].hands, kafka.sent[0].command_id) == (named, command.command_id)
+def test_an_actor_who_may_order_nothing_orders_nothing(journal: Path) -> None:
+    def check_actor(name: str) -> None:
+        raise NotSignedIn
+
+    log, kafka = Kept(), Kafka()
+    orders = Orders(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "api"), check_actor)
+    with pytest.raises(NotSignedIn):
+        orders.send(Command.new("ledger", "l1", "purge", [seen(journal, 1)], "zoe", "why", AT), "it")
+    assert (kafka.sent, [entry.outcome for entry in log.entries]) == ([], [Outcome.REFUSED])
 
 
 def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sent(journal: Path) -> None:

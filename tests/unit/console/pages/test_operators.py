@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.access import accounts
-from console.access.roles import Role
 from tests.damaged_lake import DAMAGES
-from tests.unit.console.listening import PASSWORD, Browser, csrf_of
+from tests.unit.console.listening import Browser, csrf_of
 from tests.unit.console.pages.conftest import Pages
 
 
@@ -171,33 +169,6 @@ def test_a_purge_of_many_waits_for_another_person(own_pages: Pages) -> None:
     assert status == 409 and "another person approves it" in reported
     assert "Waits for a second person" in own_pages.browser("eve").get("/dlq/selections").text
     assert "refused" in [act.outcome.value for act in own_pages.listener.audit_log.read(3)]
-
-
-def test_who_gave_the_proposer_their_password_does_not_approve(own_pages: Pages) -> None:
-    bob, ada = Forms(own_pages.browser("bob")), Forms(own_pages.browser("ada"))
-    assert bob.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
-    assert bob.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
-    users = own_pages.listener.users
-    accounts.set_password(users, "bob", "another horse battery", lambda *_: None, by="ada")
-    status, reported = ada.post("/dlq/selections/1/approve", reason="fine")
-    assert status == 409 and "one of them gave the other a password" in reported
-    assert own_pages.listener.audit_log.read(1)[0].outcome.value == "refused"
-    accounts.set_password(users, "bob", "another horse battery", lambda *_: None)
-    assert ada.post("/dlq/selections/1/approve", reason="fine") == (303, "/dlq/selections/1")
-
-
-def test_a_proposal_keeps_the_hands_that_were_behind_it(own_pages: Pages) -> None:
-    """An administrator who makes a user, proposes as that user and removes it again can't approve as themselves."""
-    users = own_pages.listener.users
-    accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None, by="ada")
-    zoe, ada = Forms(own_pages.browser("zoe")), Forms(own_pages.browser("ada"))
-    assert zoe.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
-    assert zoe.post("/dlq/selections/1/resolve", reason="settled by hand") == (303, "/dlq/selections/1")
-    accounts.remove_user(users, "zoe", lambda *_: None)
-    status, reported = ada.post("/dlq/selections/1/approve", reason="fine")
-    assert status == 409 and "one of them gave the other a password" in reported
-    accounts.add_user(users, "zoe", frozenset({Role.REPLAYER}), PASSWORD, lambda *_: None)
-    assert ada.post("/dlq/selections/1/approve", reason="fine")[0] == 409
 
 
 def test_a_replayer_may_not_purge(pages: Pages) -> None:

@@ -18,7 +18,7 @@ from dlq.command import Command, ReplayMode
 from dlq.commands import decode, encode
 from dlq.frozen import SelectionFiles
 from dlq.index import DeadLetterIndex, Payloads
-from dlq.limits import AloneLimits, Hands, same_person
+from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.run import PortionResult
@@ -107,11 +107,10 @@ class SelectionBench:
         portion: int = PORTION,
         alone: AloneLimits = ALONE,
         dead_head: DeadHead = DeadHead.WAIT,
-        hands: Hands = same_person,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.alone, self.kafka = folder, alone, EngineKafka(self)
-        self.portion, self.hands = portion, hands
+        self.portion = portion
         self.places = places = Layout(folder).ledger()
         self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
@@ -130,8 +129,8 @@ class SelectionBench:
         clock, log = self.engine.clock, RunLog(self.places.journal, CONTROL)
         recorder = Recorder(acts or self.acts, clock, channel)
         selections = Selections(self.places, log, self.index, clock, recorder)
-        orders = Orders(lambda: self.kafka, CONTROL, recorder, self.hands)
-        return selections, Runs(selections, orders, self.alone, clock, self.hands, lambda _: self.decide())
+        orders = Orders(lambda: self.kafka, CONTROL, recorder)
+        return selections, Runs(selections, orders, self.alone, clock, lambda _: self.decide())
 
     def send(self, command: Command) -> None:
         """Into Kafka."""

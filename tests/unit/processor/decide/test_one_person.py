@@ -98,36 +98,21 @@ def test_replays_count_over_a_day_however_they_are_split(
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("act", ["replay", "purge", "resolve"])
-def test_users_of_one_maker_and_the_maker_have_one_day_between_them(engine: Engine, act: str, restarts: bool) -> None:
+def test_each_account_has_a_day_of_its_own(engine: Engine, act: str, restarts: bool) -> None:
     limited(engine, items_max=2, replay_items_max=2)
-    keys = dead(engine, 6)
-    made = (("p1", ("ada",)), ("p2", ("ada",)), ("p3", ("ada",)), ("ada", ()), (" ADA ", ()), ("bob", ("amy",)))
+    keys = dead(engine, 4)
     rows = []
-    for (actor, hands), key in zip(made, keys, strict=True):
-        rows.append(order(engine, act, key, actor=actor, hands=hands))
+    for actor, key in zip(("ada", "ada", " ADA ", "bob"), keys, strict=True):
+        rows.append(order(engine, act, key, actor=actor))
         if restarts:
             engine.start(keeps_index=False)
-    assert [row.decision is not Decision.IGNORED for row in rows] == [True, True, False, False, False, True]
+    assert [row.decision is not Decision.IGNORED for row in rows] == [True, True, False, True]
     assert "it is 1 items with the 2 of the last 24 hours" in str(rows[2].reason)
 
 
-@pytest.mark.parametrize("act", ["replay", "purge"])
-def test_each_hand_has_a_day_of_its_own(engine: Engine, act: str) -> None:
-    """No hand is behind more than two of the first three, though bob's could be either's doing."""
-    limited(engine, items_max=2, replay_items_max=2)
-    keys = dead(engine, 4)
-    made = (("p1", ("ada",)), ("p2", ("eve",)), ("bob", ("ada", "eve")), ("bob", ("ada", "eve")))
-    rows = [order(engine, act, key, actor=who, hands=hands) for (who, hands), key in zip(made, keys, strict=True)]
-    assert [row.decision is not Decision.IGNORED for row in rows] == [True, True, True, False]
-
-
-def test_a_row_from_before_hands_were_noted_counts_for_its_actor_alone(engine: Engine) -> None:
-    limited(engine, replay_items_max=1)
-    one, two, three = dead(engine, 3)
-    row = order(engine, "replay", one, actor="p1")
+def test_a_row_notes_what_one_account_did_alone(engine: Engine) -> None:
+    row = order(engine, "replay", *dead(engine, 1))
     assert row.headers == '{"replayed_alone":{"items":1,"amounts_minor":{"EUR":400}}}'
-    assert order(engine, "replay", two, actor="ada").decision is Decision.REPLAYED
-    assert order(engine, "replay", three, actor="p1", hands=("ada",)).decision is Decision.IGNORED
 
 
 def test_a_day_later_it_counts_no_more(engine: Engine) -> None:
@@ -212,10 +197,10 @@ def test_an_approval_of_another_replay_than_was_proposed_is_refused(engine: Engi
 
 
 @pytest.mark.parametrize("act", ["replay", "reprocess"])
-@pytest.mark.parametrize("approver", ["ada", " ADA ", "zoe"])
-def test_those_behind_a_proposal_do_not_approve_it(engine: Engine, act: str, approver: str) -> None:
+@pytest.mark.parametrize("approver", ["ada", " ADA "])
+def test_who_proposed_does_not_approve_it(engine: Engine, act: str, approver: str) -> None:
     keys = dead(engine, 3) if act == "replay" else [passed_over(engine, "evt_9")]
-    row = by_two(engine, act, keys, approver=approver, hands=("zoe",))
+    row = by_two(engine, act, keys, approver=approver)
     assert (row.decision, "another person must approve it" in str(row.reason)) == (Decision.IGNORED, True)
 
 

@@ -322,21 +322,6 @@ def test_a_day_counts_the_portions_of_a_run_after_a_restart_too(engine: Engine) 
     assert decisions(engine) == {"applied": 5, "dead": 3}
 
 
-def test_runs_of_one_makers_users_count_together_with_their_portions_and_after_a_restart_too(engine: Engine) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(replay_items_max=5))
-    engine.start()
-    dead(engine, 9)
-    order(engine, frozen(engine, range(1, 5)), actor="p1", hands=("ada",))
-    go(engine, 6)
-    engine.start()
-    refused = order(engine, frozen(engine, [5, 6]), actor="p2", hands=("ada",))
-    assert "with the 4 of the last 24 hours" in str(refused.reason)
-    assert order(engine, frozen(engine, [5, 7])).decision is Decision.IGNORED
-    assert order(engine, frozen(engine, [5, 6, 8]), actor="bob", hands=("amy",)).decision is Decision.REPLAYED
-    go(engine, 3)
-    assert decisions(engine) == {"applied": 7, "dead": 2}
-
-
 def test_what_turns_out_to_be_too_much_money_is_refused_item_by_item(engine: Engine) -> None:
     engine.rules = replace(engine.rules, alone=AloneLimits(items_max=10, amounts_minor_max={"EUR": 100}))
     engine.start()

@@ -255,18 +255,6 @@ def test_nobody_approves_an_entry_that_they_proposed(engine: Engine, approver: s
     assert row.decision is Decision.APPLIED, "a refused approval leaves the proposal as it was"
 
 
-def test_nobody_approves_what_they_could_have_proposed(engine: Engine) -> None:
-    wanted = replace(propose_entry("ledger", LINEAGE, entry(), "zoe", "why", NOW), hands=("ada", "yan"))
-    give(engine, wanted)
-    for who in ("ada", "Yan", "zoe"):
-        (row,) = give(engine, approve(wanted, who, "fine", NOW))
-        assert row.decision is Decision.IGNORED and "another person must approve it" in str(row.reason)
-    (row,) = give(engine, approve(replace(wanted, hands=()), "ada", "fine", NOW))
-    assert row.decision is Decision.IGNORED and "no proposal" in str(row.reason)
-    (row,) = give(engine, approve(wanted, "bob", "fine", NOW))
-    assert row.decision is Decision.APPLIED
-
-
 @pytest.mark.parametrize(
     "forged",
     [
