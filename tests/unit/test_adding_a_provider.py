@@ -17,6 +17,8 @@ CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "adding-a-provider.md"
 COPIED = [
     *("core", "providers", "ingest", "load", "pyproject.toml", "tests/contract", "tests/unit/ingest"),
+    *("ledger/accounts.py", "tests/unit/providers/samples"),
+    *(f"tests/unit/providers/{name}.py" for name in ("conftest", "shapes", "test_sample_tables")),
     *(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/*.py")),
 ]
 SECONDS_MAX = 120
@@ -68,7 +70,6 @@ def copy(folder: Path) -> Path:
             shutil.copy(source, target)
     # Its fixtures are of tables; no adapter's test asks for one.
     (folder / "tests" / "contract" / "conftest.py").unlink()
-    (folder / "tests" / "unit" / "providers").mkdir()
     return folder
 
 
@@ -97,7 +98,7 @@ def test_the_page_leads_through_every_file(page: list[Block]) -> None:
         "providers/fakturo.py",
         "providers/registry.py",
         "load/samples/fakturo.py",
-        "tests/unit/providers/test_fakturo.py",
+        "tests/unit/providers/samples/fakturo.py",
         "providers/tilgo.py",
         "load/samples/tilgo.py",
     ]
@@ -112,8 +113,8 @@ def test_what_the_page_names_is_there() -> None:
 @pytest.mark.parametrize("name", ["fakturo", "tilgo"])
 def test_the_pages_adapters_pass_the_suite_the_receiver_and_their_own_tests(followed: Path, name: str) -> None:
     suite = ["test_adapters.py", "test_adapters_fuzzed.py", "test_adapters_received.py"]
-    own = [str(file.relative_to(followed)) for file in followed.glob(f"tests/unit/providers/test_{name}.py")]
-    done = run(followed, "pytest", "-q", "-k", name, *(f"tests/contract/{file}" for file in suite), *own)
+    tables = "tests/unit/providers/test_sample_tables.py"
+    done = run(followed, "pytest", "-q", "-k", name, *(f"tests/contract/{file}" for file in suite), tables)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-1_000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
