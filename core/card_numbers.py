@@ -6,10 +6,9 @@ the check digit: ISO/IEC 7812-1 annex B (Luhn). The first six and the last four 
 
 from __future__ import annotations
 
-import functools
 import re
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 DIGITS_MIN = 13
 DIGITS_MAX = 19
@@ -43,12 +42,7 @@ _ISSUERS: tuple[tuple[int, int, frozenset[int]], ...] = tuple(
 _DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _ZERO = ord("0")
 
-OTHER = 0xFF
-"""Stands for a character that looks like nothing in ASCII: it is neither a letter nor a digit."""
-INVISIBLE = -1
-"""Stands for a character that isn't seen between two others."""
-_INVISIBLE = frozenset({"Cf", "Mn", "Me"})
-_SEPARATORS = b" \t\n\v\f\r-./_,+"
+SEPARATORS = b" \t\n\v\f\r-./_,+"
 # Numbers with commas and blanks between them are a list. In a link a + is a blank.
 _BETWEEN = rb"(?:[ \t-\r./_-]{1,3}|[,+])"
 
@@ -79,25 +73,6 @@ _HEX_AROUND = 64
 _TRACK_REST = re.compile(rb"[=Dd]([0-9]{7}[^\s?\"'<>&]{0,64})|\^[^^?\r\n]{0,32}\^([0-9][^?\r\n\"'<>&]{6,96})")
 """What follows the number on a magnetic track (ISO/IEC 7813): track 2's expiry, code and discretionary data; track
 1's name (not in a group), and the same."""
-
-
-@functools.lru_cache(maxsize=4_096)
-def seen_as(character: str) -> int:
-    """The ASCII code that a character reads as: every script's digits, blanks and dashes; `INVISIBLE`; `OTHER`."""
-    if character.isascii():
-        return ord(character)
-    digit = unicodedata.decimal(character, None)
-    if digit is not None:
-        return _ZERO + digit
-    category = unicodedata.category(character)
-    if category in _INVISIBLE:
-        return INVISIBLE
-    if category[0] == "Z":
-        return ord(" ")
-    if category == "Pd" or character == "\N{MINUS SIGN}":
-        return ord("-")
-    folded = unicodedata.normalize("NFKC", character)
-    return ord(folded) if len(folded) == 1 and folded.isascii() and not folded.isdigit() else OTHER
 
 
 def is_card_number(digits: bytes) -> bool:
@@ -137,22 +112,30 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
             at += 1
 
 
-def track_rest(text: bytes, end: int) -> tuple[int, int] | None:
-    """Where a magnetic track's data stand behind a card number that ends at ``end`` (start, end), its name left out."""
-    found = _TRACK_REST.match(text, end)
-    return None if found is None else found.span(found.lastindex or 0)
+class Masked(NamedTuple):
+    """A text without card numbers, of the same length. ``numbers``: those that were in it; ``has_track``: one of them
+    was followed by the rest of a magnetic track, which is hidden too.
+    """
+
+    text: bytes
+    numbers: list[bytes]
+    has_track: bool
 
 
-def _is_card(found: re.Match[bytes]) -> bool:
-    if not is_card_number(found[0].translate(None, _SEPARATORS)):
-        return False
-    return track_rest(found.string, found.end()) is not None or not _within_hex(found.string, *found.span())
-
-
-def _within_hex(text: bytes, start: int, end: int) -> bool:
-    begin = max(0, start - _HEX_AROUND)
-    around = text[begin : end + _HEX_AROUND]
-    return any(one.start() + begin <= start and end <= one.end() + begin for one in _HEX.finditer(around))
+def mask_card_numbers(text: bytes, spared: Collection[bytes] = ()) -> Masked:
+    """Hides the card numbers of a text, but for those that are in ``spared``."""
+    masked, numbers, has_track = bytearray(text), list[bytes](), False
+    for start, end in card_spans(text):
+        number = text[start:end]
+        if number in spared:
+            continue
+        numbers.append(number)
+        masked[start:end] = masked_number(number)
+        track = _track_rest(text, end)
+        if track is not None:
+            masked[slice(*track)] = b"*" * (track[1] - track[0])
+            has_track = True
+    return Masked(bytes(masked), numbers, has_track)
 
 
 def masked_number(number: bytes, first_kept: int = FIRST_KEPT) -> bytes:
@@ -171,31 +154,33 @@ def without_card_numbers(text: str) -> str:
     """
     if len(text) < DIGITS_MIN:
         return text
-    if text.isascii():
-        plain, places = text.encode(), None
-    else:
-        seen = [(place, code) for place, character in enumerate(text) if (code := seen_as(character)) != INVISIBLE]
-        plain, places = bytes(code for _, code in seen), [place for place, _ in seen]
-    masked = _without_card_numbers(plain)
+    plain = text.encode("latin-1", "replace")
+    masked = mask_card_numbers(plain).text
     if masked == plain:
         return text
-    characters = list(text)
-    for place, (before, after) in enumerate(zip(plain, masked, strict=True)):
-        if before != after:
-            characters[place if places is None else places[place]] = chr(after)
-    return "".join(characters)
-
-
-def _without_card_numbers(plain: bytes) -> bytes:
-    masked = bytearray(plain)
-    for start, end in card_spans(plain):
-        masked[start:end] = masked_number(plain[start:end])
-        rest = track_rest(plain, end)
-        if rest is not None:
-            masked[slice(*rest)] = b"*" * (rest[1] - rest[0])
-    return bytes(masked)
+    return "".join(
+        character if old == new else chr(new) for character, old, new in zip(text, plain, masked, strict=True)
+    )
 
 
 def shown(value: object, chars_max: int) -> str:
     """Something of a body as an error text may quote it: without card numbers, then cut, as Python writes a text."""
     return repr(without_card_numbers(str(value))[:chars_max])
+
+
+def _track_rest(text: bytes, end: int) -> tuple[int, int] | None:
+    """Where a magnetic track's data stand behind a card number that ends at ``end`` (start, end), its name left out."""
+    found = _TRACK_REST.match(text, end)
+    return None if found is None else found.span(found.lastindex or 0)
+
+
+def _is_card(found: re.Match[bytes]) -> bool:
+    if not is_card_number(found[0].translate(None, SEPARATORS)):
+        return False
+    return _track_rest(found.string, found.end()) is not None or not _within_hex(found.string, *found.span())
+
+
+def _within_hex(text: bytes, start: int, end: int) -> bool:
+    begin = max(0, start - _HEX_AROUND)
+    around = text[begin : end + _HEX_AROUND]
+    return any(one.start() + begin <= start and end <= one.end() + begin for one in _HEX.finditer(around))

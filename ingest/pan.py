@@ -11,30 +11,19 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from core.card_numbers import card_spans, without_card_numbers
+from core.card_numbers import DIGITS_MIN, SEPARATORS, card_spans, without_card_numbers
 from core.errors import SettingError
 from core.event import WITHHELD_SHA256, Event, poison_event
 from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import (
-    BASE64,
-    BASE64_DIGITS,
-    BRACKETS,
-    CARD_DIGITS_MIN,
-    DEPTH_MAX,
-    PAIR,
-    BodyMask,
-    CardFields,
-    body_in_base64,
-)
-from ingest.pan_escapes import ESCAPE, ESCAPED_TEXT, JSON_STRING
+from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, CardFields, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -78,19 +67,9 @@ class MaskingKey:
         return hmac.digest(self._key, original, "sha256").hex()
 
 
-_CARD_DIGITS = b"0" * CARD_DIGITS_MIN
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
-_SQUEEZED_OUT = b" \t\n\v\f\r-./_,+"
-_NESTED = {bracket: re.escape(bracket) for bracket in BRACKETS}
-"""The beginning of a text, squeezed, that may be a body of its own."""
-_SHORT_ESCAPES = (
-    *((b"\\\\", b"\1"), (b'\\"', b"\1"), (b"\\/", b"/"), (b"\\n", b"\n"), (b"\\r", b"\r")),
-    *((b"\\t", b"\t"), (b"\\b", b"\b"), (b"\\f", b"\f")),
-)
-"""In the order in which they can be read one after the other. What is neither digit nor letter nor blank is a 1."""
-_QUOTED_FORM = re.compile(rb'"%b&' % PAIR)
-_QUOTED_BASE64 = re.compile(rb'"(%b)(?=")' % BASE64.pattern)
+_CARD_DIGITS = b"0" * DIGITS_MIN
 
 
 _HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
@@ -104,8 +83,9 @@ class CardMasker:
         self._enabled = settings.enabled
         self._key = key
         self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
-        self._cards = _begun_by(_members(self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN))
-        self._secrets = _begun_by(_members(self._fields.secret, rb'"[^"]*0|-?0|[\[{]'), _NESTED)
+        self._members = _members(
+            (self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN), (self._fields.secret, rb'"[^"]*0|0|[\[{]')
+        )
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -121,30 +101,17 @@ class CardMasker:
         return self._masked_body(event, named, adapter) if self.may_hold(event.body) else named
 
     def may_hold(self, body: bytes) -> bool:
-        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few."""
-        if body[:1] not in (b"{", b"[") or b"\0" in body:
-            return True
-        plain = _plain(body)
-        for _ in range(DEPTH_MAX):
-            if self._may_hold_plain(plain):
-                return True
-            if not (b"%" in plain or b"&" in plain) or ESCAPE.search(plain) is None:
-                return False
-            plain = ESCAPED_TEXT.plain(plain)
-        return self._may_hold_plain(plain)
+        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
 
-    def _may_hold_plain(self, plain: bytes) -> bool:
-        """Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone."""
-        squeezed = plain.translate(_SQUEEZE, _SQUEEZED_OUT)
-        if self._secrets.search(squeezed) or BASE64_DIGITS.search(plain):
+        Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
+        """
+        if body[:1] not in (b"{", b"["):
             return True
-        if any(body_in_base64(text[1]) for text in _QUOTED_BASE64.finditer(plain)):
+        plain = read_json_escapes(body)
+        squeezed = plain.translate(_SQUEEZE, SEPARATORS)
+        if self._members.search(squeezed) is not None:
             return True
-        if b"&" in plain and _QUOTED_FORM.search(plain):
-            return True
-        if _CARD_DIGITS not in squeezed:
-            return False
-        return self._cards.search(squeezed) is not None or next(card_spans(plain), None) is not None
+        return _CARD_DIGITS in squeezed and next(card_spans(plain), None) is not None
 
     def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
         """The masked body, and what was masked."""
@@ -251,14 +218,6 @@ def _masked_type(event: Event) -> Event:
     return replace(event, event_type=masked, event_key=key)
 
 
-def _plain(body: bytes) -> bytes:
-    """JSON with its texts as the mask reads them. A quote that is escaped ends no text, so it isn't there any more."""
-    if b"\\" in body:
-        for escape, character in _SHORT_ESCAPES:
-            body = body.replace(escape, character)
-    return body if body.isascii() and b"\\" not in body else JSON_STRING.plain(body)
-
-
 def _identities(event: Event) -> set[bytes]:
     """Texts that name this event, its account, its entity and its fact."""
     parts = [*event.entity_key.split(":"), *(event.fact_key or "").split(":")]
@@ -291,19 +250,14 @@ def _names(names: Iterable[str]) -> frozenset[bytes]:
     return frozenset(field_name(name).encode() for name in names)
 
 
-def _members(names: frozenset[bytes], value: bytes) -> dict[bytes, bytes]:
-    """Patterns of members of a squeezed body with such a name and value, by the name's first letter."""
-    found: dict[bytes, bytes] = {}
-    for name in sorted(name.translate(_SQUEEZE) for name in names):
-        before = found.get(name[:1])
-        found[name[:1]] = name if before is None else before + b"|" + name
-    return {first: rb'(?:%b)"\s*:\s*(?:%b)' % (either, value) for first, either in found.items()}
-
-
-def _begun_by(*patterns: Mapping[bytes, bytes]) -> re.Pattern[bytes]:
-    """One of ``patterns`` after a quote. What each begins with is asked for by itself: most texts fail there."""
-    either = dict.fromkeys(pattern for some in patterns for pattern in some.values())
-    if not either:
-        return re.compile(rb"(?!)")
-    firsts = b"".join(map(re.escape, sorted({first for some in patterns for first in some})))
-    return re.compile(rb'"(?=[%b])(?:%b)' % (firsts, b"|".join(either)))
+def _members(*kinds: tuple[frozenset[bytes], bytes]) -> re.Pattern[bytes]:
+    """A squeezed body's members with one of these names and such a value. Most names fail at their first letter."""
+    by_first: dict[bytes, list[bytes]] = {}
+    for names, value in kinds:
+        for name in sorted({name.translate(_SQUEEZE) for name in names}):
+            by_first.setdefault(name[:1], []).append(rb'%b":(?:%b)' % (name[1:], value))
+    return re.compile(
+        b'"(?:%b)' % b"|".join(b"%b(?:%b)" % (first, b"|".join(rest)) for first, rest in by_first.items())
+        if by_first
+        else b"(?!)"
+    )

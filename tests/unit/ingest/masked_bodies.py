@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from ingest.pan import CardMasker, MaskingKey
 from ingest.pan_body import BodyMask, CardFields
 from ingest.settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
@@ -12,6 +15,7 @@ FIELDS = CardFields(
     secret=frozenset(field_name(name).encode() for name in SECRET_FIELDS),
 )
 MASKER = CardMasker(PanSettings(), MaskingKey("k" * 32))
+PAGE = Path(__file__).parents[3] / "docs" / "card-numbers.md"
 
 
 def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
@@ -24,3 +28,10 @@ def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] 
     # The quick look before it never says no where there is something.
     assert result == body or MASKER.may_hold(body)
     return result
+
+
+def bodies_with_what_is_not_found() -> list[tuple[str, bytes]]:
+    """The examples in the page's table "What isn't found", as their lines say they are encoded."""
+    section = PAGE.read_text("utf-8").split("## What isn't found")[1].split("\n## ")[0]
+    lines = re.findall(r"^\| ([^|]+) \| `([^`|]+)` \| (UTF-[0-9]+) \|$", section, re.MULTILINE)
+    return [(what, example.encode(encoding)) for what, example, encoding in lines]
