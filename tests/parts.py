@@ -1,7 +1,8 @@
 """Runs pytest several times and sums it up: ``python -m tests.parts "tests/unit -n 3" "tests/e2e"``.
 
-Each argument is one run's command line. A run that fails doesn't stop the next one. The last lines say which tests
-failed, what was passed over and why, and how many tests that were; the last of all has the form of pytest's own.
+Each argument is one run's command line. A run that fails doesn't stop the next one. At the end stand the seconds of
+each folder and of the slowest tests, set-up included; then which tests failed, what was passed over and why, and how
+many tests that were; the last line has the form of pytest's own.
 Ends with 0 if every run did, else with the code of the first that didn't.
 """
 
@@ -14,12 +15,28 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 INTERRUPTED = 2
 """The exit code of a pytest that was interrupted."""
+SLOWEST = 30
+"""How many of the slowest tests are listed."""
+FOLDER_DEPTH = 3
+"""A test's seconds are counted for its folder down to here: tests/unit/processor, tests/e2e."""
+
+
+@dataclass
+class Duration:
+    """Seconds and number of some tests."""
+
+    seconds: float = 0.0
+    tests: int = 0
+
+    def add(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.tests += 1
 
 
 @dataclass
@@ -32,6 +49,9 @@ class Sum:
     worlds: int = 0
     """Searched by `tests/unit/processor/decide/test_every_case.py`."""
     code: int = 0
+    folders: defaultdict[str, Duration] = field(default_factory=lambda: defaultdict(Duration))
+    tests: list[tuple[float, str]] = field(default_factory=list)
+    """Each test's seconds, with what was set up and taken down for it."""
 
     def add(self, words: list[str], code: int, report: Path) -> None:
         """One run that ended with ``code``; its JUnit report is missing if it was killed."""
@@ -44,7 +64,11 @@ class Sum:
             self.failed.append(f"pytest {shlex.join(words)} ended with {code}")
 
     def _case(self, case: ET.Element) -> None:
-        name = f"{case.get('file', case.get('classname'))}::{case.get('name')}"
+        file = case.get("file", case.get("classname", ""))
+        name = f"{file}::{case.get('name')}"
+        seconds = float(case.get("time", 0))
+        self.folders["/".join(PurePosixPath(file).parts[:-1][:FOLDER_DEPTH])].add(seconds)
+        self.tests.append((seconds, name))
         troubles = [trouble for kind in ("failure", "error") for trouble in case.findall(kind)]
         skipped = case.find("skipped")
         self.worlds += sum(int(one.get("value", 0)) for one in case.iter("property") if one.get("name") == "worlds")
@@ -56,6 +80,22 @@ class Sum:
             self.passed_over[skipped.get("message", "")] += 1
         else:
             self.counts["passed"] += 1
+
+    def duration_lines(self) -> list[str]:
+        """Two tables in Markdown: seconds by folder, and the slowest tests."""
+        whole = Duration(sum(seconds for seconds, _ in self.tests), len(self.tests))
+        by_seconds = sorted(self.folders.items(), key=lambda folder: -folder[1].seconds)
+        folders = [*by_seconds, ("together", whole)]
+        return [
+            "| folder | tests | seconds of all processes |",
+            "|---|---:|---:|",
+            *(f"| {name or '.'} | {folder.tests:,} | {folder.seconds:,.1f} |" for name, folder in folders),
+            "",
+            "| slowest tests | seconds |",
+            "|---|---:|",
+            *(f"| {name} | {seconds:.1f} |" for seconds, name in sorted(self.tests, reverse=True)[:SLOWEST]),
+            "",
+        ]
 
     def lines(self, seconds: float) -> list[str]:
         """The summary, a line each."""
@@ -75,18 +115,21 @@ def _interruptible() -> None:
 
 def run(parts: list[str]) -> int:
     """The exit code of all of it."""
-    whole, began_s = Sum(), time.monotonic()
+    whole, took, began_s = Sum(), list[str](), time.monotonic()
     # Ctrl-C goes to the run under way, which ends as interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(parts):
             words, report = shlex.split(part), Path(folder) / f"{number}.xml"
             command = [sys.executable, "-m", "pytest", *words, f"--junitxml={report}", "-o", "junit_family=xunit1"]
+            part_began_s = time.monotonic()
             code = subprocess.run(command, check=False, preexec_fn=_interruptible).returncode
             whole.add(words, code, report)
+            took.append(f"part {number + 1} took {time.monotonic() - part_began_s:.0f} s: pytest {part}")
             if code == INTERRUPTED:
                 break
-    sys.stdout.write("\n".join(["", *whole.lines(time.monotonic() - began_s), ""]))
+    durations = whole.duration_lines()
+    sys.stdout.write("\n".join(["", *durations, *took, *whole.lines(time.monotonic() - began_s), ""]))
     return whole.code
 
 

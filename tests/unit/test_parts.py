@@ -66,3 +66,37 @@ def test_runs_that_pass_end_with_zero(tmp_path: Path) -> None:
     ran = parts(tmp_path, str(tmp_path / "test_good.py"), str(tmp_path))
     assert ran.returncode == 0
     assert ran.stdout.splitlines()[-1].startswith("2 passed in ")
+
+
+WAITS = """
+import pytest, time
+@pytest.fixture
+def server(): time.sleep(0.2); yield; time.sleep(0.2)
+def test_on_a_server(server): pass
+def test_quick(): pass
+"""
+
+
+def test_seconds_are_said_by_folder_and_by_test_with_what_was_set_up(tmp_path: Path) -> None:
+    deep, flat = tmp_path / "tests" / "unit" / "processor" / "decide", tmp_path / "tests" / "e2e"
+    for folder, text in {deep: WAITS, flat: "def test_good(): pass"}.items():
+        folder.mkdir(parents=True)
+        (folder / "test_some.py").write_text(text)
+    printed = parts(tmp_path, f"--import-mode=importlib {deep}", f"--import-mode=importlib {flat}").stdout.splitlines()
+    folders = printed[printed.index("| folder | tests | seconds of all processes |") + 2 :]
+    names = [line.split(" | ")[:2] for line in folders[:3]]
+    assert names == [["| tests/unit/processor", "2"], ["| tests/e2e", "1"], ["| together", "3"]]
+    slowest = printed[printed.index("| slowest tests | seconds |") + 2]
+    name, seconds = slowest.strip("| ").split(" | ")
+    assert name == "tests/unit/processor/decide/test_some.py::test_on_a_server"
+    assert float(seconds) >= 0.4
+    assert [line.partition(" took ")[0] for line in printed if " took " in line] == ["part 1", "part 2"]
+
+
+def test_no_more_than_thirty_tests_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(40))\ndef test_n(n): pass"
+    )
+    printed = parts(tmp_path, str(tmp_path)).stdout.splitlines()
+    slowest = printed[printed.index("| slowest tests | seconds |") + 2 :]
+    assert slowest.index("") == 30
