@@ -46,13 +46,14 @@ test-faults: setup  ## search for new examples and run the long fault tests; SEE
 		"tests/unit tests/contract tests/integration -m 'hypothesis or slow' -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
 		"$(wildcard tests/faults tests/e2e) -q --timeout=1800 --hypothesis-seed=$(SEED)"
 
-lint: environment  ## check style, types, import direction, the compose file
+lint: environment  ## check style, types, import direction, the compose file; count the code
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy .
 	@$(PYTEST) tests/unit/test_imports.py -q
 	@if [ -f docker-compose.yml ]; then \
 		$(PY) -m check_jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/compose.object-store.yml; fi
+	@$(PY) -m tests.code_size
 
 bench: setup  ## print figures beside baselines of the same run; ONLY=receiver,redis SHORT=1
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
