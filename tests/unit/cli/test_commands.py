@@ -69,20 +69,6 @@ def receiver(tmp_path: Path) -> Iterator[type[Receiver]]:
     server.server_close()
 
 
-def test_help_names_every_command_and_the_first_steps() -> None:
-    said = payhook("--help")
-    assert said.exit_code == 0
-    for word in ("up", "down", "status", "demo", "verify", "send", "ledger", "dlq", "First steps"):
-        assert word in said.output
-
-
-@pytest.mark.parametrize("words", [["up"], ["send"], ["verify"], ["dlq", "replay"], ["ledger", "event"]])
-def test_every_command_explains_itself(words: list[str]) -> None:
-    said = payhook(*words, "--help")
-    assert said.exit_code == 0
-    assert len(said.output.splitlines()) > 6
-
-
 def test_status_of_nothing_is_no_and_tells_how_to_start(tmp_path: Path) -> None:
     said = payhook("status", "--data", str(tmp_path))
     assert said.exit_code == 1

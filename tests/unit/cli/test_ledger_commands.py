@@ -60,15 +60,6 @@ def test_balances_have_the_decimals_of_their_currency_and_a_total_that_is_in_bal
     ]
 
 
-@pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize("words", [["balances"], ["search"], ["event", "seq:3"], ["entity", f"adyen:acct:{'p' * 120}"]])
-def test_long_names_fold_and_nothing_is_cut(words: list[str], columns: int, ledger: SmallLedger) -> None:
-    said = payhook(ledger, *words, columns=columns).output
-    assert said.count("x") >= LONG.count("x")
-    assert "…" not in said
-    assert max(len(line) for line in said.splitlines() if "p" * 120 not in line) <= columns
-
-
 def test_the_json_of_balances_is_in_minor_units_with_decimals(ledger: SmallLedger) -> None:
     reported = json.loads(payhook(ledger, "balances", "--json", "--currency", "KWD").output)
     assert [(one["debit_minor"], one["credit_minor"], one["balance_minor"], one["decimals"]) for one in reported] == [

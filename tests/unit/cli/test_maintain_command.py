@@ -93,12 +93,6 @@ def test_a_second_redaction_says_that_the_first_had_removed_it(folder: Path) -> 
     assert reported["actor"] == this_account()
 
 
-def test_on_a_narrow_terminal_names_and_figures_are_whole(folder: Path) -> None:
-    said = payhook(folder, "ledger", "maintain", columns=80).output
-    assert "…" not in said and max(map(len, said.splitlines())) <= 80
-    assert all(f"{name}  " in said for name in ("journal of ledger", "bodies of ledger"))
-
-
 @pytest.mark.parametrize(
     ("key", "problem"),
     [("stripe:evt_1:charge.succeeded", "item 2 is open"), ("stripe:evt_9:charge.succeeded", "knows no body")],

@@ -11,10 +11,8 @@ from typing import cast
 import pytest
 
 from core.clock import ManualClock, SystemClock
-from core.errors import PayhookError
-from journal.errors import CommitUnknown, Fenced, IndexBroken, JournalBroken, Refused, StorageDown
+from journal.errors import Fenced, Refused, StorageDown
 from journal.lease import Holder
-from ledger.postings import PostingsRefused
 from processor import application
 from processor.application import Application, Backoff, WorkStream
 
@@ -174,30 +172,11 @@ def running(
     assert not thread.is_alive()
 
 
-def test_a_stop_ends_all_of_them_well() -> None:
-    one, other = Scripted("one"), Scripted("other")
-    with running(one, other) as (whole, answers):
-        assert one.running.wait(WAIT_S_MAX) and other.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert answers == [True]
-    assert one.reported == other.reported == []
-
-
 def test_where_spark_has_ended_the_process_ends_although_each_stream_would_restart() -> None:
     one, other = Scripted("one", *[ValueError("SparkContext was shut down")] * 1_000), Scripted("other")
     with running(one, other, spark_runs=lambda: one.begun < 3) as (_, answers):
         pass
     assert answers == [False]
-
-
-def test_a_stream_that_fails_restarts_and_the_other_goes_on() -> None:
-    sick, well = Scripted("sick", ValueError("first"), ValueError("second"), None), Scripted("well")
-    with running(sick, well) as (whole, answers):
-        assert sick.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert sick.reported == ["failed: first", "restarted", "failed: second", "restarted"]
-    assert well.reported == []
-    assert answers == [True]
 
 
 def test_the_only_running_streams_failure_ends_the_process() -> None:
@@ -230,15 +209,6 @@ def test_a_stream_whose_lease_another_process_has_stands_by_and_begins_when_it_i
         whole.stop()
     assert answers == [True]
     assert (stream.reported, stream.followed, stream.begun) == (["standby: other"], 1, 1)
-
-
-def test_a_stop_ends_the_wait_for_the_lease() -> None:
-    stream = Scripted("ledger")
-    stream.lease.free = False
-    with running(stream) as (whole, answers):
-        until(lambda: bool(stream.reported))
-        whole.stop()
-    assert (answers, stream.begun, stream.lease.given_up) == ([True], 0, 1)
 
 
 @pytest.mark.parametrize("failure", [None, ValueError("a bug")])
@@ -360,38 +330,6 @@ def test_waits_double_until_a_run_was_steady(monkeypatch: pytest.MonkeyPatch) ->
     backoff.begin()
     clock.advance(application.STEADY_S)
     assert backoff.after_failure_s() == 1
-
-
-@pytest.mark.parametrize("fails_to_open", [False, True])
-@pytest.mark.parametrize(
-    "failed",
-    [
-        DOWN,
-        CommitUnknown("ledger", "No space left on device"),
-        PostingsRefused("/lake/postings", "No space left on device"),
-        IndexBroken("/index", "IO error: No space left on device"),
-    ],
-)
-def test_an_outage_of_its_storage_is_waited_for_and_everything_is_opened_again(
-    failed: PayhookError, fails_to_open: bool
-) -> None:
-    stream = Scripted("ledger", failed, failed, None, fails_to_open=fails_to_open)
-    with running(stream) as (whole, answers):
-        assert stream.running.wait(WAIT_S_MAX)
-        whole.stop()
-    assert answers == [True]
-    assert stream.begun == 3
-    assert stream.reported == [f"outage: {type(failed).__name__}: {failed}"]
-    assert set(stream.tries) == {1, 2}
-
-
-@pytest.mark.parametrize("failed", [JournalBroken("/lake/journal", "seq 4 is missing"), ZeroDivisionError("a bug")])
-def test_what_does_not_pass_by_itself_ends_the_only_stream(failed: Exception) -> None:
-    stream = Scripted("ledger", failed)
-    with running(stream) as (_, answers):
-        pass
-    assert answers == [False]
-    assert stream.reported == [f"failed: {failed}"]
 
 
 @pytest.mark.parametrize(("has_decided", "tries"), [(False, [1, 2, 3]), (True, [1])])

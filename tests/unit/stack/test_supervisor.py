@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,8 +18,8 @@ import pytest
 
 from core.layout import Layout
 from stack.children import Ports
-from stack.endpoints import end_leftovers, read_endpoints, record, recorded_supervisor
-from stack.errors import AlreadyUp, ServerLeft, ServerNotUp
+from stack.endpoints import end_leftovers, read_endpoints, record
+from stack.errors import ServerLeft, ServerNotUp
 from stack.server import Server
 from stack.supervisor import (
     BACKOFF_S_MAX,
@@ -37,7 +36,6 @@ PORTS = Ports(1, 2, 3, 4, 5, 6, 7)
 WAIT_S = 60.0
 
 SLEEPS = "import time; time.sleep(600)"
-HAS_A_CHILD = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); time.sleep(600)"
 
 
 def stub(folder: Path, name: str, code: str = SLEEPS, answers: Callable[[], bool] = lambda: True) -> Server:
@@ -69,27 +67,6 @@ def children_of(pid: int) -> list[psutil.Process]:
     return found
 
 
-def test_services_start_only_when_the_broker_answers_and_its_topics_are_made(folder: Path) -> None:
-    done: list[str] = []
-    broker_answers = False
-    supervisor = Supervisor(
-        Layout(folder),
-        PORTS,
-        [stub(folder, "kafka", answers=lambda: broker_answers), stub(folder, "ingest")],
-        make_topics=lambda: done.append("topics"),
-        on_change=lambda name, state: done.append(f"{name} {state}"),
-    )
-    try:
-        for _ in range(5):
-            supervisor.step()
-        assert done == ["kafka starting"]
-        broker_answers = True
-        step_until(supervisor, lambda: supervisor.all_answer)
-        assert done == ["kafka starting", "kafka running", "topics", "ingest starting", "ingest running"]
-    finally:
-        supervisor.stop()
-
-
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_nobody_waits_for_starts_once_the_others_answer_or_take_too_long(
     folder: Path, monkeypatch: pytest.MonkeyPatch, in_time: bool
@@ -109,48 +86,6 @@ def test_what_nobody_waits_for_starts_once_the_others_answer_or_take_too_long(
             monkeypatch.setattr("stack.supervisor.BESIDE_S", 0.0)
         step_until(supervisor, lambda: "alerts running" in done)
         assert ("ingest running" in done) == in_time
-    finally:
-        supervisor.stop()
-
-
-def test_endpoints_appear_when_everything_answers_and_are_gone_after_the_stop(folder: Path) -> None:
-    answers = False
-    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest", answers=lambda: answers))
-    try:
-        step_until(supervisor, lambda: (folder / "ingest.log").exists())
-        assert read_endpoints(folder) is None
-        answers = True
-        step_until(supervisor, lambda: supervisor.answered_once)
-        found = read_endpoints(folder)
-        assert found is not None
-        assert (found.ingest, found.kafka, found.ops) == ("http://127.0.0.1:3", "127.0.0.1:1", "http://127.0.0.1:6")
-        assert re.fullmatch(r"unix://payhook:[\w-]{32}@/.*redis\.sock\?db=0", found.redis)
-        assert found.journal == str(folder / "lake" / "journal" / "ledger")
-        assert all(psutil.pid_exists(pid) for pid in found.pids.values())
-    finally:
-        supervisor.stop()
-    assert read_endpoints(folder) is None
-    assert not any(psutil.pid_exists(pid) for pid in found.pids.values())
-
-
-def test_a_process_that_is_killed_is_started_again_and_the_endpoints_follow(folder: Path) -> None:
-    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor", HAS_A_CHILD))
-    try:
-        step_until(supervisor, lambda: supervisor.all_answer)
-        before = read_endpoints(folder)
-        assert before is not None
-        killed = before.pids["processor"]
-        step_until(supervisor, lambda: len(children_of(killed)) == 1)
-        [grandchild] = children_of(killed)
-        os.kill(killed, signal.SIGKILL)
-        step_until(supervisor, lambda: not supervisor.all_answer)
-        step_until(supervisor, lambda: supervisor.all_answer)
-        after = read_endpoints(folder)
-        assert after is not None
-        assert after.pids["processor"] != killed
-        assert after.pids["kafka"] == before.pids["kafka"]
-        assert (after.ingest, after.kafka) == (before.ingest, before.kafka)
-        assert all_end([grandchild]), "what a dead process left must be ended before its successor starts"
     finally:
         supervisor.stop()
 
@@ -252,31 +187,6 @@ def test_a_process_that_can_never_be_started_ends_the_start(folder: Path) -> Non
     supervisor.stop()
 
 
-def test_a_process_that_never_comes_up_ends_the_start_with_its_last_words(folder: Path) -> None:
-    broken = stub(folder, "ingest", "import sys; sys.exit('setting ingest.port: not a port')", lambda: False)
-    supervisor = make(folder, stub(folder, "kafka"), broken)
-    try:
-        with pytest.raises(ServerNotUp, match=r"(?s)ingest ended with code 1 .*ingest\.port: not a port"):
-            step_until(supervisor, lambda: supervisor.all_answer)
-    finally:
-        supervisor.stop()
-
-
-def test_a_paused_process_is_left_alone_and_still_stops(folder: Path) -> None:
-    listens = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
-    listens += f"open({str(folder / 'up')!r}, 'w').close()\ntime.sleep(600)"
-    supervisor = make(folder, stub(folder, "kafka"), stub(folder, "processor", listens, (folder / "up").exists))
-    step_until(supervisor, lambda: supervisor.all_answer)
-    found = read_endpoints(folder)
-    assert found is not None
-    os.kill(found.pids["processor"], signal.SIGSTOP)
-    for _ in range(10):
-        supervisor.step()
-    assert read_endpoints(folder) == found
-    supervisor.stop()
-    assert not psutil.pid_exists(found.pids["processor"])
-
-
 def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> None:
     stopped = folder / "stopped"
     says = "import signal, sys, time\ndef end(*_):\n open(%r, 'a').write(%r); sys.exit()\n"
@@ -327,43 +237,6 @@ def test_the_record_of_a_process_that_does_not_end_stays_for_the_next_down(
                 end_leftovers(layout)
         assert end_leftovers(layout)
         assert not end_leftovers(layout)
-
-
-def test_a_second_supervisor_on_one_folder_is_refused(folder: Path) -> None:
-    layout = Layout(folder)
-    with sole_supervisor(layout), pytest.raises(AlreadyUp, match="already runs on"), sole_supervisor(layout):
-        pass
-    with sole_supervisor(layout):
-        found = recorded_supervisor(layout)
-        assert found is not None
-        assert found.pid == os.getpid()
-    assert recorded_supervisor(layout) is None
-
-
-def test_children_of_a_killed_supervisor_die_with_it(folder: Path) -> None:
-    code = f"""
-import sys, time
-from pathlib import Path
-from tests.unit.stack.test_supervisor import *
-folder = Path({str(folder)!r})
-supervisor = make(folder, stub(folder, "kafka"), stub(folder, "ingest"))
-step_until(supervisor, lambda: supervisor.all_answer)
-print("up", flush=True)
-time.sleep(600)
-"""
-    checkout = Path(__file__).parents[3]
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=checkout, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    children = children_of(process.pid)
-    assert len(children) == 2
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    if sys.platform == "linux":
-        assert all_end(children)
-    end_leftovers(Layout(folder))
-    assert all_end(children)
 
 
 def test_the_next_supervisor_ends_leftovers_but_never_a_stranger_that_got_the_same_pid(folder: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
-from dlq.alerts.engine import REPEAT_S, Kind, Notice
+from dlq.alerts.engine import Kind, Notice
 from dlq.alerts.looking import Looking, Places
 from dlq.alerts.readings import Dead, Replicas, Seen
 from dlq.alerts.receivers import receivers
@@ -78,20 +78,6 @@ def kinds(server: Receiver) -> list[tuple[str, str]]:
     return [(one["rule"], one["kind"]) for one in reported]
 
 
-def test_an_overflow_is_reported_once_repeated_and_over_once(stack: Stack, server: Receiver) -> None:
-    stack.dead = Dead(101, AT)
-    for _ in range(5):
-        stack.step()
-    assert kinds(server) == [("dlq_depth", "firing")]
-    stack.step(REPEAT_S)
-    stack.dead = Dead(0, None)
-    stack.step()
-    stack.step(120)
-    stack.step(120)
-    assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "repeat"), ("dlq_depth", "recovered")]
-    assert stack.boss_reported() == []
-
-
 def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after_two(
     stack: Stack, server: Receiver
 ) -> None:
@@ -105,19 +91,6 @@ def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after
     (reported,) = stack.boss_reported()
     assert (reported["rule"], reported["severity"]) == ("dlq_escalation", "critical")
     assert reported["text"] == "a dead event of ledger has not been closed for 48.0 h"
-
-
-def test_a_restart_neither_repeats_nor_forgets(stack: Stack, server: Receiver) -> None:
-    stack.dead = Dead(101, AT)
-    stack.step()
-    stack.restart()
-    stack.step()
-    assert kinds(server) == [("dlq_depth", "firing")]
-    stack.dead = Dead(0, None)
-    stack.step()
-    stack.restart()
-    stack.step(120)
-    assert kinds(server) == [("dlq_depth", "firing"), ("dlq_depth", "recovered")]
 
 
 def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nobody_else(
@@ -155,21 +128,6 @@ def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(stack: 
     stack.restart()
     stack.step()
     assert json.loads(stack.file.read_text())["waiting"] == {"boss": []}
-
-
-def test_what_was_over_before_a_receiver_came_back_is_reported_as_over(stack: Stack, server: Receiver) -> None:
-    server.replies(status(500))
-    stack.dead = Dead(101, AT)
-    stack.step()
-    stack.dead = Dead(0, None)
-    stack.step()
-    stack.step(120)
-    server.replies(status(200))
-    stack.step(300)
-    assert kinds(server)[-1] == ("dlq_depth", "recovered")
-    sent = len(server.requests)
-    stack.step(300)
-    assert len(server.requests) == sent
 
 
 class Held:
