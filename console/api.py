@@ -33,11 +33,9 @@ from core.routing import mode_of, stream_of
 from dlq.command import ITEM_ACTIONS
 from dlq.commands import CommandNotSent
 from dlq.orders import OrderRefused, OrderService
-from ingest.idempotency.middleware import IdempotencyKey, Options
+from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import AnswerStore, Run
-
-REQUEST_BYTES_MAX = 1 << 20
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
@@ -55,8 +53,7 @@ def mount_api(
     ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
     api = create_api(services, bookings, streams)
-    options = Options(request_bytes_max=REQUEST_BYTES_MAX, docs_url=DOCS_URL)
-    api.add_middleware(IdempotencyKey, store=answers, caller=_caller, options=options)
+    api.add_middleware(IdempotencyKey, store=answers, caller=_caller, docs_url=DOCS_URL)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
 

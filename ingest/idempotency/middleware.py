@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,15 +33,15 @@ class Recording:
     """The ``receive`` and ``send`` that the application gets.
 
     An answer is held back until it is whole and ``settle`` has kept it: what a client has seen can be repeated. One
-    larger than ``bytes_max`` is passed on as it comes; it is settled, without its body, before its last part is sent.
+    larger than `ANSWER_BYTES_MAX` is passed on as it comes; it is settled, without its body, before its last part is
+    sent.
     """
 
-    def __init__(self, body: bytes, receive: Receive, send: Send, settle: Settle, bytes_max: int) -> None:
+    def __init__(self, body: bytes, receive: Receive, send: Send, settle: Settle) -> None:
         self._body: bytes | None = body
         self._receive = receive
         self._send = send
         self._settle = settle
-        self._bytes_max = bytes_max
         self._start: Message | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -86,7 +85,7 @@ class Recording:
     async def _record(self, start: Message, part: bytes, more: bool) -> None:
         self._size += len(part)
         self._parts.append(part)
-        fits = self._size <= self._bytes_max
+        fits = self._size <= ANSWER_BYTES_MAX
         if more and fits:
             return
         if not more:
@@ -121,6 +120,12 @@ class Recording:
 log = logging.getLogger(__name__)
 
 DRAFT = "https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/"
+METHODS = frozenset({"POST", "PATCH"})
+REQUEST_BYTES_MAX = 1 << 20
+REQUEST_S_MAX = 30.0
+"""For a whole body."""
+ANSWER_BYTES_MAX = 1 << 18
+"""Of an answer that is kept."""
 NOT_KEPT_STATUSES = frozenset({401, 403, 407, 408, 421, 425, 429})
 """About the sender or the moment, not about the request: the same request may fare otherwise."""
 RENEWALS_A_LEASE = 3
@@ -131,76 +136,53 @@ UNAVAILABLE_RETRY_S = 5
 Caller = Callable[[Scope], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Of an `IdempotencyKey`."""
-
-    methods: Collection[str] = ("POST", "PATCH")
-    """Of the requests that it looks at."""
-    required: bool = True
-    """Whether each of them must have a key; else one without a key runs each time."""
-    open_when_unavailable: bool = False
-    request_bytes_max: int = 1 << 20
-    request_s_max: float = 30.0
-    """For a whole body."""
-    answer_bytes_max: int = 1 << 18
-    """Of an answer that is kept."""
-    docs_url: str = DRAFT
-    """Where refusals are explained, each at ``#slug``."""
-
-
 class IdempotencyKey:
     """Wraps an ASGI application so that a request with a key is carried out once, and then answered from memory.
 
-    - No key where ``required``, no usable key, or several: 400.
+    - No key, no usable key, or several: 400.
     - The first request with a key runs; a copy meanwhile gets 409 with Retry-After; one with another method, path,
       query, content type or body gets 422; a copy afterwards gets the first one's answer and
       ``Idempotent-Replayed: true``.
     - Answers below 500 are kept, errors too, for as long as the store keeps them. Not kept, so that the same request
       runs again: 5xx and exceptions, 401, 403, 407, 408, 421, 425, 429, and what the application calls
       `Run.nothing_began` for (its validation, before it does anything).
-    - An answer larger than ``answer_bytes_max`` isn't kept but that it was given: a copy gets 409 with its status.
+    - An answer larger than `ANSWER_BYTES_MAX` isn't kept but that it was given: a copy gets 409 with its status.
     - An owner that dies leaves its claim to the next copy after the lease: the application runs again. Its own work
       should be idempotent by `Run.request_id`, which it finds in ``scope["state"]["idempotency"]``.
     - A client that leaves changes nothing: the run goes on, and its answer is kept.
-    - Where the store can't be asked nothing is run: 503 with Retry-After; with ``open_when_unavailable`` it runs
-      unprotected instead.
+    - Where the store can't be asked nothing is run: 503 with Retry-After.
 
-    ``caller`` names the sender: keys of different callers are different keys. Other methods, websockets and lifespan
-    pass untouched. What can be set is in `Options`.
+    ``caller`` names the sender: keys of different callers are different keys. ``docs_url``: where refusals are
+    explained, each at ``#slug``. Other methods, websockets and lifespan pass untouched.
     """
 
-    def __init__(self, app: ASGIApp, *, store: AnswerStore, caller: Caller, options: Options = Options()) -> None:
+    def __init__(self, app: ASGIApp, *, store: AnswerStore, caller: Caller, docs_url: str = DRAFT) -> None:
         self._app = app
         self._store = store
         self._caller = caller
-        self._options = options
+        self._docs_url = docs_url
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; its refusals are problem details."""
-        if scope["type"] != "http" or scope["method"] not in self._options.methods:
+        if scope["type"] != "http" or scope["method"] not in METHODS:
             await self._app(scope, receive, send)
             return
         try:
             await self._guarded(scope, receive, send)
         except Problem as problem:
-            await problem.send(send, self._options.docs_url)
+            await problem.send(send, self._docs_url)
         except ClientGone:
             return
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        options = self._options
         try:
             key = read_key(scope["headers"])
         except KeyMalformed as malformed:
             raise problems.key_malformed(malformed.problem) from None
         if key is None:
-            if options.required:
-                raise problems.key_missing(scope["method"])
-            await self._app(scope, receive, send)
-            return
-        body = await read_whole(scope["headers"], receive, options.request_bytes_max, options.request_s_max)
+            raise problems.key_missing(scope["method"])
+        body = await read_whole(scope["headers"], receive, REQUEST_BYTES_MAX, REQUEST_S_MAX)
         request = request_key(self._caller(scope), key, scope, body)
         owner = os.urandom(OWNER_BYTES)
         claimed = await self._claim(request, owner)
@@ -209,7 +191,7 @@ class IdempotencyKey:
             return
         run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
         held = _Held(self._store, request, owner, run)
-        recording = Recording(body, receive, send, held.settle, options.answer_bytes_max)
+        recording = Recording(body, receive, send, held.settle)
         await self._shielded(self._run(held, with_run(scope, run), recording), recording)
 
     async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
@@ -220,8 +202,6 @@ class IdempotencyKey:
             claimed = await self._store.claim(request, owner)
         except ClaimsUnavailable as unavailable:
             log.warning("idempotency keys can't be looked up: %s", unavailable)
-            if self._options.open_when_unavailable:
-                return Claimed(ClaimState.RECLAIMED)
             # It may have been claimed all the same, and would be blocked until the lease is over.
             with contextlib.suppress(ClaimsUnavailable):
                 await self._store.lapse(request, owner)

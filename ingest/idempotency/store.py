@@ -16,6 +16,7 @@ from core.redis import AsyncClient, Script
 from ingest.claims import ClaimState, RedisGate
 
 DAY_S = 86_400.0
+"""How long an answer is kept."""
 LEASE_S = 60.0
 """An owner that lives renews it (`LEASE_S` / 3), so that this is only how long a dead one's key stays blocked."""
 _HEAD = struct.Struct(">I")
@@ -185,11 +186,11 @@ return 1
 class RedisAnswers:
     """`AnswerStore` on a Redis client that was opened by the caller (``decode_responses`` off), behind its gate."""
 
-    def __init__(self, redis: AsyncClient, gate: RedisGate, lease_s: float = LEASE_S, kept_s: float = DAY_S) -> None:
+    def __init__(self, redis: AsyncClient, gate: RedisGate, lease_s: float = LEASE_S) -> None:
         self._gate = gate
         self.lease_s = lease_s
         self._lease_ms = int(lease_s * 1000)
-        self._kept_ms = int(kept_s * 1000)
+        self._kept_ms = int(DAY_S * 1000)
         self._redis = redis
 
     async def claim(self, key: RequestKey, owner: bytes) -> Claimed:

@@ -66,7 +66,7 @@ class Requests(RuleBasedStateMachine):
             self.store = MemoryAnswers(self.clock, LEASE_S, KEPT_S)
         else:
             self.redis = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
-            self.store = RedisAnswers(self.redis, GATE, LEASE_S, KEPT_S)
+            self.store = RedisAnswers(self.redis, GATE, LEASE_S)
         self.owners = itertools.count(1)
         self.known: Known | None = None
         self.acted: list[Runner] = []

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
+from unittest.mock import patch
 
 import fakeredis
 import pytest
@@ -81,7 +82,9 @@ class RedisGround:
     ) -> Result:
         async def inside() -> Result:
             async with self._open_client() as client:
-                return await use(RedisAnswers(client, RedisGate(timeout_s=60.0), lease_s, kept_s))
+                with patch("ingest.idempotency.store.DAY_S", kept_s):
+                    store = RedisAnswers(client, RedisGate(timeout_s=60.0), lease_s)
+                return await use(store)
 
         return asyncio.run(inside())
 

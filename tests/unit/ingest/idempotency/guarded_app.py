@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.clock import ManualClock
 from ingest.claims import ClaimsUnavailable
-from ingest.idempotency.middleware import IdempotencyKey, Options
+from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.store import Claimed, KeptAnswer, RequestKey, Run
 from tests.memory_answers import MemoryAnswers
 
@@ -74,15 +74,13 @@ class Call:
 class Guarded:
     """Counts the application's runs; ``act`` is what it does, else a 201 that names the run."""
 
-    def __init__(self, act: Act | None = None, **options: Any) -> None:
+    def __init__(self, act: Act | None = None) -> None:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.store = BreakableAnswers(self.clock, LEASE_S, KEPT_S)
         self.act = act
         self.calls: list[Call] = []
         self.caller = "ann"
-        self.app: ASGIApp = IdempotencyKey(
-            self._app, store=self.store, caller=lambda _: self.caller, options=Options(**options)
-        )
+        self.app: ASGIApp = IdempotencyKey(self._app, store=self.store, caller=lambda _: self.caller)
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True

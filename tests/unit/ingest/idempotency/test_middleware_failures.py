@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from starlette.types import Message
 
+from ingest.idempotency.middleware import ANSWER_BYTES_MAX
 from tests.unit.ingest.idempotency.guarded_app import KEY, LEASE_S, Call, Guarded, empty_body, slug
 
 
@@ -182,14 +183,14 @@ def test_an_answer_that_breaks_off_is_not_kept() -> None:
 def test_an_answer_too_large_to_keep_that_stops_in_its_middle_was_given_all_the_same() -> None:
     async def act(call: Call) -> None:
         await call.send({"type": "http.response.start", "status": 201, "headers": []})
-        await call.send({"type": "http.response.body", "body": b"x" * 150, "more_body": True})
+        await call.send({"type": "http.response.body", "body": b"x" * (ANSWER_BYTES_MAX + 1), "more_body": True})
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    guarded, sent = Guarded(act, answer_bytes_max=100), list[Message]()
+    guarded, sent = Guarded(act), list[Message]()
     asyncio.run(guarded.raw(empty_body, send))
-    assert [message.get("body") for message in sent] == [None, b"x" * 150]
+    assert [message.get("body") for message in sent] == [None, b"x" * (ANSWER_BYTES_MAX + 1)]
     copy = guarded.post()
     assert (copy.status_code, slug(copy), len(guarded.calls)) == (409, "answer-not-kept", 1)
 
@@ -210,13 +211,6 @@ def test_a_claim_whose_answer_was_lost_does_not_block_its_own_retry() -> None:
     assert guarded.post().status_code == 503
     guarded.store.answers_lost = False
     assert guarded.post().status_code == 201
-
-
-def test_where_it_is_set_so_an_unavailable_store_lets_requests_run_and_says_that_it_may_be_again() -> None:
-    guarded = Guarded(open_when_unavailable=True)
-    guarded.store.down = frozenset({"claim", "confirm"})
-    assert [guarded.post().text for _ in range(2)] == ["run 1", "run 2"]
-    assert [call.run.repeated for call in guarded.calls] == [True, True]
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same_and_the_key_lapses() -> None:
