@@ -18,7 +18,7 @@ from core.routing import Shard
 from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing
-from journal.histories import abandoned, is_given_up
+from journal.histories import is_given_up
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.shards import decides, own_after, shard_in
@@ -34,7 +34,7 @@ from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 from stack.up import supervised
 from tests.backed_up import SmallLake
-from tests.unit.journal.rows import marks, sha
+from tests.unit.journal.rows import sha
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -72,21 +72,6 @@ def trees(folder: Path) -> dict[str, bytes]:
     """Every file under a folder but those of ``run``, and what is in it."""
     found = (one for one in folder.rglob("*") if one.is_file() and "run" not in one.relative_to(folder).parts)
     return {str(one.relative_to(folder)): one.read_bytes() for one in found}
-
-
-def test_an_older_journal_is_put_back_under_a_new_lineage(lake: SmallLake) -> None:
-    before = lake.begin()
-    lake.commit(3)
-    lake.back_up()
-    lake.commit(4)
-    ahead = lake.state()
-    restored = put_back(lake)
-    state = lake.state()
-    assert (restored.journals, restored.set_aside) == ({"ledger": 3}, {"ledger": 4})
-    assert (state.next_seq, state.marks) == (4, marks(3))
-    assert state.lineage not in ("", before.lineage) and state.epoch == ahead.epoch + 1
-    assert is_given_up(state.notes, before.lineage, 4) and not is_given_up(state.notes, before.lineage, 3)
-    assert [one.reason for one in abandoned(state.notes)] == ["test"]
 
 
 def test_the_next_start_goes_on_from_there(lake: SmallLake) -> None:
@@ -201,18 +186,6 @@ def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
     assert left == {"lake", "console", "run", restored.replaced.name}
 
 
-def test_newer_rows_are_not_replaced_unless_somebody_says_so(lake: SmallLake) -> None:
-    lake.commit(3)
-    lake.back_up()
-    lake.commit(2)
-    before = trees(lake.settings.data_dir)
-    with pytest.raises(NewerRows, match=r"2 of ledger.*--replace-newer"):
-        put_back(lake, replace_newer=False)
-    assert trees(lake.settings.data_dir) == before
-    shutil.rmtree(str(lake.places.journal))
-    assert put_back(lake, replace_newer=False).journals == {"ledger": 3}
-
-
 def test_rows_that_were_decided_after_a_restore_are_newer_than_a_backup_with_as_many(lake: SmallLake) -> None:
     """They have the numbers of the rows that were given up, which the newest backup holds."""
     lake.commit(3)
@@ -243,21 +216,6 @@ def test_newer_rows_are_counted_where_a_file_of_the_present_journal_is_gone(lake
         file.unlink()
     with pytest.raises(NewerRows, match=r"2 of ledger"):
         put_back(lake, replace_newer=False)
-
-
-def test_a_lake_that_is_gone_comes_back_with_its_files(lake: SmallLake, tmp_path: Path) -> None:
-    lake.settings.layout.users.parent.mkdir(parents=True)
-    lake.settings.layout.users.write_text('{"ada": 1}')
-    lake.commit(3)
-    lake.act("item 1")
-    lake.back_up()
-    shutil.rmtree(lake.settings.data_dir)
-    restored = put_back(lake, replace_newer=False)
-    assert (restored.journals, restored.set_aside, restored.kept) == ({"ledger": 3}, {}, ())
-    assert restored.files == ("console/users.json",)
-    assert lake.settings.layout.users.read_text() == '{"ada": 1}'
-    assert lake.settings.layout.users.stat().st_mode & 0o777 == 0o600
-    assert acts(lake) == [f"backup {restored.name}", "item 1"]
 
 
 def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> None:
@@ -310,16 +268,6 @@ def test_twice_from_one_backup_gives_up_what_the_first_time_decided(lake: SmallL
 # acts and redactions
 
 
-def test_what_people_did_after_the_backup_stays_on_record(lake: SmallLake) -> None:
-    lake.commit(2)
-    lake.act("item 1")
-    lake.back_up()
-    lake.act("item 2")
-    assert "acts" in put_back(lake).kept
-    assert acts(lake)[1:] == ["item 2", "item 1"]
-    lake.act("item 3")
-
-
 def test_a_record_of_acts_that_does_not_go_on_from_the_backup_is_replaced(lake: SmallLake) -> None:
     lake.commit(2)
     lake.act("item 1")
@@ -342,14 +290,6 @@ def test_a_body_that_was_redacted_after_the_backup_does_not_come_back(lake: Smal
     assert last.body_sha256 == act.body_sha256 and done is not None
     data = b"".join(one.read_bytes() for one in Path(str(lake.places.bodies)).rglob("*.parquet"))
     assert b"body 1" not in data, "no file of the restored table holds it"
-
-
-def test_the_first_redaction_of_all_counts_too(lake: SmallLake) -> None:
-    lake.commit(3)
-    lake.back_up()
-    lake.redacted(2)
-    restored = put_back(lake)
-    assert (restored.kept, restored.redacted_again, lake.held(1, 2, 3)) == (("redactions",), 1, [1, 3])
 
 
 def test_a_redacted_body_that_an_open_event_needs_again_is_named(lake: SmallLake) -> None:
