@@ -18,9 +18,6 @@ from providers.money import WITHHELD
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NOW_S = 1_769_860_800
 
-Row: TypeAlias = tuple[str, str, str | None, str | None, int | None, str | None, str]
-"""Of a sample: event_key, entity_key, fact_key, movement, amount_minor, currency, occurred_at."""
-NO_MONEY = (None, None, None, None)
 
 Source: TypeAlias = Mapping[str, str]
 """A row of SOURCES.tsv: what is known of one public sample."""
@@ -70,24 +67,3 @@ def money(adapter: Adapter, body: bytes) -> MoneyFact | None:
     assert (event.fact_key, event.fact_sha256) == ((fact.fact_key, fact.sha256) if fact else (None, None))
     assert fact is None or fact.fact_key.endswith(fact.movement.value)
     return fact
-
-
-def moved(adapter: Adapter, body: bytes) -> tuple[str, str, int, str, str | None] | None:
-    """Fact, movement, amount in minor units, currency and payment; None where nothing moved."""
-    fact = money(adapter, body)
-    if fact is None:
-        return None
-    return fact.fact_key, fact.movement.value, fact.money.amount_minor, fact.money.currency, fact.payment
-
-
-def row(adapter: Adapter, body: bytes) -> Row:
-    """What an adapter makes of a body, as the tables of identities have it."""
-    event = only(adapter, body)
-    assert event.occurred_at is not None
-    fact = moved(adapter, body)
-    return event.event_key, event.entity_key, *(fact[:4] if fact else NO_MONEY), event.occurred_at.isoformat()
-
-
-def names(folder: Path) -> list[str]:
-    """The sample files of one provider, without their ends."""
-    return sorted(file.stem for file in folder.iterdir())
