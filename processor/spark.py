@@ -50,11 +50,10 @@ def open_session(
     driver_memory: str,
     jars: Sequence[Path],
     work_dir: Path,
-    jvm_options: str = JVM_OPTIONS,
     archive: Path | None = None,
 ) -> SparkSession:
     """``work_dir`` takes Spark's scratch files. ``archive``: the code, for executors that aren't on this machine."""
-    return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, jvm_options, archive)
+    return open_spark(name, master, driver_memory, jars, work_dir / "spark", _CONF, JVM_OPTIONS, archive)
 
 
 def spark_runs(session: SparkSession) -> bool:
