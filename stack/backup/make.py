@@ -28,6 +28,7 @@ from stack.backup.copying import Pinned, Target, copy_data, pin
 from stack.backup.manifest import (
     JOURNAL,
     MANIFEST,
+    PARTIAL,
     REJECTED,
     BackupImpossible,
     CopiedJournal,
@@ -233,17 +234,19 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
     )
     target.sync()
     backups.write(f"{target.under}/{MANIFEST}", manifest.to_json())
+    backups.remove(f"{target.under}{PARTIAL}")
     return target, manifest
 
 
 @contextlib.contextmanager
 def _removed_if_it_fails(target: Target) -> Iterator[None]:
     """What was copied until then takes room that the next try may want."""
+    target.tree.write(f"{target.under}{PARTIAL}", "")
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            target.tree.remove(target.under)
+            _remove(target.tree, target.under)
         raise
 
 
@@ -261,6 +264,19 @@ def _newest(backups: FileTree) -> tuple[str, Manifest] | None:
 
 def _is_rejected(backups: FileTree, name: str) -> bool:
     return backups.has(f"{name}/{REJECTED}")
+
+
+def _is_partial(backups: FileTree, name: str) -> bool:
+    return backups.has(f"{name}{PARTIAL}") and not backups.has(f"{name}/{MANIFEST}")
+
+
+def _is_whole(backups: FileTree, name: str) -> bool:
+    """Whether the manifest is one of payhook's."""
+    try:
+        read_manifest(backups.place / name)
+    except NoBackup:
+        return False
+    return True
 
 
 def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) -> None:
@@ -299,17 +315,23 @@ def _clear(backups: FileTree) -> None:
     """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
     there = names(backups)
     bad = [name for name in there if _is_rejected(backups, name)]
-    for name in set(there) - set(complete(backups)) - set(bad[-1:]):
-        backups.remove(name)
+    for name in {*bad[:-1], *(name for name in there if _is_partial(backups, name))}:
+        _remove(backups, name)
 
 
 def _drop_others(backups: FileTree, keep: int) -> None:
     """Removes complete backups beyond ``keep``, and those that weren't good."""
-    kept = set(complete(backups)[-keep:])
-    for name in set(names(backups)) - kept:
-        # Without its manifest it is no backup, wherever this ends.
-        backups.remove(f"{name}/{MANIFEST}")
-        backups.remove(name)
+    old = [name for name in complete(backups)[:-keep] if _is_whole(backups, name)]
+    for name in [*old, *(name for name in names(backups) if _is_rejected(backups, name))]:
+        _remove(backups, name)
+
+
+def _remove(backups: FileTree, name: str) -> None:
+    """Removes a backup, whole or not. Wherever this ends, what is left is no backup, and the next one removes it."""
+    backups.write(f"{name}{PARTIAL}", "")
+    backups.remove(f"{name}/{MANIFEST}")
+    backups.remove(name)
+    backups.remove(f"{name}{PARTIAL}")
 
 
 def _scratch(settings: Settings) -> Path:

@@ -20,6 +20,8 @@ from stack.backup.trees import CopiedFile, FileTree, read_all, tree_at
 from stack.settings import Settings, streams_of
 
 MANIFEST, REJECTED = "manifest.json", "manifest.rejected.json"
+PARTIAL = ".partial"
+"""After a backup's name: a file beside it, while it is being made or removed. It may be removed by whoever finds it."""
 FORMAT = 1
 NAME, NAME_FORM = re.compile(r"\d{8}T\d{6}Z"), "%Y%m%dT%H%M%SZ"
 """A backup's folder: when it was begun (UTC), or later where a clock ran ahead; see `name_after`."""

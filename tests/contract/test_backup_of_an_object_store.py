@@ -93,6 +93,7 @@ def test_a_backup_is_whole_and_a_second_one_copies_what_is_new(lake: SmallLake) 
 def test_the_newest_are_kept_and_what_was_never_completed_goes(stored: SmallLake) -> None:
     stored.commit()
     open_storage(stored.backups_at).put_file("20250101T000000Z/lake/half", b"x")
+    open_storage(stored.backups_at).put_file("20250101T000000Z.partial", b"")
     made = [stored.back_up(keep=2).name for _ in range(3)]
     assert names(tree_at(stored.backups_at)) == complete(tree_at(stored.backups_at)) == made[1:]
 

@@ -287,6 +287,7 @@ def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
 def test_the_newest_are_kept_and_what_was_never_completed_goes(lake: SmallLake) -> None:
     lake.commit()
     (lake.backups / "20250101T000000Z").mkdir(parents=True)
+    (lake.backups / "20250101T000000Z.partial").write_text("")
     (lake.backups / "notes").mkdir()
     made = [lake.back_up(keep=2).name for _ in range(4)]
     assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", *made[2:], "notes"]
