@@ -47,10 +47,9 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     type=click.Choice([mode.value for mode in ReplayMode]),
     default=ReplayMode.ALONE.value,
     show_default=True,
-    help="with_followers: all that is dead of an entity from its first item on; superseded: behind what came since.",
+    help="with_followers: all that is dead of an entity from its first item on, in order.",
 )
 @click.option("--rate", "per_s", type=float, help="Items a second; else as fast as live traffic allows.")
-@click.option("--in-place", is_flag=True, help="Refuse what would run elsewhere than in its old place.")
 @click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
 @PROPOSE
 @click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="Kept with the decision.")
@@ -63,7 +62,6 @@ def replay(
     dry_run: bool,
     mode: str,
     per_s: float | None,
-    in_place: bool,
     force: bool,
     propose: bool,
     reason: str,
@@ -76,7 +74,7 @@ def replay(
     effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
     """
-    run = Run("replay", reason, ReplayMode(mode), per_s, in_place, force, propose)
+    run = Run("replay", reason, ReplayMode(mode), per_s, force, propose)
     meant = _meant(place, what)
     if meant[0].selection is None and run == Run("replay", reason) and not dry_run:
         _replay_now(meant, reason, as_json)

@@ -45,14 +45,13 @@ class DryRunAsked(BaseModel):
 
     stream: StreamWanted = "ledger"
     mode: ReplayMode = ReplayMode.ALONE
-    in_place: bool = False
     force: bool = False
     verdicts: list[Verdict] | None = Field(None, max_length=20)
     after: int = Field(-1, ge=-1, le=SEQ_MAX)
     limit: int = Field(100, ge=1, le=PAGE_MAX)
 
     def run(self) -> Run:
-        return Run("replay", "dry run", self.mode, None, self.in_place, self.force)
+        return Run("replay", "dry run", self.mode, None, self.force)
 
 
 def reading(streams: Streams) -> APIRouter:

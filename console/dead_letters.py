@@ -39,7 +39,7 @@ class DeadLetters:
 
     def asked(self, run: Run) -> Asked:
         """How a dry run of this run is meant."""
-        return Asked(run.mode, self.dead_head, run.in_place, run.force, self.replays_max)
+        return Asked(run.mode, self.dead_head, run.force, self.replays_max)
 
 
 StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=60)]

@@ -68,18 +68,16 @@ class ReplayAsked(BaseModel):
     reason: Text = Field(description="kept with every decision")
     mode: ReplayMode = Field(
         ReplayMode.ALONE,
-        description="alone; with_followers: of each entity all that is dead from its first item on; superseded: items "
-        "whose old place is gone, behind what was applied since",
+        description="alone; with_followers: of each entity all that is dead from its first item on, in order",
     )
     per_s: Annotated[float, Field(ge=PER_S_MIN, le=PER_S_MAX)] | None = Field(
         None, description="items a second; null: as fast as live traffic allows"
     )
-    in_place: bool = Field(False, description="refuse what would run elsewhere than in its old place")
     force: bool = Field(False, description="also what the loop guard would refuse")
     propose: bool = Field(False, description="another person approves it, even below the limits")
 
     def run(self) -> Run:
-        return Run("replay", self.reason, self.mode, self.per_s, self.in_place, self.force, self.propose)
+        return Run("replay", self.reason, self.mode, self.per_s, self.force, self.propose)
 
 
 class ReasonAsked(BaseModel):
@@ -128,7 +126,6 @@ class RunView(View):
     action: str = _at("run", "action")
     mode: ReplayMode = _at("run", "mode")
     per_s: float | None = _at("run", "per_s")
-    in_place: bool = _at("run", "in_place")
     force: bool = _at("run", "force")
     reason: str = _at("run", "reason")
     actor: str

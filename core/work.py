@@ -23,14 +23,28 @@ DOWNSTREAM_CHARS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
+class PreviousEvent:
+    """An earlier event of an entity that died, and what became of it: ``dead`` still, or ``purged`` or ``resolved`` by
+    a person while a follower waited behind it.
+
+    ``route``: the retry policy by which it was tried. ``seq``: the row that says so; None: the batch's own.
+    """
+
+    event_key: str
+    decision: str
+    route: str | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkItem:
     """One event to handle. ``attempt`` is 0 on the first run, and on the first one after a replay; ``replays``: how
     often a person had it replayed, or reprocessed, since it was last closed.
 
-    ``previous_dead`` says that an earlier event of the same entity died, was passed over, and is dead still. Keys are
-    scoped by ``tenant`` (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on.
-    ``last_try``: if it fails now it is dead. ``died_before``: it is itself such an event, replayed. ``traceparent``:
-    for requests to others where the event's trace is taken (W3C Trace Context).
+    ``previous`` is an earlier event of the same entity that died and was passed over. Keys are scoped by ``tenant``
+    (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: if it fails now
+    it is dead. ``died_before``: it is itself such an event, replayed. ``traceparent``: for requests to others where the
+    event's trace is taken (W3C Trace Context). ``route``: the retry policy that it goes by.
     """
 
     item_seq: int
@@ -42,13 +56,14 @@ class WorkItem:
     body: bytes
     fact_key: str | None
     attempt: int
-    previous_dead: bool = False
+    previous: PreviousEvent | None = None
     tenant: str | None = None
     last_try: bool = False
     died_before: bool = False
     fact_sha256: str | None = None
     traceparent: str | None = None
     replays: int = 0
+    route: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +177,24 @@ class MissingPredecessor(PayhookError):
         self.event_key = event_key
         self.wanted = wanted
         super().__init__(f"{event_key} needs {wanted} first; it is tried again when that has come")
+
+
+class PreviousEventDead(PayhookError):
+    """A handler raises this where an event must not take effect after an earlier one of its entity died.
+
+    The event is dead at once, and its row's ``cause_seq`` leads to that earlier event's. It holds back nobody.
+    """
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, item: WorkItem) -> None:
+        assert item.previous is not None, "no earlier event of its entity is dead"
+        self.event_key = item.event_key
+        self.previous = item.previous
+        super().__init__(
+            f"{item.previous.event_key}, an earlier event of its entity, is {item.previous.decision}, and this one "
+            "doesn't go on without it. Replay that one first if it is dead, then this one"
+        )
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from core.decision import Decision, ErrorKind
-from dlq.command import Command, Place, ReplayMode, Target
+from dlq.command import Command, ReplayMode, Target
 from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
 from journal.index_changes import Line
@@ -42,17 +42,7 @@ class ReplayOrder(Protocol):
     @property
     def mode(self) -> ReplayMode: ...
     @property
-    def expects(self) -> Place | None: ...
-    @property
     def force(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRules:
-    """A stream's. ``die_with_it``: followers die with their dead head. ``replays_max``: see `DlqSettings`."""
-
-    die_with_it: bool
-    replays_max: int
 
 
 @dataclass(slots=True)
@@ -95,13 +85,14 @@ class Judged:
 
 
 def judge_replay(
-    order: ReplayOrder, index: Lookup, rules: ReplayRules, meanwhile: Meanwhile | None = None
+    order: ReplayOrder, index: Lookup, replays_max: int, meanwhile: Meanwhile | None = None
 ) -> list[Judged]:
     """What a replay would come to, in the order in which its items would run: heads before their followers.
 
-    ``meanwhile`` takes in what is accepted.
+    :param replays_max: see `DlqSettings`
+    :param meanwhile: takes in what is accepted
     """
-    judge = _ReplayJudge(order, index, rules, meanwhile or Meanwhile())
+    judge = _ReplayJudge(order, index, replays_max, meanwhile or Meanwhile())
     targets = sorted(order.targets, key=lambda target: target.item_seq)
     if order.mode is not ReplayMode.WITH_FOLLOWERS:
         return [judge.accept(judge.judge(target)) for target in targets]
@@ -159,7 +150,7 @@ def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -
 class _ReplayJudge:
     order: ReplayOrder
     index: Lookup
-    rules: ReplayRules
+    replays_max: int
     meanwhile: Meanwhile
 
     def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
@@ -215,23 +206,16 @@ class _ReplayJudge:
         if refusal is not None or found is None:
             return Judged(target, found, refusal)
         in_place = found.row.blocking or not self._is_passed(found.row)
-        return Judged(target, found, self._refusal(found, in_place=in_place), in_place)
+        return Judged(target, found, self._refusal(found), in_place)
 
-    def _refusal(self, found: OpenItem, *, in_place: bool) -> Refusal | None:
+    def _refusal(self, found: OpenItem) -> Refusal | None:
         row = found.row
         item = row.item_seq
         if row.decision is not Decision.DEAD:
             return Refusal(Ground.NOT_DEAD, item, {"decision": row.decision.value})
-        head = dead_head_of(found, self.index, self.meanwhile) if self.rules.die_with_it else None
-        if head is not None:
-            return Refusal(Ground.HEAD_DEAD, item, {"head": head})
         if is_other_content(row) and not self._key_is_free(row.event_key or ""):
             return Refusal(Ground.KEY_HELD, item)
-        if self.order.mode is ReplayMode.SUPERSEDED and in_place:
-            return Refusal(Ground.HAS_PLACE, item)
-        if self.order.expects is Place.IN_PLACE and not in_place:
-            return Refusal(Ground.PLACE_LOST, item)
-        return None if self.order.force else worn_out(item, found.replays, self.rules.replays_max)
+        return None if self.order.force else worn_out(item, found.replays, self.replays_max)
 
     def _key_is_free(self, event_key: str) -> bool:
         """Whether the content that held it was purged, and no other one has taken it since."""

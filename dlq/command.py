@@ -131,21 +131,12 @@ def new_command_id() -> str:
 
 
 class ReplayMode(StrEnum):
-    """What a replay's targets are to each other and to what was applied since."""
+    """What a replay's targets are to each other."""
 
     ALONE = "alone"
     """Each for itself."""
     WITH_FOLLOWERS = "with_followers"
     """Of each entity all that is dead from its first target on, in Kafka's order: all of it, or none."""
-    SUPERSEDED = "superseded"
-    """Items whose old place is gone, because later events of their entity were applied: they run behind those."""
-
-
-class Place(StrEnum):
-    """Where a replay expects its targets to run. One that would run elsewhere is refused."""
-
-    IN_PLACE = "in_place"
-    """Before every event of its entity that came later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +158,10 @@ class Command:
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
-    see `ReplayMode`. ``expects``: None takes a target wherever it may run. ``force``: replays what the loop guard would
-    refuse.
+    see `ReplayMode`. ``force``: replays what the loop guard would refuse.
 
     Of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on. ``act``: what
-    its run does with each item (`RUN_ACTS`); mode, place and force are then of that. ``per_s``: items a second; None:
+    its run does with each item (`RUN_ACTS`); mode and force are then of that. ``per_s``: items a second; None:
     as fast as live traffic allows.
     """
 
@@ -186,7 +176,6 @@ class Command:
     proposal: Proposal | None = None
     mode: ReplayMode = ReplayMode.ALONE
     interval_us: int = 0
-    expects: Place | None = None
     force: bool = False
     entry: Entry | None = None
     selection: str = ""

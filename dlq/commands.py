@@ -34,7 +34,6 @@ from dlq.command import (
     TARGETS_MAX,
     Command,
     CommandInvalid,
-    Place,
     Proposal,
     ReplayMode,
 )
@@ -108,8 +107,6 @@ def command_tree(command: Command) -> dict[str, Any]:
         tree["mode"] = command.mode.value
     if command.interval_us:
         tree["interval_us"] = command.interval_us
-    if command.expects is not None:
-        tree["expects"] = command.expects.value
     if command.force:
         tree["force"] = True
     return tree
@@ -117,9 +114,9 @@ def command_tree(command: Command) -> dict[str, Any]:
 
 _FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
 _OWN_FIELDS = {
-    **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "expects", "force"})),
+    **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "force"})),
     **dict.fromkeys(REPROCESS_ACTIONS, frozenset({"interval_us"})),
-    **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "expects", "force"})),
+    **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "force"})),
 }
 _SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTIONS, "selection")}
 """What an action is about, where that isn't items."""
@@ -159,7 +156,6 @@ def command_of(tree: dict[str, Any]) -> Command:
         proposal=_proposal(tree["proposal"]) if "proposal" in tree else None,
         mode=word_of(tree, "mode", ReplayMode) or ReplayMode.ALONE,
         interval_us=whole_of(tree, "interval_us", _SPREAD_US_MAX),
-        expects=word_of(tree, "expects", Place),
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
         selection=_selection(tree) if "selection" in tree else "",
@@ -242,11 +238,9 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
 def _check_replay(command: Command) -> None:
     if command.act and command.act not in RUN_ACTS:
         raise CommandInvalid(f"act: {', '.join(RUN_ACTS)} is wanted")
-    plain = (command.mode, command.per_s, command.expects, command.force) == (ReplayMode.ALONE, None, None, False)
+    plain = (command.mode, command.per_s, command.force) == (ReplayMode.ALONE, None, False)
     if command.act and command.act != REPLAY and not plain:
         raise CommandInvalid(f"mode, rate and the like are of a replay; a {command.act} has none")
-    if command.mode is ReplayMode.SUPERSEDED and command.expects is Place.IN_PLACE:
-        raise CommandInvalid("what is superseded has no place of its own: leave out expects, or the mode")
     spread_us = command.interval_us * (len(command.targets) - 1)
     if spread_us > _SPREAD_US_MAX:
         most = _SPREAD_US_MAX // command.interval_us + 1

@@ -21,13 +21,8 @@ class Ground(StrEnum):
     NOT_DEAD = "not_dead"
     NEVER_TRIED = "never_tried"
     REPLAYING = "replaying"
-    HEAD_DEAD = "head_dead"
-    """It would die again with an earlier event of its entity."""
     KEY_HELD = "key_held"
     """Other content holds its event key."""
-    HAS_PLACE = "has_place"
-    """It isn't superseded."""
-    PLACE_LOST = "place_lost"
     WORN_OUT = "worn_out"
     """The loop guard's."""
     NOT_WHOLE = "not_whole"
@@ -47,10 +42,7 @@ _SENTENCES: Mapping[Ground, str] = {
     Ground.NOT_DEAD: "item {item} is {decision}, not dead",
     Ground.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
     Ground.REPLAYING: "item {item} is being replayed: see what comes of it first",
-    Ground.HEAD_DEAD: "item {item} would die with item {head}, which is dead before it: replay that one too",
     Ground.KEY_HELD: "item {item} is another content under a key that is held: purge the first copy, then replay this",
-    Ground.HAS_PLACE: "item {item} has its place still: replay it alone, and it runs there",
-    Ground.PLACE_LOST: "item {item} has lost its place to events of its entity that were applied since: look again",
     Ground.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then force it",
     Ground.NOT_WHOLE: "item {item} goes with its followers: {because}",
     Ground.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",

@@ -14,6 +14,7 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 from rocksdict import WriteBatch
 
@@ -25,7 +26,7 @@ from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.histories import Position, follows
 from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_item, read_line
-from journal.open_item import OpenItem
+from journal.open_item import ClosedHead, OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
@@ -194,10 +195,10 @@ class Index:
             return iter(())
         return (layout.seq_of(key) for key in self._store.keys(layout.DIED + hash16(entity_key)))
 
-    def closed_heads(self, entity_key: str) -> list[tuple[int, int]]:
-        """Items of the entity that held later ones back until a person closed them: each with the closing row's seq."""
+    def closed_heads(self, entity_key: str) -> list[ClosedHead]:
+        """Items of the entity that held later ones back until a person closed them."""
         keys = list(self._store.keys(layout.CLOSED + hash16(entity_key)))
-        return [(layout.seq_of(key), layout.SEQ.unpack(self._store.get(key) or b"")[0]) for key in keys]
+        return [ClosedHead(layout.seq_of(key), *orjson.loads(self._store.get(key) or b"")) for key in keys]
 
     def line(self, entity_key: str) -> Line | None:
         """What was applied past the entity's open items; None where none could have been passed."""

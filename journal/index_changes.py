@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from rocksdict import WriteBatch
@@ -170,7 +171,8 @@ class Changes:
     def _reflect_person(self, row: JournalRow, before: OpenItem) -> None:
         """What a person's act on an item that was open means for its keys and for those behind it."""
         if row.decision in _CLOSES and before.row.blocking:
-            self.batch.put(layout.place_key(layout.CLOSED, row.entity_key, row.item_seq), layout.SEQ.pack(row.seq))
+            closed = orjson.dumps([row.seq, row.event_key or "", row.decision.value, before.row.retry_policy])
+            self.batch.put(layout.place_key(layout.CLOSED, row.entity_key, row.item_seq), closed)
         if row.event_key is None:
             return
         content, version = row.content_sha256 or "", row.content_version or 0

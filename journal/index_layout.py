@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from core.keys import hash16
 
-FORMAT = 6
+FORMAT = 7
 """Another number makes every index again from its journal."""
 
 TABLE_PREFIX = f"{FORMAT}:".encode()
@@ -39,7 +39,8 @@ PURGED = b"\x01"
 """After an event key's content: its holder was purged, so that another content under it may be replayed."""
 
 CLOSED = b"x"
-"""By entity and seq: an item that held later ones back until a person closed it; its value is the closing row's seq."""
+"""By entity and seq: an item that held later ones back until a person closed it; its value is JSON of the closing row's
+seq, the event key, how it was closed, and the item's retry policy."""
 
 LINE = b"l"
 """By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""

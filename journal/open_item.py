@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
+from core.work import PreviousEvent
 from journal.schema import JournalRow
 
 _HEAD = struct.Struct(">Q?H")
@@ -34,6 +35,30 @@ class OpenItem:
     last_seq: int
     died: bool = False
     replays: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedHead:
+    """An item that held back later ones of its entity until a person closed it, in row ``closed_at``."""
+
+    item_seq: int
+    closed_at: int
+    event_key: str
+    decision: str
+    route: str | None
+
+    def held_back(self, item_seq: int) -> bool:
+        """Whether it was an item's head until it was closed."""
+        return self.item_seq < item_seq < self.closed_at
+
+    def as_previous(self) -> PreviousEvent:
+        return PreviousEvent(self.event_key, self.decision, self.route, self.closed_at)
+
+
+def as_previous(item: OpenItem) -> PreviousEvent:
+    """A dead item as its followers see it."""
+    row = item.row
+    return PreviousEvent(row.event_key or "", Decision.DEAD.value, row.retry_policy, item.last_seq)
 
 
 def leaves_open(row: JournalRow) -> bool:

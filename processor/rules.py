@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from core.event import Mode
 from core.record_keys import Keys, RecordKeys
 from core.routing import topics_of
-from dlq.acceptance import ReplayRules
 from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy
@@ -61,8 +60,3 @@ class StreamRules:
         """With which one of its events is signed now; None: it takes events of others than payhook."""
         is_ours = self.events_topic == topics_of(self.mode).events
         return self.record_keys.now if is_ours and self.record_keys is not None else None
-
-    @property
-    def replays(self) -> ReplayRules:
-        """By which people's replays are taken."""
-        return ReplayRules(self.dead_head is DeadHead.DIE_WITH_IT, self.replays_max)

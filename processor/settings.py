@@ -17,7 +17,6 @@ class DeadHead(StrEnum):
     """What the followers of a dead event do."""
 
     CONTINUE = "continue"
-    DIE_WITH_IT = "die_with_it"
     WAIT = "wait"
 
 
@@ -65,9 +64,7 @@ class StreamSettings(BaseModel):
     payload_bytes_max: int = Field(
         BYTES_MAX, ge=1, le=64 << 20, description="a larger payload is dead: no handler sees it"
     )
-    dead_head: DeadHead = Field(
-        DeadHead.WAIT, description="followers of a dead event: continue, die_with_it, or wait for a person"
-    )
+    dead_head: DeadHead = Field(DeadHead.WAIT, description="followers of a dead event: continue, or wait for a person")
     errors: Rules = Field(default_factory=lambda: Rules(), description="what errors mean: kinds, rules, hook, default")
     downstreams: dict[str, DownstreamSettings] = Field(
         default_factory=dict, description="breaker and limits by downstream; a name may end in *"

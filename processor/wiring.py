@@ -164,7 +164,7 @@ def _task(config: StreamConfig, name: str, build_handler: Callable[[], Handler],
         classifier_of(config.errors, f"[{config.name}] errors"),
         Deadlines(config.handler_deadline_s, config.batch_deadline_s),
         config.concurrency,
-        stop_on_dead=config.dead_head is not DeadHead.CONTINUE,
+        stop_on_dead=config.dead_head is DeadHead.WAIT,
         files=files,
     )
 

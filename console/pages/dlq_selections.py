@@ -27,7 +27,6 @@ NUMBER_MAX = NEWEST
 MODE_WORDS = {
     ReplayMode.ALONE.value: "each alone",
     ReplayMode.WITH_FOLLOWERS.value: "with its followers, in order",
-    ReplayMode.SUPERSEDED.value: "as superseded",
 }
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
@@ -83,9 +82,9 @@ class SelectionPages:
         """Made again for the first page; later pages and single verdicts are of the same one."""
         fields, stream = Fields(request.query_params), self._place.stream(request)
         mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
-        in_place, force = (fields.text(name) is not None for name in ("in_place", "force"))
+        force = fields.text("force") is not None
         only, after = fields.choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
-        run = Run(REPLAY, "dry run", ReplayMode(mode), None, in_place, force)
+        run = Run(REPLAY, "dry run", ReplayMode(mode), None, force)
         made = await self._ask(stream.dead.dry_runs.kept, number)
         if made is None or (only is None and after is None):
             made = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
@@ -165,10 +164,9 @@ def run_of(fields: Fields, action: str) -> Run | None:
         return None if reason is None else Run(action, reason)
     mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
     per_s = fields.read("per_s", _rate)
-    flags = {name: fields.text(name) is not None for name in ("in_place", "force")}
     if reason is None or fields.problems:
         return None
-    return Run(action, reason, ReplayMode(mode), per_s, flags["in_place"], flags["force"])
+    return Run(action, reason, ReplayMode(mode), per_s, fields.text("force") is not None)
 
 
 def reason_of(fields: Fields) -> str | None:

@@ -185,7 +185,7 @@ _BY_CLASS: Mapping[str, str] = {
     "MerchantClosed": "open the account in the directory and replay, or have finance settle by hand and resolve",
     "EventConflict": "send both bodies to the provider; the first stays booked. Resolve once it has answered",
     "FactConflict": "ask the provider which of the two reports holds; reverse the booking where it is the other",
-    "HeadDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
+    "PreviousEventDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
     "Poison": "ask the provider what it sends, or mend the adapter; then replay",
     "Forged": "find out who else writes to the topics; have the provider send the event again",
     "WrongMode": "find out who else writes to the topics: only a receiver may",

@@ -14,8 +14,8 @@ from enum import StrEnum
 import numpy as np
 
 from core.clock import Clock
-from dlq.acceptance import Judged, Meanwhile, ReplayRules, dead_head_of, judge_replay
-from dlq.command import Place, ReplayMode, Target
+from dlq.acceptance import Judged, Meanwhile, dead_head_of, judge_replay
+from dlq.command import ReplayMode, Target
 from dlq.frozen import Frozen, SelectionFiles, Turns
 from dlq.index import DeadLetterIndex
 from dlq.index.item import Entry, Mark
@@ -62,10 +62,7 @@ _REFUSED = {
     Ground.MOVED: Verdict.MOVED,
     Ground.RESTORED: Verdict.MOVED,
     Ground.NOT_DEAD: Verdict.REFUSED,
-    Ground.HEAD_DEAD: Verdict.HELD,
     Ground.KEY_HELD: Verdict.CONFLICT,
-    Ground.HAS_PLACE: Verdict.REFUSED,
-    Ground.PLACE_LOST: Verdict.REFUSED,
     Ground.WORN_OUT: Verdict.LOOP,
     Ground.NOT_WHOLE: Verdict.REFUSED,
 }
@@ -74,19 +71,13 @@ _VERDICTS = tuple(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How the replay is meant. ``dead_head``: what followers of a dead event do in this stream (`continue`,
-    `die_with_it`, `wait`). ``replays_max``: of the loop guard."""
+    """How the replay is meant. ``dead_head``: what followers of a dead event do in this stream, `continue` or `wait`.
+    ``replays_max``: of the loop guard."""
 
     mode: ReplayMode = ReplayMode.ALONE
     dead_head: str = "wait"
-    in_place: bool = False
     force: bool = False
     replays_max: int = 5
-
-    @property
-    def rules(self) -> ReplayRules:
-        """The stream's, as its processor has them."""
-        return ReplayRules(self.dead_head == "die_with_it", self.replays_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +94,6 @@ class Forecast:
 class _Order:
     targets: Sequence[Target]
     mode: ReplayMode
-    expects: Place | None
     force: bool
 
 
@@ -112,8 +102,8 @@ def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: M
 
     ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
     """
-    order = _Order(targets, asked.mode, Place.IN_PLACE if asked.in_place else None, asked.force)
-    judged = {one.target: one for one in judge_replay(order, facts.known, asked.rules, meanwhile)}
+    order = _Order(targets, asked.mode, asked.force)
+    judged = {one.target: one for one in judge_replay(order, facts.known, asked.replays_max, meanwhile)}
     return [_forecast(judged[target], facts, asked, meanwhile) for target in targets]
 
 

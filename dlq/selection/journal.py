@@ -19,7 +19,7 @@ from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
 from core.status_file import fresh, moment_of, read_said
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Place, Target
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
 from dlq.done_alone import given_since
 from dlq.frozen import Frozen, Selection
 from dlq.refusals import Refusal
@@ -125,7 +125,6 @@ def run_of(command: Command) -> Run:
         command.reason,
         command.mode,
         command.per_s,
-        in_place=command.expects is Place.IN_PLACE,
         force=command.force,
     )
 

@@ -47,16 +47,14 @@ STATE_OF: Mapping[Decision, RunItemState] = {
 class Run:
     """What is asked for: replay, purge or resolve.
 
-    Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``in_place``: refuse what would
-    run elsewhere than in its old place; ``force``: also what the loop guard would refuse. ``propose``: two people even
-    below the limits (of items whose money only the processor can tell).
+    Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: also what the loop
+    guard would refuse. ``propose``: two people even below the limits (of items whose money the processor alone knows).
     """
 
     action: str
     reason: str
     mode: ReplayMode = ReplayMode.ALONE
     per_s: float | None = None
-    in_place: bool = False
     force: bool = False
     propose: bool = False
 
@@ -66,7 +64,7 @@ class Run:
         how = [
             *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
             *([f"{self.per_s:g} a second"] if self.per_s is not None else []),
-            *(word for word, is_so in (("in place", self.in_place), ("forced", self.force)) if is_so),
+            *(["forced"] if self.force else []),
             *(["two people"] if self.propose else []),
         ]
         return "".join(f", {one}" for one in how)

@@ -20,8 +20,6 @@ from dlq.command import (
     RUN,
     RUN_ACTS,
     Command,
-    Place,
-    ReplayMode,
     approve,
     new_command_id,
 )
@@ -173,7 +171,6 @@ class Runs:
             run.reason,
             self._clock.now(),
             mode=run.mode,
-            expects=Place.IN_PLACE if run.in_place else None,
             force=run.force,
             selection=selection.digest,
             act=run.action,
@@ -227,8 +224,6 @@ def _check(number: int, run: Run) -> None:
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
         raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")
-    if run.in_place and run.mode is ReplayMode.SUPERSEDED:
-        raise RunRefused(number, "what is superseded has no place of its own: leave out in_place, or the mode")
 
 
 def _again(before: RunKept, wanted: Run, giving: Giving) -> Started:

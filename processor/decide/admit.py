@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import Decision
 from core.event import POISON_TYPE
+from core.work import PreviousEvent
 from journal.index_changes import EMPTY_SHA256
-from journal.open_item import OpenItem
+from journal.open_item import OpenItem, as_previous
 from journal.schema import JournalRow
 from processor.decide.item import POISON_CLASS, Item, again, attempt, because, conflict, die, settle
 from processor.decide.line import Line, LineUp, line_up
 from processor.decide.ports import Known
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
-from processor.settings import DeadHead
 from providers.reconciled import reader_of
 
 BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
@@ -86,7 +86,6 @@ class _Admission:
             due,
             self.now,
             drain_max,
-            die_with_it=self.rules.dead_head is DeadHead.DIE_WITH_IT,
             bytes_max=bytes_max + _size(due),
         )
 
@@ -98,7 +97,7 @@ class _Admission:
             self.rules,
             lined.holder,
             lined.beyond,
-            next((seq for seq in index.died(entity) if seq not in mine), None),
+            self._died(entity, mine),
             0 if passed is None else passed.applied_upto,
             index.closed_heads(entity),
         )
@@ -108,9 +107,13 @@ class _Admission:
             item.condemned = self.condemned.get(item.seq)
             line.take_up(item)
         line.leave(lined)
-        for item in map(again, lined.doomed):
-            if not self._is_settled(item):
-                line.doom(item)
+
+    def _died(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
+        """The entity's first event that died and was passed over, but for those that are ``taken_up`` again."""
+        index = self.known.index
+        first = next((seq for seq in index.died(entity) if seq not in taken_up), None)
+        found = None if first is None else index.open_item(first)
+        return None if found is None else (found.row.item_seq, as_previous(found))
 
     def _is_settled(self, item: Item) -> bool:
         """Whether what is taken up is settled before it is handled: only its key's holder may be handled."""
@@ -167,9 +170,7 @@ class _Admission:
         line = lines.get(entity)
         if line is None:
             index = self.known.index
-            line = lines[entity] = Line(
-                self.rules, next(index.queue(entity), None), died=next(index.died(entity), None)
-            )
+            line = lines[entity] = Line(self.rules, next(index.queue(entity), None), died=self._died(entity))
         return line
 
     def _is_copy(self, item: Item, held: Sequence[bytes], version: int | None, first: Item | None) -> None:

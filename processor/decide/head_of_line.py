@@ -200,7 +200,6 @@ def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
     row = head.item.row
     then = {
         DeadHead.CONTINUE: "They go on without it",
-        DeadHead.DIE_WITH_IT: "They die with it",
         DeadHead.WAIT: "They wait for a person's verdict on it",
     }[dead_head]
     text = (

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Ignored, postings_to_json
+from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, postings_to_json
 from dlq.refusals import Refusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
@@ -19,7 +19,7 @@ from processor.rules import StreamRules
 from processor.settings import DeadHead
 
 POISON_CLASS = "Poison"
-HEAD_DEAD_CLASS = "HeadDead"
+PREVIOUS_DEAD_CLASS = PreviousEventDead.__name__
 REASON_CHARS_MAX = 500
 BEHIND = "behind an earlier event of its entity"
 
@@ -48,11 +48,10 @@ class Item:
     """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact``: its fact was taken before, with
-    that hash (`Index.known_fact`). ``condemned`` is why it is
-    dead-lettered without another try; it ``ends_line`` where nothing of its entity runs after it. ``cause`` is the item
-    of this batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous_dead``, ``last_try``, ``died_before`` and ``replays`` are for the handler (`core.work.WorkItem`).
+    stream, ``poison`` why its bytes can't be read. ``known_fact``: its fact was taken before, with that hash
+    (`Index.known_fact`). ``condemned`` is why it is dead-lettered without another try. ``cause`` is the item of this
+    batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
+    ``previous``, ``last_try``, ``died_before`` and ``replays`` are for the handler (`core.work.WorkItem`).
     ``first_headers``: of one that was taken up again, those of its first row. ``refusals``: of a command, why nothing
     happens to some of its items.
     """
@@ -64,9 +63,8 @@ class Item:
     poison: str | None = None
     known_fact: bytes | None = None
     condemned: Failure | None = None
-    ends_line: bool = False
     cause: Item | None = None
-    previous_dead: bool = False
+    previous: PreviousEvent | None = None
     last_try: bool = False
     died_before: bool = False
     replays: int = 0
@@ -88,7 +86,7 @@ class Item:
     @property
     def answer(self) -> Booked | Ignored | None:
         """What the map stage answered, if it holds for the event as it stands now."""
-        if self.early is None or self.previous_dead or self.died_before:
+        if self.early is None or self.previous is not None or self.died_before:
             return None
         early = self.early
         return Booked(text=early.postings) if early.ignored_because is None else Ignored(early.ignored_because)
@@ -213,15 +211,6 @@ def die(item: Item, failure: Failure, *, blocking: bool) -> None:
     item.row.blocking = blocking
 
 
-def die_with(item: Item, head: JournalRow) -> None:
-    """Its entity's head is dead, and this stream's followers die with theirs. It holds back nothing: the head does."""
-    text = (
-        f"{head.event_key}, an earlier event of its entity, is dead, and followers die with their head here. Replay "
-        "that one first, then this one."
-    )
-    die(item, because(HEAD_DEAD_CLASS, text), blocking=False)
-
-
 def fact_taken(item: Item, fact8: bytes) -> None:
     """Its fact was applied under another event key: a duplicate, or a conflict where the two reports differ."""
     row = item.row
@@ -239,8 +228,9 @@ def fact_taken(item: Item, fact8: bytes) -> None:
 def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> None:
     """A try failed: a retry with its due time, or death when the error or the policy says so.
 
-    What misses a predecessor holds nothing back: the predecessor may be one of its followers. The rules' policy is for
-    events that fail for the first time; one that failed before goes on with its own.
+    What misses a predecessor holds nothing back: the predecessor may be one of its followers; nor does what dies after
+    an earlier event did. The rules' policy is for events that fail for the first time; one that failed before goes on
+    with its own.
     """
     row = item.row
     policy = policy_for(row.retry_policy, rules.policy)
@@ -248,7 +238,8 @@ def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> Non
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, rules.jitter)
     row.retry_policy = policy.text
     if delay_s is None:
-        die(item, failure, blocking=rules.dead_head is not DeadHead.CONTINUE and not failure.missing_predecessor)
+        beside = failure.missing_predecessor or failure.previous_dead
+        die(item, failure, blocking=rules.dead_head is DeadHead.WAIT and not beside)
         return
     _record(item, failure)
     row.decision = Decision.RETRY

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, WorkItem
-from journal.open_item import OpenItem
-from processor.decide.item import BEHIND, Item, again, attempt, block, die, die_with, fact_taken, fail, finish, park
+from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, WorkItem
+from journal.open_item import ClosedHead, OpenItem
+from processor.decide.item import BEHIND, Item, again, attempt, block, die, fact_taken, fail, finish, park
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy, policy_for
 from processor.rules import StreamRules
@@ -27,25 +27,24 @@ MORE_WAIT = "more wait than one batch takes"
 class LineUp:
     """One entity's waiting events.
 
-    ``run`` may be tried, in this order. ``holder`` is the first that may not: later ones wait behind it. ``doomed`` die
-    with it. ``behind`` are due, but it isn't their turn. ``beyond``: more wait than one batch takes, from here on.
+    ``run`` may be tried, in this order. ``holder`` is the first that may not: later ones wait behind it. ``behind`` are
+    due, but it isn't their turn. ``beyond``: more wait than one batch takes, from here on.
     """
 
     run: list[OpenItem] = field(default_factory=list)
     holder: OpenItem | None = None
-    doomed: list[OpenItem] = field(default_factory=list)
     behind: list[OpenItem] = field(default_factory=list)
     beyond: OpenItem | None = None
 
     @property
     def count(self) -> int:
         """Events that are taken up."""
-        return len(self.run) + len(self.doomed) + len(self.behind)
+        return len(self.run) + len(self.behind)
 
     @property
     def size(self) -> int:
         """Bytes of their bodies."""
-        return sum(len(waiting.body) for waiting in (*self.run, *self.doomed, *self.behind))
+        return sum(len(waiting.body) for waiting in (*self.run, *self.behind))
 
 
 def line_up(
@@ -54,7 +53,6 @@ def line_up(
     now: datetime,
     drain_max: int,
     *,
-    die_with_it: bool,
     bytes_max: float = math.inf,
 ) -> LineUp:
     """Lines up what holds later ones back (``queue``, head first) and what doesn't but is due.
@@ -69,19 +67,15 @@ def line_up(
     line = LineUp()
     size = 0
     called = {waiting.row.item_seq for waiting in due}
-    left = iter(queue)
-    for waiting in left:
+    for waiting in queue:
         if len(line.run) == drain_max or (line.run and size >= bytes_max) or not _may_run(waiting, now, called):
             line.holder = waiting
             break
         line.run.append(waiting)
         size += len(waiting.body)
-    if line.holder is not None:
-        if die_with_it and is_dead(line.holder):
-            _doom(line, left, called, drain_max)
-        elif _may_run(line.holder, now, called):
-            line.beyond = line.holder
-    _place_due(line, due, die_with_it=die_with_it)
+    if line.holder is not None and _may_run(line.holder, now, called):
+        line.beyond = line.holder
+    _place_due(line, due)
     line.run.sort(key=lambda waiting: waiting.row.item_seq)
     return line
 
@@ -96,20 +90,9 @@ def _may_run(waiting: OpenItem, now: datetime, called: set[int]) -> bool:
     return waiting.row.due_at is None or waiting.row.due_at <= now or waiting.row.item_seq in called
 
 
-def _doom(line: LineUp, followers: Iterator[OpenItem], due: set[int], drain_max: int) -> None:
-    """The first of those that wait behind the dead holder; ``due`` are placed in any case."""
-    for waiting in followers:
-        if is_dead(waiting) or waiting.row.item_seq in due:
-            continue
-        if len(line.doomed) == drain_max:
-            line.beyond = waiting
-            return
-        line.doomed.append(waiting)
-
-
-def _place_due(line: LineUp, due: Sequence[OpenItem], *, die_with_it: bool) -> None:
-    """What is due and isn't placed yet: before the holder it runs, behind it it waits its turn or dies with it."""
-    placed = {waiting.row.item_seq for waiting in (*line.run, *line.doomed)}
+def _place_due(line: LineUp, due: Sequence[OpenItem]) -> None:
+    """What is due and isn't placed yet: before the holder it runs, behind it it waits its turn."""
+    placed = {waiting.row.item_seq for waiting in line.run}
     holder = line.holder
     for waiting in due:
         seq = waiting.row.item_seq
@@ -117,8 +100,6 @@ def _place_due(line: LineUp, due: Sequence[OpenItem], *, die_with_it: bool) -> N
             continue
         if holder is None or seq < holder.row.item_seq:
             line.run.append(waiting)
-        elif die_with_it and is_dead(holder):
-            line.doomed.append(waiting)
         else:
             line.behind.append(waiting)
 
@@ -128,17 +109,17 @@ class Line:
     """One entity in one batch. ``items`` may run, in Kafka's order; ``settled`` are decided without a handler.
 
     ``holder`` is the first waiting event that may not run: newcomers go behind it. ``beyond``: of those that the batch
-    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over;
-    ``applied_upto`` the last one that was applied past others; ``closed_heads`` are events that held back the entity
-    until a person closed them, each with the closing row's seq.
+    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over,
+    with its item; ``applied_upto`` the last one that was applied past others; ``closed_heads`` are events that held
+    back the entity until a person closed them.
     """
 
     rules: StreamRules
     holder: OpenItem | None = None
     beyond: OpenItem | None = None
-    died: int | None = None
+    died: tuple[int, PreviousEvent] | None = None
     applied_upto: int = 0
-    closed_heads: Sequence[tuple[int, int]] = ()
+    closed_heads: Sequence[ClosedHead] = ()
     items: list[Item] = field(default_factory=list)
     settled: list[Item] = field(default_factory=list)
 
@@ -146,10 +127,11 @@ class Line:
         """A waiting event runs, in its place."""
         self._note_passed(item)
         self._join(item)
-        item.previous_dead |= any(head < item.seq < closed_at for head, closed_at in self.closed_heads)
+        if item.previous is None:
+            item.previous = next((head.as_previous() for head in self.closed_heads if head.held_back(item.seq)), None)
 
     def leave(self, line: LineUp) -> None:
-        """Those of it that are due and don't run: they wait for their turn, or die with the dead head."""
+        """Those of it that are due and don't run: they wait for their turn."""
         for item in map(again, line.behind):
             self._note_passed(item)
             park(item, BEHIND)
@@ -159,38 +141,30 @@ class Line:
         """Its row says that a later event was applied before it: once it holds others back the index forgets that."""
         item.row.out_of_order |= self.applied_upto > item.seq
 
-    def doom(self, item: Item) -> None:
-        """A waiting event dies with the dead holder."""
-        assert self.holder is not None
-        die_with(item, self.holder.row)
-        item.row.cause_seq = self.holder.last_seq
-        self.settled.append(item)
-
     def arrive(self, item: Item) -> None:
-        """A new event: it runs, or waits behind the holder, or dies with that."""
+        """A new event: it runs, or waits behind the holder."""
         if self.holder is None:
             self._join(item)
-        elif self.rules.dead_head is DeadHead.DIE_WITH_IT and is_dead(self.holder):
-            self.doom(item)
         else:
             park(item, BEHIND)
             self.settled.append(item)
 
     def _join(self, item: Item) -> None:
-        item.previous_dead = self.died is not None and self.died < item.seq
+        if self.died is not None and self.died[0] < item.seq:
+            item.previous = self.died[1]
         item.last_try = is_last_try(item, self.rules.policy)
-        if item.condemned is not None:
-            item.ends_line = self.rules.dead_head is not DeadHead.CONTINUE
-            self.died = item.seq if self.died is None else min(self.died, item.seq)
+        if item.condemned is not None and (self.died is None or item.seq < self.died[0]):
+            dead = PreviousEvent(item.row.event_key or "", Decision.DEAD.value, self.rules.policy.text)
+            self.died = item.seq, dead
         self.items.append(item)
 
     def to_run(self) -> Iterator[Item]:
-        """Those that a handler is to see, down to the one that ends the line."""
+        """Those that a handler is to see, down to the one behind which all wait."""
         for item in self.items:
+            if item.condemned is not None and self.rules.dead_head is DeadHead.WAIT:
+                return
             if item.known_fact is None and item.condemned is None:
                 yield item
-            if item.ends_line:
-                return
 
 
 def is_last_try(item: Item, policy: RetryPolicy) -> bool:
@@ -223,21 +197,17 @@ class Answers:
 
 def step(line: Line, answers: Answers) -> list[Item]:
     """What the batch decides of the line's events: those that get a row, each with its row filled in."""
-    decided, held, dead_head = list(line.settled), False, None
+    decided, held, dead = list(line.settled), False, None
     for item in line.items:
-        if dead_head is not None:
-            die_with(item, dead_head.row)
-            item.cause = dead_head
-        elif not held:
-            held = _decide(item, answers, line.rules)
-            if held and item.row.decision is Decision.DEAD and line.rules.dead_head is DeadHead.DIE_WITH_IT:
-                dead_head = item
+        if not held:
+            held = _decide(item, answers, line.rules, dead)
+            dead = item if item.row.decision is Decision.DEAD else dead
         elif item.new:
             park(item, BEHIND)
         else:
             continue
         decided.append(item)
-    if not held or dead_head is not None:
+    if not held:
         decided += _woken(line.beyond, answers.now)
     return decided
 
@@ -251,13 +221,24 @@ def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
     return [following]
 
 
-def _decide(item: Item, answers: Answers, rules: StreamRules) -> bool:
-    """Fills in the item's row; true when its followers must wait."""
+def _decide(item: Item, answers: Answers, rules: StreamRules, dead: Item | None) -> bool:
+    """Fills in the item's row; true when its followers must wait. ``dead``: the last one before it that died."""
     failed = attempt(_fill_in, item, answers, rules)
     if failed is not None:
         item.row.handler_version = answers.handler_version
-        die(item, failed, blocking=rules.dead_head is not DeadHead.CONTINUE)
+        die(item, failed, blocking=rules.dead_head is DeadHead.WAIT)
+    answer = answers.by_item.get(item.seq)
+    if item.row.decision is Decision.DEAD and isinstance(answer, Failure) and answer.previous_dead:
+        _name_cause(item, dead)
     return item.row.blocking
+
+
+def _name_cause(item: Item, dead: Item | None) -> None:
+    """Refers an event that died after an earlier one to that: ``dead``, or the one that its handler was shown."""
+    if dead is not None:
+        item.cause = dead
+    elif item.previous is not None:
+        item.row.cause_seq = item.previous.seq
 
 
 def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
@@ -266,7 +247,7 @@ def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
         return
     if item.condemned is not None:
         item.row.retry_policy = rules.policy.text
-        die(item, item.condemned, blocking=item.ends_line)
+        die(item, item.condemned, blocking=rules.dead_head is DeadHead.WAIT)
         return
     answer, now = answers.by_item.get(item.seq), answers.now
     if answer is None:
@@ -293,12 +274,19 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
         return True
     if result.missing_predecessor:
         return False
-    return stop_on_dead or not _dies(item, result)
+    return not _dies(item, result) or (stop_on_dead and not result.previous_dead)
 
 
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
-    """Whether those that run after it see `WorkItem.previous_dead`: it died of this, or it had died and waits again."""
+    """Whether later ones see it as `WorkItem.previous`: it died of this, or it had died and waits again."""
     return isinstance(result, Failure) and (_dies(item, result) or item.died_before)
+
+
+def after_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
+    """The event as a handler sees it after ``dead``, the last one before it of the batch that died."""
+    if dead is None:
+        return item
+    return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))
 
 
 def _dies(item: WorkItem, failure: Failure) -> bool:

@@ -168,18 +168,11 @@ class Orders:
         return lines
 
     def _first_left(self, entity: str, line: _Line) -> OpenItem | Item | None:
-        """The event at the head of its entity's line that nothing would take up any more; None: there is none.
-
-        Behind a dead head that is so only where followers die with it: the next batch lets them.
-        """
-        for waiting in self._holding(entity, line):
-            row = waiting.row
-            if row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item):
-                return None
-            if row.decision is Decision.DEAD and self.rules.replays.die_with_it:
-                continue
-            return waiting if row.decision is Decision.PARKED and row.due_at is None else None
-        return None
+        """The event at the head of its entity's line that nothing would take up any more; None: there is none."""
+        waiting = next(self._holding(entity, line), None)
+        if waiting is None or (waiting.row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item)):
+            return None
+        return waiting if waiting.row.decision is Decision.PARKED and waiting.row.due_at is None else None
 
     def _holding(self, entity: str, line: _Line) -> Iterator[OpenItem | Item]:
         """The events that hold back later ones of the entity after this batch, in Kafka's order.
@@ -209,7 +202,7 @@ class Orders:
             self.rows += self._reversals.decide(control, command)
 
     def _replay(self, control: Item, command: Command) -> None:
-        judged = judge_replay(command, self.known.index, self.rules.replays, self._meanwhile)
+        judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile)
         control.refusals = [one.refusal for one in judged if one.refusal is not None]
         accepted = _accepted(judged)
         if command.action == REPLAY:

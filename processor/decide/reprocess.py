@@ -14,7 +14,7 @@ from typing import cast
 from core.decision import Decision
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Mode
-from dlq.acceptance import Meanwhile, dead_head_of
+from dlq.acceptance import Meanwhile
 from dlq.command import Command, Target
 from dlq.refusals import restored
 from journal.index_changes import EMPTY_SHA256
@@ -24,7 +24,6 @@ from processor.decide.item import attempt, failure_of
 from processor.decide.ports import AppliedUpto, Known
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.rules import StreamRules
-from processor.settings import DeadHead
 from providers.reread import Names, OtherKey, Reader, renamed
 
 
@@ -154,12 +153,7 @@ class Reprocess:
         named = attempt(_named_today, adapter, row, body)
         if isinstance(named, Failure):
             return f"item {number} can't be read again: {named.message}"
-        found = OpenItem(named, body, named.seq)
-        if self.rules.dead_head is DeadHead.DIE_WITH_IT:
-            head = dead_head_of(found, self.known.index, self.meanwhile)
-            if head is not None:
-                return f"item {number} would die with item {head}, which is dead before it: replay that one first"
-        return found
+        return OpenItem(named, body, named.seq)
 
 
 def _named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow | Failure:

@@ -72,7 +72,7 @@ class Handlers:
             tasks = []
             for item in line.to_run():
                 if item.answer is None:
-                    tasks.append(_work_item(item))
+                    tasks.append(_work_item(item, line.rules.policy.text))
                 else:
                     early.append(item)
             if tasks:
@@ -99,16 +99,18 @@ def only_first(line: Line | None) -> list[Line]:
     return [] if line is None or first is None else [Line(line.rules, items=[first])]
 
 
-def _work_item(item: Item) -> WorkItem:
+def _work_item(item: Item, route: str) -> WorkItem:
+    """``route``: the stream's, by which an event goes that didn't fail yet."""
     return work_item(
         item.row,
         item.body,
         item_seq=item.seq,
         attempt=item.row.attempt,
-        previous_dead=item.previous_dead,
+        previous=item.previous,
         last_try=item.last_try,
         died_before=item.died_before,
         replays=item.replays,
+        route=item.row.retry_policy or route,
         traceparent=_traceparent(item),
     )
 

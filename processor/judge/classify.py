@@ -14,7 +14,7 @@ from core.backoff import asked_s
 from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import OfKind
-from core.work import MissingPredecessor, WorkItem
+from core.work import MissingPredecessor, PreviousEventDead, WorkItem
 from processor.judge.error_rules import Rules, by_class
 
 log = logging.getLogger(__name__)
@@ -58,8 +58,9 @@ class Failure:
 
     ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
     ``downstream``: whose failed call it came from, if it came from one; ``called``: all that the try had called.
-    ``missing_predecessor``: its followers may be tried before it (`core.work.MissingPredecessor`). ``own``: it says
-    that the whole stream is blocked, and another event's success has disproved it; it counts as its event's own.
+    ``missing_predecessor``: its followers may be tried before it (`core.work.MissingPredecessor`). ``previous_dead``:
+    it doesn't go on after an earlier event died (`core.work.PreviousEventDead`). ``own``: it says that the whole stream
+    is blocked, and another event's success has disproved it; it counts as its event's own.
     """
 
     kind: ErrorKind
@@ -71,6 +72,7 @@ class Failure:
     retry_after_s: float | None = None
     downstream: str | None = None
     missing_predecessor: bool = False
+    previous_dead: bool = False
     called: tuple[str, ...] = ()
     own: bool = False
 
@@ -122,6 +124,7 @@ class Classifier:
             log_lines="\n".join(lines) or None,
             retry_after_s=_retry_after_s(error),
             missing_predecessor=any(isinstance(link, MissingPredecessor) for link in links(error)),
+            previous_dead=any(isinstance(link, PreviousEventDead) for link in links(error)),
         )
 
     def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:

@@ -24,7 +24,7 @@ from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import Report
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
-from processor.decide.item import HEAD_DEAD_CLASS, POISON_CLASS
+from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS
 from processor.reporting.progress import Progress
 
 TIMEOUT_CLASS = "HandlerTimeout"
@@ -204,7 +204,7 @@ def sli_outcome(row: JournalRow, now: datetime) -> str | None:
     if row.decision is Decision.DEAD:
         if row.error_class in _OF_THE_SENDER:
             return SET_ASIDE
-        return WAITED if row.error_class == HEAD_DEAD_CLASS else FAILED
+        return WAITED if row.error_class == PREVIOUS_DEAD_CLASS else FAILED
     if row.decision not in ANSWERED:
         return None
     if not row.first and row.attempt == 0:

@@ -21,7 +21,7 @@ from core.log import about
 from core.work import Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, Report, merged
 from processor.calls.downstreams import Downstreams
-from processor.decide.line import holds_back, is_passed_dead
+from processor.decide.line import after_dead, holds_back, is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import OutSince, Patience
 from processor.run.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, run_chunks, timed_out
@@ -153,9 +153,9 @@ class Executor:
                 self._bisect(half, results)
 
     def _one_by_one(self, group: list[WorkItem], results: Results) -> None:
-        passed_dead = False
+        dead = None
         for waiting in group:
-            item = replace(waiting, previous_dead=True) if passed_dead else waiting
+            item = after_dead(waiting, dead)
             if not self._job([[item]], results) and not self._job([[item]], results):
                 # Raises what Spark says if a Python worker isn't there even for nothing: then it wasn't the event.
                 self._run_chunks([Chunk([])])
@@ -166,7 +166,7 @@ class Executor:
             result = results.by_item.get(item.item_seq)
             if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):
                 return
-            passed_dead = passed_dead or is_passed_dead(item, result)
+            dead = item if is_passed_dead(item, result) else dead
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""

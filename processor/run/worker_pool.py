@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from core.work import Outcome, WorkItem
-from processor.decide.line import is_passed_dead
+from processor.decide.line import after_dead, is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
 
@@ -132,9 +132,9 @@ class WorkerPool:
         result = None
         try:
             while (run := self._next(me)) is not None:
-                passed_dead = False
+                dead = None
                 for waiting in run.items:
-                    item = replace(waiting, previous_dead=True) if passed_dead else waiting
+                    item = after_dead(waiting, dead)
                     if not self._begin(me, item):
                         return
                     result = self._result(item)
@@ -142,7 +142,7 @@ class WorkerPool:
                         return
                     if result is None or self._work.holds_back(item, result):
                         break
-                    passed_dead = passed_dead or is_passed_dead(item, result)
+                    dead = item if is_passed_dead(item, result) else dead
         except GivenUp:
             result = None
         finally:

@@ -23,7 +23,6 @@ from dlq.command import (
     TARGETS_MAX,
     Command,
     CommandInvalid,
-    Place,
     ReplayMode,
     Target,
     approve,
@@ -215,8 +214,8 @@ def test_a_target_is_read_back_from_its_word() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": ReplayMode.WITH_FOLLOWERS, "interval_us": 1_000, "expects": Place.IN_PLACE},
-        {"mode": ReplayMode.SUPERSEDED, "force": True},
+        {"mode": ReplayMode.WITH_FOLLOWERS, "interval_us": 1_000},
+        {"force": True},
         {"interval_us": int(SPREAD_S_MAX * 1e6)},
     ],
 )
@@ -236,7 +235,8 @@ def test_a_replay_says_how(options: dict[str, Any]) -> None:
         ("interval_us", True),
         ("interval_us", 0.5),
         ("interval_us", int(SPREAD_S_MAX * 1e6) + 1),
-        ("expects", "behind"),
+        ("expects", "in_place"),
+        ("mode", "superseded"),
         ("force", 1),
         ("proposal", None),
     ],
@@ -253,15 +253,10 @@ def test_a_replay_that_would_hold_places_for_too_long_says_how_many_targets_to_s
         encode(replace(command(), targets=tuple(targets), interval_us=1_000_000))
 
 
-def test_what_is_superseded_expects_no_place() -> None:
-    with pytest.raises(CommandInvalid, match="no place of its own"):
-        encode(replace(command(), mode=ReplayMode.SUPERSEDED, expects=Place.IN_PLACE))
-
-
-@pytest.mark.parametrize("field", ["mode", "interval_us", "expects", "force"])
+@pytest.mark.parametrize("field", ["mode", "interval_us", "force"])
 def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
     tree: dict[str, Any] = json.loads(encode(Command.new("ledger", LINEAGE, PURGE, [seen(1, 1)], "ada", "garbage", AT)))
-    value = {"mode": "alone", "interval_us": 0, "expects": "in_place", "force": False}[field]
+    value = {"mode": "alone", "interval_us": 0, "force": False}[field]
     with pytest.raises(CommandInvalid, match="fields"):
         decode(json.dumps(tree | {field: value}).encode())
 

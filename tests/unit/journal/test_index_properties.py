@@ -17,6 +17,7 @@ from core.keys import hash16
 from journal.index import Index
 from journal.index_changes import Line
 from journal.index_layout import BITS, QUEUE, SEQ, Queues, seq_of
+from journal.open_item import ClosedHead
 from journal.schema import JournalRow, to_arrow
 from journal.state import JournalState
 from tests.examples import examples
@@ -249,16 +250,17 @@ def _is_open(row: JournalRow) -> bool:
 
 def _people_acted(index: Index, rows: Sequence[JournalRow]) -> None:
     """Closed heads by entity, and how often each open item was replayed since it was opened."""
-    closed: dict[str, list[tuple[int, int]]] = {}
+    closed: dict[str, dict[int, ClosedHead]] = {}
     replays: dict[int, int] = {}
     for row, before in _with_what_was_open(rows):
         counted = replays.get(row.item_seq, 0) if before is not None else 0
         replays[row.item_seq] = counted + (row.decision is Decision.REPLAYED)
         if before is not None and before.blocking and row.decision in (Decision.PURGED, Decision.RESOLVED):
-            closed.setdefault(row.entity_key or "", []).append((row.item_seq, row.seq))
+            head = ClosedHead(row.item_seq, row.seq, row.event_key or "", row.decision.value, before.retry_policy)
+            closed.setdefault(row.entity_key or "", {})[row.item_seq] = head
     for entity in {row.entity_key or "" for row in rows}:
         # Of an item that was opened again the last closing counts.
-        assert index.closed_heads(entity) == sorted(dict(closed.get(entity, [])).items())
+        assert index.closed_heads(entity) == [head for _, head in sorted(closed.get(entity, {}).items())]
     assert all(item.replays == replays[item.row.item_seq] for item in index.open_items())
 
 

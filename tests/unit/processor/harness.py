@@ -18,7 +18,16 @@ from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact
 from core.record_keys import Header
-from core.work import Applied, DownstreamHeld, Ignored, MissingPredecessor, Outcome, Posting, WorkItem
+from core.work import (
+    Applied,
+    DownstreamHeld,
+    Ignored,
+    MissingPredecessor,
+    Outcome,
+    Posting,
+    PreviousEventDead,
+    WorkItem,
+)
 from dlq.command import Command, Target, hash_head
 from dlq.commands import encode
 from dlq.done_alone import DoneAlone
@@ -80,6 +89,7 @@ OUTCOMES: dict[type, str] = {
     Down: "down",
     DownstreamHeld: "held",
     MissingPredecessor: "missing",
+    PreviousEventDead: "after_dead",
 }
 
 
@@ -108,7 +118,7 @@ class Handler:
             raise
         finally:
             word = OUTCOMES.get(type(came), "bug")
-            self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
+            self.log.append(Call(item.event_key, item.entity_key, item.previous is not None, word))
 
     def fails(self, event_key: str, error: Exception, times: int = 10**6) -> None:
         left = [times]
@@ -306,7 +316,7 @@ class Engine:
 
     def engine_on(self, state: JournalState) -> Batches:
         """The stream's batches from a state of the journal on."""
-        executor = InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is not DeadHead.CONTINUE)
+        executor = InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is DeadHead.WAIT)
         self.handlers = Handlers(executor, self.folder / "trying.json", self.clock, self._republish)
         return Batches(
             self.rules,

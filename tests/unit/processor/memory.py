@@ -11,7 +11,7 @@ from journal import index_changes
 from journal.schema import JournalRow
 from journal.state import Marks
 from journal.writer import Committed
-from processor.decide.line import holds_back, is_passed_dead
+from processor.decide.line import after_dead, holds_back, is_passed_dead
 from processor.decide.run import Handlers
 from processor.judge.classify import Failure
 from processor.run.execute import Results
@@ -25,6 +25,7 @@ ANSWERS: Mapping[str, Outcome | Failure] = {
     "stuck": Failure(ErrorKind.SNBE, "Stuck", None, "no answer", ""),
     "bug": Failure(ErrorKind.NRE, "Bug", None, "division by zero", ""),
     "missing": Failure(ErrorKind.SNBE, "Missing", None, "its capture", "", missing_predecessor=True),
+    "after_dead": Failure(ErrorKind.NRE, "PreviousEventDead", None, "its head", "", previous_dead=True),
     "down": Failure(ErrorKind.SBE, "Down", None, "the directory is down", ""),
 }
 
@@ -121,9 +122,9 @@ class Oracle:
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         results = Results("test-1")
         for group in groups:
-            passed_dead = False
+            dead = None
             for waiting in group:
-                item = replace(waiting, previous_dead=True) if passed_dead else waiting
+                item = after_dead(waiting, dead)
                 result = self._call(item)
                 if isinstance(result, Applied):
                     for seq, before in results.by_item.items():
@@ -132,14 +133,14 @@ class Oracle:
                 results.by_item[item.item_seq] = result
                 if holds_back(item, result, stop_on_dead=self._stop_on_dead):
                     break
-                passed_dead = passed_dead or is_passed_dead(item, result)
+                dead = item if is_passed_dead(item, result) else dead
         return results
 
     def _call(self, item: WorkItem) -> Outcome | Failure:
         if len(self.log) == len(self._words):
             raise AnswerWanted
         word = self._words[len(self.log)]
-        self.log.append(Call(item.event_key, item.entity_key, item.previous_dead, word))
+        self.log.append(Call(item.event_key, item.entity_key, item.previous is not None, word))
         return ANSWERS[word]
 
 

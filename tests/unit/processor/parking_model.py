@@ -24,12 +24,12 @@ OPEN = {"parked", "retry", "dead", "replayed"}
 class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
-    ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``head`` is the event
-    with which it died. ``fact``: the movement of money that it reports. ``version`` counts its rows, ``replays`` how
-    often it was replayed. ``saw_closed``: an earlier one that held others back was closed after it came
-    (``came_before_closing``), and it was open then or since. ``is_changed``: its content isn't the first one's of its
-    key; it becomes an event like others when it is replayed, once the first was purged. ``suspect``: its last try
-    failed as if the whole stream were blocked. ``held``: its last try wasn't made, and gave it a later time.
+    ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``fact``: the movement of
+    money that it reports. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an
+    earlier one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
+    ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
+    once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked. ``held``: its last
+    try wasn't made, and gave it a later time.
     """
 
     key: str
@@ -41,7 +41,6 @@ class Event:
     holds: bool = False
     died: bool = False
     out_of_order: bool = False
-    head: Event | None = None
     version: int = 0
     replays: int = 0
     saw_closed: bool = False
@@ -74,13 +73,12 @@ class Event:
         *,
         due: datetime | None = None,
         holds: bool = False,
-        head: Event | None = None,
         suspect: bool = False,
         held: bool = False,
     ) -> None:
         died_now = state == "dead" and self.kind == "event"
         suspect |= state == "parked" and self.suspect
-        self.state, self.due, self.holds, self.head = state, due, holds, head
+        self.state, self.due, self.holds = state, due, holds
         self.suspect, self.held = suspect, held
         self.died = self.is_open and not holds and (died_now or self.died)
         self.version += 1
@@ -93,7 +91,6 @@ class Order:
     action: str
     targets: tuple[tuple[Event, int], ...]
     mode: ReplayMode = ReplayMode.ALONE
-    in_place: bool = False
     interval_s: int = 0
     force: bool = False
 
@@ -121,15 +118,9 @@ class Model:
     open_before: set[Event] = field(default_factory=set)
     closed_heads: list[list[Event]] = field(default_factory=list)
 
-    @property
-    def followers_die(self) -> bool:
-        return self.policy is DeadHead.DIE_WITH_IT
-
     def copy(self) -> Model:
         """The same, for another future."""
         own = {event: replace(event) for event in self.events()}
-        for event in own.values():
-            event.head = None if event.head is None else own[event.head]
         entities = {name: [own[event] for event in events] for name, events in self.entities.items()}
         return replace(
             self, entities=entities, free=set(self.free), facts=set(self.facts), before={}, open_before=set()
@@ -224,7 +215,7 @@ class Model:
         else:
             accepted = []
             for event, seen in targets:
-                if self._may_be_replayed(event, seen, order, set()):
+                if self._may_be_replayed(event, seen, order):
                     self._replayed(event, now)
                     accepted.append(event)
         for number, event in enumerate(accepted):
@@ -235,7 +226,7 @@ class Model:
         accepted = 0
         for event, seen in sorted(order.targets, key=lambda target: target[0].order):
             was_seen = event.version == seen == self.before.get(event)
-            if not was_seen or event.state != "ignored" or (self.followers_die and self._dead_heads(event)):
+            if not was_seen or event.state != "ignored":
                 continue
             placed = not was_passed(event, self._entity_of(event))
             due = now + accepted * timedelta(seconds=order.interval_s)
@@ -244,11 +235,6 @@ class Model:
             event.out_of_order = event.out_of_order or not placed
             event.saw_closed |= event.came_before_closing
             accepted += 1
-
-    def _dead_heads(self, event: Event) -> set[Event]:
-        """Those with which it would die, as far as the batch hasn't touched them."""
-        mine = [one for one in self._entity_of(event) if one.order < event.order]
-        return {one for one in mine if one.is_dead and one.holds and one.version == self.before.get(one)}
 
     def close(self, order: Order) -> None:
         """A purge or a resolve of events as they were seen."""
@@ -267,13 +253,9 @@ class Model:
             event.becomes("purged" if order.action == "purge" else "resolved")
 
     def release(self, now: datetime) -> None:
-        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's.
-
-        Also behind a dead one, where it dies with that.
-        """
+        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's."""
         for mine in self.closed_heads:
-            left = (event for event in mine if event.is_open and event.holds)
-            head = next((event for event in left if not (self.followers_die and event.is_dead)), None)
+            head = next((event for event in mine if event.is_open and event.holds), None)
             if head is not None and head.state == "parked" and head.due is None:
                 head.due = now
                 head.version += head.version == self.before.get(head)
@@ -292,22 +274,14 @@ class Model:
         followers = {one for one in self._entity_of(group[0][0]) if one.order > first and one.is_dead}
         if any(one.kind == "event" for one in followers - events):
             return []
-        ahead: set[Event] = set()
-        for event, seen in group:
-            if not self._may_be_replayed(event, seen, order, ahead):
-                return []
-            ahead.add(event)
-        return [event for event, _ in group]
+        if all(self._may_be_replayed(event, seen, order) for event, seen in group):
+            return [event for event, _ in group]
+        return []
 
-    def _may_be_replayed(self, event: Event, seen: int, order: Order, ahead: set[Event]) -> bool:
-        """``ahead`` are replayed with it, before it."""
-        heads = self._dead_heads(event)
+    def _may_be_replayed(self, event: Event, seen: int, order: Order) -> bool:
         if event not in self.open_before or event.version != seen or not event.is_dead:
             return False
-        if (self.followers_die and heads - ahead) or (event.kind == "conflict" and event.key not in self.free):
-            return False
-        placed = self._is_placed(event)
-        if (placed and order.mode is ReplayMode.SUPERSEDED) or (not placed and order.in_place):
+        if event.kind == "conflict" and event.key not in self.free:
             return False
         return order.force or event.replays < self.replays_max
 
@@ -354,7 +328,6 @@ class Walk:
     drain: int
     wall: Event | None = None
     stuck: Event | None = None
-    killed: int = 0
     has_tried: bool = False
     has_failed_down: bool = False
 
@@ -380,8 +353,7 @@ class Walk:
         old = [event for event in self.events if event.is_open and not event.is_dead]
         run = [event for event in old if event.order < until and (event.holds or event.order in self.due)]
         behind = [event for event in old if event.order > until and event.order in self.due]
-        followers = [event for event in old if event.order > until and event.holds and event.order not in self.due]
-        return len(run) + len(behind) + (min(self.drain, len(followers)) if self._is_deadly else 0)
+        return len(run) + len(behind)
 
     def _find_wall(self) -> Event | None:
         room = self.drain
@@ -397,17 +369,8 @@ class Walk:
         """Whether the batch looks at what waits, not only at what arrives."""
         return any(event.order in self.due for event in self.events)
 
-    @property
-    def _is_deadly(self) -> bool:
-        return self.model.followers_die and self.wall is not None and self.wall.is_dead
-
     def _behind_the_wall(self, event: Event, is_passed: bool) -> None:
-        in_hand = event.is_new or event.order in self.due
-        has_room = self._is_taken_up and event.holds and self.killed < self.drain
-        if self._is_deadly and (in_hand or has_room):
-            self.killed += not in_hand
-            event.becomes("dead", head=None if event.kind == "conflict" else self.wall)
-        elif in_hand:
+        if event.is_new or event.order in self.due:
             event.out_of_order = event.out_of_order or is_passed
             event.becomes("parked", holds=True)
 
@@ -415,12 +378,9 @@ class Walk:
         if event.kind == "conflict":
             event.becomes("dead")
             return
-        if self.stuck is None or (self.model.followers_die and self.stuck.is_dead):
-            event.out_of_order = event.out_of_order or is_passed
         if self.stuck is None:
+            event.out_of_order = event.out_of_order or is_passed
             self._try(event)
-        elif self.model.followers_die and self.stuck.is_dead:
-            event.becomes("dead", head=self.stuck)
         elif event.is_new:
             event.becomes("parked", holds=True)
 
@@ -454,8 +414,9 @@ class Walk:
             event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True, held=True)
         elif outcome == "down" and event.key not in self.own:
             event.becomes("parked", due=self.now, holds=True, suspect=True)
-        elif outcome == "bug" or event.attempt == len(self.model.retries_s):
-            event.becomes("dead", holds=self.model.policy is not DeadHead.CONTINUE and outcome != "missing")
+        elif outcome in ("bug", "after_dead") or event.attempt == len(self.model.retries_s):
+            beside = outcome in ("missing", "after_dead")
+            event.becomes("dead", holds=self.model.policy is DeadHead.WAIT and not beside)
         else:
             due = self.now + timedelta(seconds=self.model.retries_s[event.attempt])
             event.attempt += 1
@@ -463,14 +424,8 @@ class Walk:
 
     def _wake(self) -> None:
         """What the batch had no room for is due at once, unless it waits for one that will wake it."""
-        if (
-            not self._is_taken_up
-            or self.wall is None
-            or (self.stuck is not None and not (self.model.followers_die and self.stuck.is_dead))
-        ):
+        wall = self.wall
+        if not self._is_taken_up or wall is None or self.stuck is not None:
             return
-        behind = [event for event in self.events if event.order > self.wall.order and event.holds and not event.is_dead]
-        left = behind[:1] if self._is_deadly else [self.wall]
-        for event in left:
-            if event.due is None and event.is_open and not event.is_dead:
-                event.becomes("parked", due=self.now, holds=True)
+        if wall.due is None and wall.is_open and not wall.is_dead:
+            wall.becomes("parked", due=self.now, holds=True)

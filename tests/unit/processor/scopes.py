@@ -42,7 +42,7 @@ SCOPES: Mapping[str, Callable[[DeadHead], Scope]] = {
     ),
     "three events of one line": lambda policy: Scope(
         policy,
-        answers=("applied", "bug", "missing"),
+        answers=("applied", "bug", "missing", "after_dead"),
         arrivals=((), (_ONE,), _TWO),
         actions=("replay",),
         events_max=3,

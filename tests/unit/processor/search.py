@@ -111,7 +111,7 @@ class World:
             (
                 *(event.key, event.order, event.kind, event.state, event.attempt, event.holds, event.died),
                 *(event.out_of_order, event.replays, event.saw_closed, event.came_before_closing, event.suspect),
-                *(event.held, event.is_changed, event.fact, event.head.order if event.head is not None else None),
+                *(event.held, event.is_changed, event.fact),
                 self._in(event.due),
             )
             for event in events
@@ -251,7 +251,7 @@ class Search:
         clock = ManualClock(after.clock)
         journal = MemoryJournal(marks=after.marks, notes=dict(after.notes))
         store = DictStore(after.store)
-        oracle = Oracle(words, stop_on_dead=self.scope.policy is not DeadHead.CONTINUE)
+        oracle = Oracle(words, stop_on_dead=self.scope.policy is DeadHead.WAIT)
         engine = self._engine(after, journal, store, oracle, clock)
         sent = [record for _, _, record in after.sent]
         if engine.blocked:

@@ -79,7 +79,7 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
         ("[ledger]\nconcurency = 4", "ledger", "concurency", "did you mean concurrency"),
         ("[ledger]\nconcurrency = 0", "ledger", "concurrency", "greater than or equal to 1"),
         ('[greet]\nsource = "kafka"', "greet", "handler", "it is wanted: module:function"),
-        (OWN + 'dead_head = "sulk"', "greet", "dead_head", "'continue', 'die_with_it' or 'wait'"),
+        (OWN + 'dead_head = "die_with_it"', "greet", "dead_head", "'continue' or 'wait'"),
         ('[greet]\nhandler = "greeting.build"', "greet", "handler", "module:function"),
         (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "kafka:TOPIC, or journal:STREAM"),
         (OWN.replace("kafka:guests", "journal:nobody"), "greet", "source", "no stream nobody"),

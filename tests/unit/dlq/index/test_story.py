@@ -60,7 +60,7 @@ def test_events_around_it_are_bounded(items: DeadItems, monkeypatch: pytest.Monk
 def test_what_waits_or_died_because_of_it_is_reported(items: DeadItems) -> None:
     head = items.dead(payment="pi_1")
     items.parked("pi_1")
-    items.dead(payment="pi_1", error_class="HeadDead", cause_seq=head.seq)
+    items.dead(payment="pi_1", error_class="PreviousEventDead", cause_seq=head.seq)
     items.dead(payment="pi_1", error_class="EventConflict")
     items.parked("pi_2")
     items.commit()

@@ -55,11 +55,11 @@ def test_a_page_holds_one_verdict_alone_where_that_is_asked_for(bench: Selection
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
     assert reported.kept(1) is None
-    reported.make(1, Asked(mode=ReplayMode.SUPERSEDED))
-    assert [one.target.item_seq for one in reported.page(1, [Verdict.REFUSED], after_seq=2, limit=2)] == [3, 4]
+    reported.make(1, Asked(replays_max=0))
+    assert [one.target.item_seq for one in reported.page(1, [Verdict.LOOP], after_seq=2, limit=2)] == [3, 4]
     assert reported.page(1, [Verdict.IN_PLACE]) == []
     reported.make(1, Asked())
-    assert reported.page(1, [Verdict.REFUSED]) == []
+    assert reported.page(1, [Verdict.LOOP]) == []
 
 
 def test_what_the_loop_guard_refuses_is_reported_in_its_words(bench: SelectionBench) -> None:
@@ -115,13 +115,12 @@ def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: Sel
 
 
 def test_a_replay_with_followers_is_refused_whole_where_one_of_them_is_not_selected(tmp_path: Path) -> None:
-    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)
     bench.dead(1, entity="e")
     bench.selections.freeze(Filter(), "ada")
-    bench.engine.post("later", "e")
-    bench.decide()
+    bench.dead(1, entity="e")
     reported = dry_runs(bench)
-    reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it"))
+    reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "continue"))
     [one] = reported.page(1)
     assert (one.verdict, one.why) == (
         Verdict.REFUSED,
@@ -136,14 +135,13 @@ def test_followers_are_looked_at_with_their_head_however_many_a_look_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dry_run, "ITEMS_PER_LOOK", 1)
-    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)
     bench.dead(1, entity="e")
     bench.dead(1)
-    bench.engine.post("later", "e")
-    bench.decide()
+    bench.dead(1, entity="e")
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "die_with_it")).counts) == {Verdict.IN_PLACE: 3}
+    assert dict(reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "continue")).counts) == {Verdict.IN_PLACE: 3}
 
 
 def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:
@@ -156,28 +154,10 @@ def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_proces
     reported.make(1, Asked(dead_head="continue"))
     [one] = reported.page(1)
     assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
-    reported.make(1, Asked(dead_head="continue", in_place=True))
-    assert reported.page(1)[0].verdict is Verdict.REFUSED
-    bench.replay(1, in_place=True)
+    bench.replay(1)
     bench.round(4)
-    assert "has lost its place" in (bench.selections.items(1)[0].reason or "")
-
-
-def test_a_dead_event_in_front_that_is_not_selected_holds_what_would_die_with_it(tmp_path: Path) -> None:
-    bench = SelectionBench(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    bench.dead(1, entity="e")
-    bench.engine.post("later", "e")
-    bench.decide()
-    both = bench.selections.freeze(Filter(), "ada")
-    alone = bench.selections.freeze(Filter(items=(2,)), "ada")
-    reported = dry_runs(bench)
-    asked = Asked(dead_head="die_with_it")
-    reported.make(alone.number, asked)
-    assert reported.page(alone.number)[0].verdict is Verdict.HELD
-    assert dict(reported.make(both.number, asked).counts) == {Verdict.IN_PLACE: 2}
-    bench.replay(alone.number)
-    bench.round(4)
-    assert "would die with item 1" in (bench.selections.items(alone.number)[0].reason or "")
+    assert bench.states(1) == ["applied"]
+    assert [row.out_of_order for row in bench.engine.journal.rows if row.item_seq == 1] == [False, True, True]
 
 
 def test_the_loop_guard_is_reported(bench: SelectionBench) -> None:

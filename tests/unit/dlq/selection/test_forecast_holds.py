@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dlq.command import Command, Place, ReplayMode, Target
+from dlq.command import Command, ReplayMode, Target
 from dlq.commands import encode
 from dlq.index import Filter
 from dlq.selection import Asked, Forecast, Verdict
@@ -49,8 +49,7 @@ ACTS = st.tuples(
 STEPS = st.lists(st.one_of(POSTS, POSTS, ACTS, st.tuples(st.just("pass"), st.sampled_from([0, 1, 40]))), max_size=14)
 ASKED = st.builds(
     Asked,
-    mode=st.sampled_from([*[ReplayMode.ALONE] * 2, ReplayMode.WITH_FOLLOWERS, ReplayMode.SUPERSEDED]),
-    in_place=st.booleans(),
+    mode=st.sampled_from([*[ReplayMode.ALONE] * 2, ReplayMode.WITH_FOLLOWERS]),
     force=st.booleans(),
 )
 PURGED_HOLDER: list[Step] = [
@@ -129,7 +128,6 @@ def _script(bench: SelectionBench, key: str, tries: list[str]) -> None:
     "dead_head",
     [
         DeadHead.CONTINUE,
-        pytest.param(DeadHead.DIE_WITH_IT, marks=pytest.mark.slow),
         pytest.param(DeadHead.WAIT, marks=pytest.mark.slow),
     ],
 )
@@ -147,8 +145,7 @@ def test_the_dry_runs_word_is_the_processors(
         assume(bench.engine.index.dead_count() > 0)
         bench.selections.freeze(Filter(), "ada")
         history.do(since)
-        in_place = asked.in_place and asked.mode is not ReplayMode.SUPERSEDED
-        asked = replace(asked, in_place=in_place, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
+        asked = replace(asked, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
         bench.dry_runs.make(1, asked)
         reported = list(bench.dry_runs.each(1))
         _agrees(history, reported, asked)
@@ -157,9 +154,8 @@ def test_the_dry_runs_word_is_the_processors(
 def _agrees(history: History, reported: Sequence[Forecast], asked: Asked) -> None:
     """The same words are said by deciding it, and by what becomes of it then."""
     before = {item.row.item_seq: item.row for item in history.bench.engine.index.open_items()}
-    place = Place.IN_PLACE if asked.in_place else None
     targets = [one.target for one in reported]
-    rows = history.order("replay", targets, mode=asked.mode, expects=place, force=asked.force)
+    rows = history.order("replay", targets, mode=asked.mode, force=asked.force)
     [control] = [row for row in rows if row.topic == CONTROL and row.first]
     taken = {row.item_seq: row for row in rows if row.decision is Decision.REPLAYED and row.cause_seq == control.seq}
     accepted = {one.target.item_seq for one in reported if _is_accepted(one, asked)}

@@ -119,7 +119,7 @@ def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_re
     assert len(bench.sent) == 1
     assert bench.applied() == 2
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        bench.runs.start(1, Run("replay", "mended", ReplayMode.SUPERSEDED), "ada")
+        bench.runs.start(1, Run("replay", "mended", ReplayMode.WITH_FOLLOWERS), "ada")
 
 
 def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: SelectionBench) -> None:
@@ -263,7 +263,7 @@ def test_items_are_paged_by_state_in_the_frozen_order(bench: SelectionBench) -> 
     [
         (Run("replay", "mended"), ""),
         (Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=50.0), ", with_followers, 50 a second"),
-        (Run("replay", "mended", in_place=True, force=True), ", in place, forced"),
+        (Run("replay", "mended", force=True), ", forced"),
         (Run("purge", "never sent", propose=True), ", two people"),
     ],
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.work import MissingPredecessor, Outcome, WorkItem
+from core.work import MissingPredecessor, Outcome, PreviousEvent, PreviousEventDead, WorkItem
 from processor.judge.retry import parse_policy
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked
+from tests.unit.processor.harness import CONTROL, POLICY, Engine, Stuck, booked
 
 BUG = ZeroDivisionError("division by zero")
 
@@ -33,70 +33,83 @@ def replay(engine: Engine, *keys: str) -> str:
     return next(row.reason or "" for row in reversed(engine.journal.rows) if row.topic == CONTROL)
 
 
-def test_followers_that_wait_die_with_their_head_and_so_do_later_arrivals(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    head, waiting, other = engine.post("evt_1"), engine.post("evt_2"), engine.post("evt_3", "e2")
-    engine.handler.fails(head, Stuck("no answer"), times=6)
-    engine.batch()
-    for delay in (1, 2, 4, 8, 16):
-        engine.advance(delay)
-    late = engine.post("evt_4")
+def gives_up(item: WorkItem) -> Outcome:
+    """A handler's own rule: nothing takes effect after an earlier event of the entity died."""
+    if item.previous is not None:
+        raise PreviousEventDead(item)
+    return booked()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_follower_that_does_not_go_on_without_its_dead_head_leads_to_it_and_holds_back_nobody(
+    tmp_path: Path, *, together: bool
+) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+    head = engine.post("evt_1")
+    engine.handler.fails(head, BUG)
+    if not together:
+        engine.batch()
+        engine.start()
+    follower, later = engine.post("evt_2"), engine.post("evt_3")
+    engine.handler.script[follower] = gives_up
     engine.batch()
     rows = {row.event_key: row for row in engine.journal.rows}
-    assert [rows[key].decision.value for key in (head, waiting, late, other)] == ["dead", "dead", "dead", "applied"]
-    assert engine.handler.calls == [head, other] + [head] * 5
-    for key in (waiting, late):
-        assert (rows[key].error_class, rows[key].cause_seq, rows[key].blocking) == ("HeadDead", rows[head].seq, False)
-        assert head in (rows[key].error_message or "")
-    assert [row.event_key for row in engine.dead_letters.published] == [head, waiting, late]
+    row = rows[follower]
+    assert (row.decision.value, row.error_class, row.attempt, row.blocking) == ("dead", "PreviousEventDead", 0, False)
+    assert row.cause_seq == rows[head].seq
+    assert f"{head}, an earlier event of its entity, is dead" in (row.error_message or "")
+    assert last(engine, later) == ("applied", False)
+    assert [row.event_key for row in engine.dead_letters.published] == [head, follower]
 
 
-def test_a_replayed_head_frees_later_arrivals_and_they_see_that_an_earlier_event_is_dead(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    head, follower = engine.post("evt_1"), engine.post("evt_2")
-    engine.handler.fails(head, BUG, times=1)
-    engine.batch()
-    replay(engine, head)
-    late = engine.post("evt_3")
-    engine.batch()
-    assert (last(engine, head), last(engine, late)) == (("applied", False), ("applied", False))
-    assert [(call.event_key, call.previous_dead) for call in engine.handler.log[1:]] == [(head, False), (late, True)]
-    replay(engine, follower)
-    assert last(engine, follower) == ("applied", True)
-
-
-def test_a_head_replayed_with_its_followers_is_first_whatever_order_they_are_named_in(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    keys = [engine.post(f"evt_{n}") for n in range(3)]
-    engine.handler.fails(keys[0], BUG, times=1)
-    engine.batch()
-    assert replay(engine, keys[2], keys[1], keys[0]) == "3 of 3 accepted"
-    assert engine.handler.calls[1:] == keys
-    assert [last(engine, key) for key in keys] == [("applied", False)] * 3
-    assert not any(call.previous_dead for call in engine.handler.log)
-
-
-def test_a_follower_is_not_replayed_while_its_head_is_dead(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+def test_followers_that_waited_for_a_person_learn_what_became_of_their_head(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.WAIT)
     head, follower = engine.post("evt_1"), engine.post("evt_2")
     engine.handler.fails(head, BUG)
+    engine.handler.script[follower] = gives_up
     engine.batch()
-    said = replay(engine, follower)
-    assert said.startswith("0 of 1 accepted") and "would die with item 1" in said
-    assert engine.decisions(follower) == ["dead"]
+    engine.order("purge", [(row.item_seq, row.seq) for row in engine.journal.rows if row.event_key == head], "c1")
+    engine.batch()
+    engine.start()
+    engine.advance(0)
+    rows = {row.event_key: row for row in engine.journal.rows}
+    assert rows[head].decision.value == "purged"
+    assert (rows[follower].decision.value, rows[follower].cause_seq) == ("dead", rows[head].seq)
+    assert "an earlier event of its entity, is purged" in (rows[follower].error_message or "")
 
 
-def test_more_followers_than_a_batch_takes_die_over_several(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT, drain_per_entity_max=2)
-    head, *followers = [engine.post(f"evt_{n}") for n in range(8)]
-    engine.handler.fails(head, Stuck("no answer"), times=6)
+@pytest.mark.parametrize("keeps_index", [True, False])
+def test_the_previous_event_is_reported_with_its_key_its_decision_and_its_route(
+    tmp_path: Path, keeps_index: bool
+) -> None:
+    engine = Engine(tmp_path, dead_head=DeadHead.CONTINUE)
+    seen: list[PreviousEvent | None] = []
+
+    def looks(item: WorkItem) -> Outcome:
+        seen.append(item.previous)
+        return booked()
+
+    head, beside = engine.post("evt_1"), engine.post("evt_2")
+    engine.handler.fails(head, BUG)
+    engine.handler.script[beside] = looks
     engine.batch()
-    for delay in (1, 2, 4, 8, 16):
-        engine.advance(delay)
-    for _ in range(4):
-        engine.advance(0)
-    assert [last(engine, key)[0] for key in (head, *followers)] == ["dead"] * 8
-    assert engine.handler.calls == [head] * 6
+    seq = next(row.seq for row in engine.journal.rows if row.event_key == head)
+    engine.start(keeps_index=keeps_index)
+    engine.handler.script[engine.post("evt_3")] = looks
+    engine.batch()
+    assert seen == [PreviousEvent(head, "dead", POLICY), PreviousEvent(head, "dead", POLICY, seq)]
+
+
+def test_without_a_dead_predecessor_it_is_the_handlers_bug(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+
+    def always(item: WorkItem) -> Outcome:
+        raise PreviousEventDead(item)
+
+    engine.handler.script[key] = always
+    [row] = engine.batch()
+    assert (row.decision.value, row.error_class, row.cause_seq) == ("dead", "AssertionError", None)
 
 
 @pytest.mark.parametrize("keeps_index", [True, False])

@@ -115,19 +115,3 @@ def test_what_a_purge_releases_keeps_to_the_limit(engine: Make) -> None:
     while rows := stream.advance(0.01):
         assert len(tried(rows)) <= LIMIT
     assert in_order(stream, [line[1:] for line in lines])
-
-
-def test_followers_that_die_with_their_head_keep_to_the_limit(engine: Make) -> None:
-    stream = engine(dead_head=DeadHead.DIE_WITH_IT)
-    for number in range(20):
-        head = stream.post(f"evt_{number}", f"e{number}")
-        stream.handler.fails(head, Stuck("no answer"))
-    stream.batch()
-    for number in range(20):
-        for n in range(50):
-            stream.post(f"evt_{number}_{n}", f"e{number}")
-    stream.batch()
-    for _ in range(400):
-        # One that is due by itself and dies comes beside those of its line.
-        assert len(tried(stream.advance(0.5))) <= LIMIT + 20
-    assert len(stream.dead_letters.published) == 20 * 51

@@ -159,17 +159,6 @@ def test_where_followers_continue_they_are_handled_in_order_and_see_that_one_bef
     assert [call.event_key for call in last] == behind and all(call.previous_dead for call in last)
 
 
-def test_where_followers_die_with_their_head_they_do(engine):
-    stream = engine(DeadHead.DIE_WITH_IT, age_s=AGE_S)
-    head, behind = stuck_with_followers(stream)
-    stream.batch()
-    run_for(stream, AGE_S + 2)
-    later = stream.post("later", "e1")
-    stream.batch()
-    assert [stream.decisions(key)[-1] for key in (head, *behind, later)] == ["dead"] * 5
-    assert not set(stream.handler.calls) & {*behind, later}
-
-
 def test_where_followers_wait_for_a_person_they_wait_on_and_the_head_is_not_tried_any_more(engine):
     stream = engine(DeadHead.WAIT, age_s=AGE_S)
     head, behind = stuck_with_followers(stream)

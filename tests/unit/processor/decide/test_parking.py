@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from dlq.command import Command, Place, ReplayMode, Target
+from dlq.command import Command, ReplayMode, Target
 from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -55,8 +54,7 @@ RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
 ORDERS = st.tuples(
     st.sampled_from(["replay", "replay", "replay", "purge", "resolve", "reprocess", "reprocess"]),
     st.sets(st.integers(0, 3), min_size=1, max_size=3),
-    st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS, ReplayMode.SUPERSEDED]),
-    st.sampled_from([False, False, True]),
+    st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS]),
     st.sampled_from([0, 0, 3]),
     st.sampled_from([False, False, True]),
 )
@@ -124,7 +122,7 @@ class Parking(RuleBasedStateMachine):
         self,
         arriving: list[tuple[str, list[str]]],
         again: tuple[int, bool] | None,
-        orders: list[tuple[str, set[int], ReplayMode, bool, int, bool]],
+        orders: list[tuple[str, set[int], ReplayMode, int, bool]],
         seconds: float,
         crash: str,
         restart: str,
@@ -170,9 +168,7 @@ class Parking(RuleBasedStateMachine):
         self.offset += 1
         return key
 
-    def _order(
-        self, action: str, which: set[int], mode: ReplayMode, in_place: bool, interval_s: int, force: bool
-    ) -> None:
+    def _order(self, action: str, which: set[int], mode: ReplayMode, interval_s: int, force: bool) -> None:
         """What can be replayed are dead events; what is to be closed may be any that is open, and what is to be
         reprocessed any that a handler has seen."""
         events = [event for event in self.model.events() if self._may_be_ordered(action, event)]
@@ -181,8 +177,7 @@ class Parking(RuleBasedStateMachine):
             return
         how = Order(action, chosen)
         if action == "replay":
-            in_place = in_place and mode is not ReplayMode.SUPERSEDED
-            how = Order(action, chosen, mode, in_place, interval_s, force)
+            how = Order(action, chosen, mode, interval_s, force)
         elif action == "reprocess":
             how = Order(action, chosen, interval_s=interval_s)
         self._send_order(how)
@@ -195,9 +190,8 @@ class Parking(RuleBasedStateMachine):
     def _send_order(self, how: Order) -> None:
         targets = tuple(Target.of(self._last(event)) for event, _ in how.targets)
         number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
-        expects = Place.IN_PLACE if how.in_place else None
         paced = how.action in ("replay", "reprocess")
-        replay = (None, how.mode, how.interval_s * 1_000_000, expects, how.force) if paced else ()
+        replay = (None, how.mode, how.interval_s * 1_000_000, how.force) if paced else ()
         command = Command(number, "ledger", self.engine.lineage, how.action, targets, "ada", "mended", NOW, *replay)
         self.engine.send(CONTROL, encode(command), [])
         self.commands.append(how)
@@ -264,9 +258,6 @@ class Parking(RuleBasedStateMachine):
             reported = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
             wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
             assert reported == wanted, f"{event.key}: {reported}, the model says {wanted}"
-            if event.head is not None:
-                cause = self.engine.journal.rows[(row.cause_seq or 0) - 1]
-                assert (cause.event_key, cause.decision.value, row.error_class) == (event.head.key, "dead", "HeadDead")
         for entity, events in self.model.entities.items():
             queue = [item.row.item_seq for item in self.engine.index.queue(entity)]
             assert queue == [seqs[event] for event in events if event.is_open and event.holds]
@@ -331,13 +322,12 @@ Parking.TestCase.settings = settings(
 TestParking = Parking.TestCase
 
 
-@pytest.mark.parametrize("policy", [DeadHead.WAIT, DeadHead.DIE_WITH_IT])
-def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch(policy: DeadHead) -> None:
+def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch() -> None:
     """An ignored event is reprocessed beside its entity's queue, dies, and so holds back what waits there; the head of
-    the queue is purged in that batch. Who comes next is behind the dead one: it waits, or dies with it."""
+    the queue is purged in that batch. Who comes next is behind the dead one, and waits."""
     parking = Parking()
-    parking.begins(policy=policy, drain_max=1, replays_max=1, due_max=1_000)
-    alone = (ReplayMode.ALONE, False, 0, False)
+    parking.begins(policy=DeadHead.WAIT, drain_max=1, replays_max=1, due_max=1_000)
+    alone = (ReplayMode.ALONE, 0, False)
     try:
         for _ in range(3):
             _step(parking)
@@ -347,11 +337,8 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch(policy
         _step(parking, orders=[("replay", {0}, *alone), ("purge", {1}, *alone)])
         woken = parking.model.events()[-1].due
         _step(parking)
-        assert (woken is not None) == (policy is DeadHead.DIE_WITH_IT)
-        assert [event.state for event in parking.model.events()] == [
-            *("dead", "applied", "purged"),
-            "dead" if policy is DeadHead.DIE_WITH_IT else "parked",
-        ]
+        assert woken is None
+        assert [event.state for event in parking.model.events()] == ["dead", "applied", "purged", "parked"]
     finally:
         parking.teardown()
 
@@ -359,7 +346,7 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch(policy
 def _step(
     parking: Parking,
     arriving: Sequence[list[str]] = (),
-    orders: Sequence[tuple[str, set[int], ReplayMode, bool, int, bool]] = (),
+    orders: Sequence[tuple[str, set[int], ReplayMode, int, bool]] = (),
     seconds: float = 0,
 ) -> None:
     """One batch of an entity's new events and of orders, without a crash."""

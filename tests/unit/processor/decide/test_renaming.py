@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from core.money import Money, MoneyFact, Movement
 from core.routing import scoped
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from processor.settings import DeadHead
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -182,15 +180,6 @@ def test_those_that_waited_behind_it_in_its_old_entity_go_on(engine: Engine) -> 
     ]
     woken = next(row for row in engine.journal.rows if row.event_key == followers[0] and row.due_at is not None)
     assert "was replayed as an event of e9" in str(woken.reason)
-
-
-def test_where_followers_die_with_their_head_it_may_be_replayed_with_them(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    runs(engine, Adapter(CAPTURE, entity="e9"))
-    key = received(engine, Adapter(None, entity="e1"))
-    replayed(engine, key)
-    assert last(engine, key).decision is Decision.APPLIED
-    assert engine.index.open_count() == 0
 
 
 def test_an_event_with_another_key_by_now_keeps_its_key_and_gets_its_fact(engine: Engine) -> None:

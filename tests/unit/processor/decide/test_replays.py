@@ -11,18 +11,18 @@ import pytest
 from core.decision import Decision
 from core.work import MissingPredecessor, Outcome, WorkItem
 from dlq import acceptance
-from dlq.acceptance import ReplayRules, judge_replay
-from dlq.command import Place, ReplayMode
+from dlq.acceptance import judge_replay
+from dlq.command import ReplayMode, Target
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
 
 
 def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2", "evt_3")
     mended(engine)
-    row = order(engine, "replay", keys[2], keys[0], keys[1], mode=ReplayMode.WITH_FOLLOWERS, expects=Place.IN_PLACE)
+    row = order(engine, "replay", keys[2], keys[0], keys[1], mode=ReplayMode.WITH_FOLLOWERS)
     engine.advance(0)
     assert row.reason == "3 of 3 accepted"
     assert engine.handler.calls == keys
@@ -48,11 +48,10 @@ def test_a_handler_sees_how_often_its_event_was_replayed(tmp_path: Path) -> None
 
 
 def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2")
     [other] = dying(engine, "evt_9", entity="e2")
-    late = engine.post("evt_3")
-    engine.batch()
+    [late] = dying(engine, "evt_3")
     row = order(engine, "replay", *keys, other, mode=ReplayMode.WITH_FOLLOWERS)
     number = last(engine, late).item_seq
     assert row.reason == (
@@ -63,9 +62,9 @@ def test_a_follower_that_died_since_keeps_the_whole_entity_back_and_no_other(tmp
 
 
 def test_a_follower_that_dies_in_the_batch_of_the_order_counts_too(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2")
-    engine.post("evt_3")
+    engine.handler.fails(engine.post("evt_3"), BUG)
     row = order(engine, "replay", *keys, mode=ReplayMode.WITH_FOLLOWERS)
     assert row.decision is Decision.IGNORED
     assert "isn't named" in str(row.reason)
@@ -95,7 +94,7 @@ def test_what_a_person_closed_is_no_follower_any_more(tmp_path: Path) -> None:
 
 
 def test_a_conflict_is_nobodys_follower(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
+    engine = passing(tmp_path)
     dying(engine, "evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
@@ -125,18 +124,6 @@ def test_what_waits_or_was_never_there_is_not_replayed(tmp_path: Path) -> None:
     row = decided(engine)
     assert row.reason == f"0 of 2 accepted; refused: item {number} is parked, not dead; item 4000 is not open"
     assert engine.decisions(head) == ["dead"]
-
-
-def test_a_follower_alone_is_refused_while_its_head_is_dead_and_taken_once_that_is_purged(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    head, follower = dying(engine, "evt_1", "evt_2")
-    assert "would die with item 1" in str(order(engine, "replay", follower).reason)
-    command(engine, "purge", target(engine, head))
-    command(engine, "replay", target(engine, follower))
-    assert decided(engine).reason == "1 of 1 accepted"
-    mended(engine)
-    engine.advance(0)
-    assert engine.decisions(follower)[-1] == "applied"
 
 
 def test_a_rate_gives_each_accepted_item_its_own_time(tmp_path: Path) -> None:
@@ -215,11 +202,12 @@ def test_what_died_after_every_replay_is_replayed_only_by_force(tmp_path: Path, 
 
 
 def test_force_overrules_the_loop_guard_alone(tmp_path: Path) -> None:
-    engine = passing(tmp_path)
-    [key] = dying(engine, "evt_1")
-    engine.post("evt_2")
+    engine = Engine(tmp_path)
+    dying(engine, "evt_1")
+    engine.post("evt_1", content="changed")
     engine.batch()
-    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE, force=True).reason)
+    command(engine, "replay", Target.of(engine.journal.rows[-1]), force=True)
+    assert "another content under a key that is held" in str(decided(engine).reason)
 
 
 def test_the_same_set_replayed_twice_takes_effect_once(tmp_path: Path) -> None:
@@ -261,33 +249,11 @@ def test_what_was_passed_runs_behind_and_says_so(tmp_path: Path) -> None:
     engine.post("evt_2")
     engine.batch()
     mended(engine)
-    row = order(engine, "replay", late, mode=ReplayMode.SUPERSEDED)
+    row = order(engine, "replay", late)
     engine.advance(0)
     assert row.reason == "1 of 1 accepted"
     assert engine.decisions(late) == ["dead", "replayed", "applied"]
     assert last(engine, late).out_of_order
-
-
-def test_what_has_its_place_still_is_not_superseded(tmp_path: Path) -> None:
-    engine = passing(tmp_path)
-    [key] = dying(engine, "evt_1")
-    row = order(engine, "replay", key, mode=ReplayMode.SUPERSEDED)
-    assert row.reason == "0 of 1 accepted; refused: item 1 has its place still: replay it alone, and it runs there"
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_what_was_passed_since_the_dry_run_is_refused_if_it_was_to_run_in_its_place(
-    tmp_path: Path, *, together: bool
-) -> None:
-    engine = passing(tmp_path)
-    [key] = dying(engine, "evt_1")
-    engine.post("evt_2")
-    if not together:
-        engine.batch()
-    row = order(engine, "replay", key, expects=Place.IN_PLACE)
-    assert "has lost its place to events of its entity that were applied since" in str(row.reason)
-    assert engine.decisions(key) == ["dead"]
-    assert order(engine, "replay", key).reason == "1 of 1 accepted"
 
 
 @pytest.mark.parametrize("policy", list(DeadHead))
@@ -300,7 +266,7 @@ def test_a_forecast_by_the_index_is_what_happens(tmp_path: Path, policy: DeadHea
         engine.batch()
     given = command(engine, "replay", target(engine, key))
     rows = len(engine.journal.rows)
-    [reported] = judge_replay(given, engine.index, ReplayRules(policy is DeadHead.DIE_WITH_IT, 5))
+    [reported] = judge_replay(given, engine.index, 5)
     assert len(engine.journal.rows) == rows
     mended(engine)
     decided(engine)
@@ -318,5 +284,7 @@ def test_a_place_is_lost_to_later_ones_also_by_what_missed_its_predecessor(tmp_p
     for delay in (1, 2, 4, 8, 16):
         engine.advance(delay)
     assert last(engine, key).decision is Decision.DEAD
-    assert "lost its place" in str(order(engine, "replay", key, expects=Place.IN_PLACE).reason)
-    assert order(engine, "replay", key, mode=ReplayMode.SUPERSEDED).reason == "1 of 1 accepted"
+    mended(engine)
+    assert order(engine, "replay", key).reason == "1 of 1 accepted"
+    engine.advance(0)
+    assert (last(engine, key).decision, last(engine, key).out_of_order) == (Decision.APPLIED, True)

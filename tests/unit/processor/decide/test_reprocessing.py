@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from core.money import Money, MoneyFact, Movement
 from dlq.command import REPROCESS_MAX, CommandInvalid
 from journal.schema import JournalRow
 from load.samples.stripe import stripe_event
-from processor.settings import DeadHead
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -184,22 +182,6 @@ def test_it_fails_dies_and_is_replayed_as_any_event(engine: Engine) -> None:
     order(engine, "replay", key)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "dead", "replayed", "applied"]
-
-
-def test_where_followers_die_with_their_head_it_is_refused_behind_a_dead_one(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, dead_head=DeadHead.DIE_WITH_IT)
-    head = engine.post("evt_0", "e1")
-    engine.handler.fails(head, Stuck("no answer"), times=1)
-    engine.batch()
-    # The follower isn't its follower yet: an adapter of today names another entity.
-    key = passed_over(engine, "evt_1", "e2")
-    engine.handler.fails(head, ZeroDivisionError("division by zero"))
-    engine.advance(2)
-    engine.adapters["stripe"] = Names("e1")
-    knows(engine)
-    row = order(engine, "reprocess", key)
-    assert "item 2 would die with item 1, which is dead before it" in str(row.reason)
-    assert engine.decisions(key) == ["ignored"]
 
 
 class Names(StripeAdapter):

@@ -67,7 +67,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
         (row(Decision.DEAD, error_class="Poison"), "set_aside"),
         (row(Decision.DEAD, error_class="EventConflict"), "set_aside"),
         (row(Decision.DEAD, error_class="FactConflict"), "set_aside"),
-        (row(Decision.DEAD, error_class="HeadDead"), "waited"),
+        (row(Decision.DEAD, error_class="PreviousEventDead"), "waited"),
         (row(Decision.RETRY), None),
         (row(Decision.PARKED), None),
         (row(Decision.IGNORED, received_at=None), None),

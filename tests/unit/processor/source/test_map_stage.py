@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.work import Ignored, Outcome, WorkItem
+from core.work import Ignored, Outcome, PreviousEvent, WorkItem
 from journal.schema import JournalRow
 from processor.decide.records import PACKED, new_item, read_table, without_answers
 from processor.judge.classify import Classifier
@@ -163,7 +163,7 @@ def test_an_answer_is_not_taken_where_the_handler_is_to_be_reported_more_than_th
     [record] = read_table(passed(table(engine._pending), reported()))
     item = new_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
     assert item.answer is not None
-    assert replace(item, previous_dead=True).answer is None
+    assert replace(item, previous=PreviousEvent("k", "dead")).answer is None
     assert replace(item, died_before=True).answer is None
 
 
