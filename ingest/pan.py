@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, CardFields, read_json_escapes
+from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, Kind, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -70,6 +70,8 @@ class MaskingKey:
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 _CARD_DIGITS = b"0" * DIGITS_MIN
+_VALUES = {Kind.CARD: rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN, Kind.SECRET: rb'"[^"]*0|0|[\[{]'}
+"""Those of a squeezed body that may be masked."""
 
 
 _HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
@@ -82,10 +84,8 @@ class CardMasker:
     def __init__(self, settings: PanSettings, key: MaskingKey) -> None:
         self._enabled = settings.enabled
         self._key = key
-        self._fields = CardFields(card=_names(settings.card_fields), secret=_names(settings.secret_fields))
-        self._members = _members(
-            (self._fields.card, rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN), (self._fields.secret, rb'"[^"]*0|0|[\[{]')
-        )
+        self._kinds = kinds_of(settings)
+        self._members = _members(self._kinds)
 
     def masked(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
@@ -116,7 +116,7 @@ class CardMasker:
     def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
         """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
-        mask = BodyMask(self._fields, ids, frozenset(spared))
+        mask = BodyMask(self._kinds, ids, frozenset(spared))
         return mask.masked(event.body), mask
 
     def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
@@ -246,18 +246,17 @@ def _written(fact: MoneyFact) -> set[bytes]:
     return {text.encode("utf-8", "surrogatepass") for text in texts if len(text) >= CARD_DIGITS_MIN}
 
 
-def _names(names: Iterable[str]) -> frozenset[bytes]:
-    return frozenset(field_name(name).encode() for name in names)
+def kinds_of(settings: PanSettings) -> dict[bytes, Kind]:
+    """By the name of a field that holds card data."""
+    cards = {field_name(name).encode(): Kind.CARD for name in settings.card_fields}
+    return cards | {field_name(name).encode(): Kind.SECRET for name in settings.secret_fields}
 
 
-def _members(*kinds: tuple[frozenset[bytes], bytes]) -> re.Pattern[bytes]:
+def _members(kinds: Mapping[bytes, Kind]) -> re.Pattern[bytes]:
     """A squeezed body's members with one of these names and such a value. Most names fail at their first letter."""
     by_first: dict[bytes, list[bytes]] = {}
-    for names, value in kinds:
-        for name in sorted({name.translate(_SQUEEZE) for name in names}):
-            by_first.setdefault(name[:1], []).append(rb'%b":(?:%b)' % (name[1:], value))
-    return re.compile(
-        b'"(?:%b)' % b"|".join(b"%b(?:%b)" % (first, b"|".join(rest)) for first, rest in by_first.items())
-        if by_first
-        else b"(?!)"
-    )
+    for name, kind in sorted(kinds.items()):
+        squeezed = name.translate(_SQUEEZE)
+        by_first.setdefault(squeezed[:1], []).append(rb'%b":(?:%b)' % (squeezed[1:], _VALUES[kind]))
+    either = b"|".join(b"%b(?:%b)" % (first, b"|".join(rest)) for first, rest in by_first.items())
+    return re.compile(b'"(?:%b)' % either if either else b"(?!)")

@@ -6,7 +6,7 @@ The length stays, JSON stays JSON, XML stays XML, a form stays a form.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -83,14 +83,6 @@ class Kind(Enum):
     PLAIN = "plain"
 
 
-@dataclass(frozen=True, slots=True)
-class CardFields:
-    """Names as `field_name` gives them, in bytes."""
-
-    card: frozenset[bytes]
-    secret: frozenset[bytes]
-
-
 class Place(NamedTuple):
     """Where in a body something stands: what its name says, and whether the provider has its ids here."""
 
@@ -112,12 +104,12 @@ class Text(NamedTuple):
 class BodyMask:
     """Masks the body of one event.
 
-    ``id_fields`` are names as they are in the body, of ids where `ENVELOPES` lead to; ``spared`` texts that stay
-    wherever they stand, as a whole value or in the place of a card number. ``found`` gathers what was masked, as it
-    was; ``secret`` says whether a code or a track's data was among it.
+    ``kinds``: of names as `field_name` gives them. ``id_fields`` are names as they are in the body, of ids where
+    `ENVELOPES` lead to; ``spared`` texts that stay wherever they stand, as a whole value or in the place of a card
+    number. ``found`` gathers what was masked, as it was; ``secret`` says whether a code or a track's data was among it.
     """
 
-    fields: CardFields
+    kinds: Mapping[bytes, Kind]
     id_fields: frozenset[bytes]
     spared: frozenset[bytes]
     found: list[bytes] = field(default_factory=list)
@@ -253,10 +245,7 @@ class BodyMask:
         return Place(kind, outer.own and name in ENVELOPES)
 
     def _kind(self, name: bytes) -> Kind:
-        known = name.translate(None, b"-_").lower()
-        if known in self.fields.secret:
-            return Kind.SECRET
-        return Kind.CARD if known in self.fields.card else Kind.PLAIN
+        return self.kinds.get(name.translate(None, b"-_").lower(), Kind.PLAIN)
 
 
 def read_json_escapes(body: bytes) -> bytes:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ingest.pan import CardMasker, MaskingKey
-from ingest.pan_body import BodyMask, CardFields
-from ingest.settings import CARD_FIELDS, SECRET_FIELDS, PanSettings, field_name
+from ingest.pan import CardMasker, MaskingKey, kinds_of
+from ingest.pan_body import BodyMask
+from ingest.settings import PanSettings
 
 CARD, HIDDEN, LAST_FOUR = "4111111111111111", "411111******1111", "************1111"
-FIELDS = CardFields(
-    card=frozenset(field_name(name).encode() for name in CARD_FIELDS),
-    secret=frozenset(field_name(name).encode() for name in SECRET_FIELDS),
-)
+KINDS = kinds_of(PanSettings())
 MASKER = CardMasker(PanSettings(), MaskingKey("k" * 32))
 PAGE = Path(__file__).parents[3] / "docs" / "card-numbers.md"
 
 
 def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
-    mask = BodyMask(FIELDS, frozenset(map(str.encode, ids)), frozenset(map(str.encode, spared)))
+    mask = BodyMask(KINDS, frozenset(map(str.encode, ids)), frozenset(map(str.encode, spared)))
     result = mask.masked(body)
     assert len(result) == len(body)
     assert mask.found or result == body

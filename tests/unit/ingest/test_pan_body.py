@@ -17,8 +17,8 @@ from ingest.pan_body import BodyMask
 from providers import ProvidersSettings, build_adapters
 from tests.unit.ingest.masked_bodies import (
     CARD,
-    FIELDS,
     HIDDEN,
+    KINDS,
     LAST_FOUR,
     MASKER,
     bodies_with_what_is_not_found,
@@ -173,7 +173,7 @@ def test_in_xml_an_id_is_an_elements_own_text_where_the_provider_has_its_ids():
         "<custom-fields><id>{1}</id></custom-fields></transaction></subject></notification>"
     )
     assert masked(xml.format(CARD, CARD).encode()) == xml.format(CARD, HIDDEN).encode()
-    torn = "<notification><a></b><id>{}</id>"
+    torn = "<notification><subject></b><id>{}</id>"
     assert masked(torn.format(CARD).encode()) == torn.format(HIDDEN).encode(), "nobody knows where ids stand"
 
 
@@ -192,7 +192,7 @@ def test_a_code_or_a_track_that_was_masked_is_said():
         ("cvc=123", True),
         ('{"cvc":"pass"}', False),
     ):
-        mask = BodyMask(FIELDS, frozenset(), frozenset())
+        mask = BodyMask(KINDS, frozenset(), frozenset())
         mask.masked(text.encode())
         assert mask.secret is secret, text
 
