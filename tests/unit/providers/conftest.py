@@ -27,7 +27,7 @@ def adapters() -> dict[str, Adapter]:
 
 @pytest.fixture
 def adapter(request: pytest.FixtureRequest, adapters: dict[str, Adapter]) -> Adapter:
-    """Of the provider that the module is named after (``test_square_events``), with nothing set."""
+    """Of the provider that the module is named after (``test_square``), with nothing set."""
     return adapters[request.path.stem.split("_")[1]]
 
 
