@@ -39,34 +39,30 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     """
     if len(keys) > REVERSALS_MAX:
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
-    of_shards = _bookings(place, keys)
-    found = [one for bookings in of_shards.values() for one in bookings]
+    by_journal = _bookings(place, keys)
+    found = [one for bookings in by_journal.values() for one in bookings]
     _print_lines("event", [(one.event_key or "", line) for one in found for line in reversal_of(one)])
     if dry_run:
         click.echo("nothing was sent")
         return
-    for at, bookings in of_shards.items():
+    for at, bookings in by_journal.items():
         targets, lineage = [Target.of(row) for row in bookings], lineage_of(str(at.journal))
         command = Command.new(
             at.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
         )
-        named = keys if len(of_shards) == 1 else [row.event_key or "" for row in bookings]
+        named = keys if len(by_journal) == 1 else [row.event_key or "" for row in bookings]
         orders(place).send(command, f"{place.mode} {', '.join(named)}")
         click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 
 
 def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
-    """What is to be taken back, by the shard that decides it: each is a proposal of its own.
+    """What is to be taken back, by the journal that has it: each is a proposal of its own.
 
     :raises NotReversible: one of them can't be
     """
-    ledger = place.ledger
-    of_shards: dict[StreamLayout, list[str]] = {}
-    for key in keys:
-        at, _, _ = ledger.of_event(key)
-        of_shards.setdefault(at, []).append(key)
-    return {at: bookings_of(str(at.journal), own) for at, own in of_shards.items()}
+    by_journal = place.ledger.by_journal(keys)
+    return {at: bookings_of(str(at.journal), own) for at, own in by_journal.items()}
 
 
 @click.command()

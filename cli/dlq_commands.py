@@ -12,7 +12,7 @@ import click
 
 from cli import dlq_tables
 from cli.acting import recorder, this_account
-from cli.dlq_watch import ITEM, Named, shard_of_item
+from cli.dlq_watch import ITEM, Named, part_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import Rows
 from console.as_json import dumped, plain
@@ -135,14 +135,14 @@ def show(place: Place, item: Named, as_json: bool) -> None:
     """Show everything that is known of one event: where it stands and why, each try with its error and log lines, who
     did what to it, its bytes and headers, its entity's events around it, what waits because of it, and what is like it.
     """
-    shard = shard_of_item(place, item)
-    story = followed(shard).item(item.number)
+    part = part_of_item(place, item)
+    story = followed(part).item(item.number)
     if story.payload.raw is not None:
         recorder(place).record(this_account(), READ_PAYLOAD, f"{story.stream} item {item.number}")
     if as_json:
         click.echo(dumped(story))
     else:
-        name = str(item.number) if shard is place else name_in(story.stream, item.number)
+        name = str(item.number) if part is place else name_in(story.stream, item.number)
         dlq_tables.print_story(story, SystemClock().now(), name)
 
 
@@ -183,7 +183,7 @@ def all_followed(place: Place) -> DeadLetterIndex | ShardedIndex:
     """The dead-letter indexes of all shards that are looked at, as their journals are now."""
     if not place.has_several:
         return followed(place)
-    return ShardedIndex({name: followed(shard) for name, shard in place.shards.items()})
+    return ShardedIndex({name: followed(part) for name, part in place.parts.items()})
 
 
 def followed(place: Place) -> DeadLetterIndex:
@@ -257,7 +257,7 @@ def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> N
     """
     now = SystemClock().now()
     wanted = Week.named(week) if week is not None else Week.of(now).before()
-    stream, journals = place.looked_at.stream, {name: str(one.looked_at.journal) for name, one in place.shards.items()}
+    stream, journals = place.looked_at.stream, {name: str(one.looked_at.journal) for name, one in place.parts.items()}
     made = weekly(stream, journals, wanted, now, bugs_of(stream, list(journals.values())))
     text = dumped(plain(made) | {"week": made.week.name}) + "\n" if as_json else markdown(made)
     if out is None:

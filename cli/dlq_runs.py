@@ -16,9 +16,9 @@ from cli.dlq_watch import (
     opened,
     outcome,
     page_of_selection,
+    part_of_item,
+    part_of_selection,
     read_name,
-    shard_of_item,
-    shard_of_selection,
     watch,
 )
 from cli.place import KEPT_TEXT, Place, with_place_of_stream
@@ -79,11 +79,11 @@ def replay(
     if meant[0].selection is None and run == Run("replay", reason) and not dry_run:
         _replay_now(meant, reason, as_json)
         return
-    for shard, dead, chosen in _chosen(meant, reason):
+    for part, dead, chosen in _chosen(meant, reason):
         if dry_run:
             _dry_run(dead, chosen, run, as_json)
         else:
-            _run(shard, dead, chosen, run, wait=wait, as_json=as_json)
+            _run(part, dead, chosen, run, wait=wait, as_json=as_json)
 
 
 def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
@@ -97,8 +97,8 @@ def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
     @JSON
     @with_place_of_stream
     def close(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
-        for shard, dead, chosen in _chosen(_meant(place, what), reason):
-            _run(shard, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
+        for part, dead, chosen in _chosen(_meant(place, what), reason):
+            _run(part, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
 
     return close
 
@@ -121,8 +121,8 @@ def _change(verb: str, help_text: str) -> click.Command:
     @JSON
     @with_place_of_stream
     def change(place: Place, number: Named, as_json: bool) -> None:
-        shard = shard_of_selection(place, number)
-        run = getattr(opened(shard).runs, verb)(number.number, this_account())
+        part = part_of_selection(place, number)
+        run = getattr(opened(part).runs, verb)(number.number, this_account())
         if as_json:
             click.echo(RunView.of(run).model_dump_json(indent=1))
         else:
@@ -137,31 +137,31 @@ cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead;
 
 
 class Meant(NamedTuple):
-    """What is named of one shard: the number of its selection, or None and its items."""
+    """What is named of one part: the number of its selection, or None and its items."""
 
-    shard: Place
+    part: Place
     selection: int | None
     items: list[int]
 
 
 def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
-    """One selection; or for each shard its items that are named."""
+    """One selection; or for each part its items that are named."""
     names = {text: read_name(text) for text in what}
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
-        return [Meant(shard_of_selection(place, only), only.number, [])]
+        return [Meant(part_of_selection(place, only), only.number, [])]
     items: dict[str, tuple[Place, list[int]]] = {}
     for text, named in names.items():
         if named is None or named.is_selection:
             problem = f"{text!r} is neither an item's ID nor the one selection (s3) that can be named"
             raise click.UsageError(problem)
-        shard = shard_of_item(place, named)
-        items.setdefault(shard.looked_at.stream, (shard, []))[1].append(named.number)
-    return [Meant(shard, None, list(dict.fromkeys(numbers))) for shard, numbers in items.values()]
+        part = part_of_item(place, named)
+        items.setdefault(part.looked_at.stream, (part, []))[1].append(named.number)
+    return [Meant(part, None, list(dict.fromkeys(numbers))) for part, numbers in items.values()]
 
 
 def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
-    """Single items in one command a shard. All are looked at before the first command goes out."""
-    services = [_orders_of(one.shard) for one in meant]
+    """Single items in one command a part. All are looked at before the first command goes out."""
+    services = [_orders_of(one.part) for one in meant]
     commands = [
         service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, one.items)), this_account(), reason))
         for service, one in zip(services, meant, strict=True)
@@ -171,7 +171,7 @@ def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps({"command_id": command.command_id, "items": one.items}))
         else:
-            show = f"payhook dlq show ID{one.shard.options_again}"
+            show = f"payhook dlq show ID{one.part.options_again}"
             click.echo(f"sent as command {command.command_id}; `{show}` says what became of it")
 
 
@@ -181,12 +181,12 @@ def _orders_of(place: Place) -> OrderService:
 
 
 def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters, int]]:
-    """Of each shard the number of a selection. Single items are frozen as one: all of them, before anything is done
+    """Of each part the number of a selection. Single items are frozen as one: all of them, before anything is done
     with the first.
     """
-    dead = [(one, opened(one.shard)) for one in meant]
+    dead = [(one, opened(one.part)) for one in meant]
     return [
-        (one.shard, of, _frozen(of, one.items, note) if one.selection is None else one.selection) for one, of in dead
+        (one.part, of, _frozen(of, one.items, note) if one.selection is None else one.selection) for one, of in dead
     ]
 
 

@@ -9,7 +9,7 @@ import click
 
 from cli.acting import this_account
 from cli.dlq_commands import with_filter
-from cli.dlq_watch import SELECTION, WORDS, Named, opened, outcome, shard_of_selection
+from cli.dlq_watch import SELECTION, WORDS, Named, opened, outcome, part_of_selection
 from cli.place import Place, with_place_of_stream
 from cli.tables import Rows
 from console.dead_letters import DeadLetters
@@ -34,29 +34,29 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
     """
     if wanted.states != (ItemState.OPEN,):
         raise click.UsageError("only dead events are selected: leave --state out")
-    for shard, selection in _frozen(place, wanted, note):
+    for part, selection in _frozen(place, wanted, note):
         if as_json:
             click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))
             continue
         where = f" of {selection.stream}" if place.has_several else ""
         click.echo(f"frozen as {selection.name}{where}: {selection.count:,} items{_amounts(selection)}")
-        click.echo(f"payhook dlq replay {selection.name} --dry-run{shard.options_again}   says what a replay would do")
+        click.echo(f"payhook dlq replay {selection.name} --dry-run{part.options_again}   says what a replay would do")
 
 
 def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
-    """A selection of each shard that has something to be frozen.
+    """A selection of each part that has something to be frozen.
 
     :raises SelectionEmpty: none has
     """
     empty, made = None, False
-    for shard in place.shards.values():
+    for part in place.parts.values():
         try:
-            selection = opened(shard).selections.freeze(wanted, this_account(), note)
+            selection = opened(part).selections.freeze(wanted, this_account(), note)
         except SelectionEmpty as nothing:
             empty = nothing
         else:
             made = True
-            yield shard, selection
+            yield part, selection
     if empty is not None and not made:
         raise empty
 
@@ -69,10 +69,10 @@ def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Se
 def selections(place: Place, number: Named | None, states: tuple[str, ...], as_json: bool) -> None:
     """List the frozen sets, the newest first; or show one with what became of its items."""
     if number is not None:
-        dead = opened(shard_of_selection(place, number))
+        dead = opened(part_of_selection(place, number))
         _show(dead, number.number, [RunItemState(state) for state in states] or None, as_json)
         return
-    kept = [one for shard in place.shards.values() for one in opened(shard).selections.kept()]
+    kept = [one for part in place.parts.values() for one in opened(part).selections.kept()]
     if place.has_several:
         kept.sort(key=lambda one: one.selection.frozen_at, reverse=True)
     _print(place, kept, as_json, "nothing was frozen yet")
@@ -83,7 +83,7 @@ def selections(place: Place, number: Named | None, states: tuple[str, ...], as_j
 @with_place_of_stream
 def proposals(place: Place, as_json: bool) -> None:
     """List what waits for a second person, oldest first."""
-    waiting = [one for shard in place.shards.values() for one in opened(shard).selections.proposals()]
+    waiting = [one for part in place.parts.values() for one in opened(part).selections.proposals()]
     if place.has_several:
         waiting.sort(key=lambda one: one.selection.frozen_at)
     _print(place, waiting, as_json, "nothing waits for an approval")

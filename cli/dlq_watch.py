@@ -1,7 +1,7 @@
 """A stream's dead letters as the command line opens them, how items and selections are named, and a run that it
 watches until it ends.
 
-Where several shards are looked at, a name says which one: ``ledger.1:42`` is an item, ``ledger.1:s3`` a selection.
+Where several journals are looked at, a name says which one: ``ledger.1:42`` is an item, ``ledger.1:s3`` a selection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")
 
 
 class Named(NamedTuple):
-    """An item or a selection. ``stream``: its shard's; None: it isn't said."""
+    """An item or a selection. ``stream``: its journal's; None: it isn't said."""
 
     stream: str | None
     number: int
@@ -74,7 +74,7 @@ SELECTION, ITEM = SelectionName(), ItemName()
 
 
 class ItemInSeveral(PayhookError):
-    """Several shards have an item of that number."""
+    """Several journals have an item of that number."""
 
     def __init__(self, number: int, streams: Sequence[str]) -> None:
         self.number = number
@@ -83,20 +83,20 @@ class ItemInSeveral(PayhookError):
         super().__init__(f"several shards have an item {number}: name it {names}")
 
 
-def shard_of_item(place: Place, named: Named) -> Place:
-    """The place of the shard that an item is in.
+def part_of_item(place: Place, named: Named) -> Place:
+    """The place of the journal that an item is in.
 
-    :raises ItemUnknown: no shard has it
+    :raises ItemUnknown: none has it
     :raises ItemInSeveral: more than one has that number
     """
     if named.stream is not None:
-        return place.shard(named.stream)
+        return place.part(named.stream)
     if not place.has_several:
         return place
     control = topics_of(place.mode).control
     having = {
         name: one
-        for name, one in place.shards.items()
+        for name, one in place.parts.items()
         if DeltaView(one.looked_at.journal, control).last_rows([named.number])
     }
     if not having:
@@ -106,15 +106,15 @@ def shard_of_item(place: Place, named: Named) -> Place:
     return next(iter(having.values()))
 
 
-def shard_of_selection(place: Place, named: Named) -> Place:
-    """The place of the shard that a selection is of.
+def part_of_selection(place: Place, named: Named) -> Place:
+    """The place of the journal that a selection is of.
 
-    :raises click.UsageError: each shard has selections of its own, and none is named
+    :raises click.UsageError: each journal has selections of its own, and none is named
     """
     if named.stream is not None:
-        return place.shard(named.stream)
+        return place.part(named.stream)
     if place.has_several:
-        names = " or ".join(f"{name}:s{named.number}" for name in place.shards)
+        names = " or ".join(f"{name}:s{named.number}" for name in place.parts)
         raise click.UsageError(f"each shard has selections of its own: name {names}")
     return place
 

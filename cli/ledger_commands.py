@@ -16,7 +16,8 @@ from console.as_json import dumped, event_stories, hit
 from core.decision import Decision
 from core.moments import span
 from dlq.recorder import EXPORT
-from ledger.queries import AsOf, Form, RowUnreadable, ShardUnknown, Source, Wanted, minor_units, totals
+from journal.journals import StreamUnknown
+from ledger.queries import AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals
 from ledger.queries import balances as read_balances
 from ledger.queries import export as write
 from ledger.queries import search as find
@@ -50,7 +51,7 @@ def balances(
     ledger = place.ledger
     try:
         as_of = AsOf(before) if row is None else ledger.after_row(row)
-    except (RowUnreadable, ShardUnknown) as wrong:
+    except (RowUnreadable, StreamUnknown) as wrong:
         raise click.BadParameter(str(wrong), param_hint="--seq") from wrong
     found = read_balances(ledger.postings(), merchant, currency, as_of)
     if as_json:

@@ -24,17 +24,16 @@ from core.record_keys import RecordKeys
 from core.routing import SHARD_MARK, base_of, mode_of, shard_of, stream_of
 from core.settings import KafkaSettings
 from core.visible import kept_text
-from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
 from stack.settings import Settings, load_settings, streams_of
 
 if TYPE_CHECKING:
-    from ledger.queries.shards import Shards
+    from ledger.queries.journals import LedgerJournals
 
-SHARD_NAME = re.compile(r"[a-z][a-z0-9-]*(\.\d{1,3})?")
-"""A stream's name, with its shard's number or without."""
+STREAM_NAME = re.compile(r"[a-z][a-z0-9-]*(\.\d{1,3})?")
+"""A stream's name, with its journal's number or without."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,7 +43,7 @@ class Place:
     """One data folder with its settings; ``config`` is the settings file that was named, if one was.
 
     ``mode``: whose ledger is looked at. ``stream``: the work stream that is, where a command may look at any: all of
-    its shards, or ``ledger.1``, or ``ledger.0`` for the first one alone.
+    its journals, or ``ledger.1``, or ``ledger.0`` for the first one alone.
     """
 
     settings: Settings
@@ -57,16 +56,16 @@ class Place:
         return self.settings.layout
 
     @property
-    def ledger(self) -> Shards:
+    def ledger(self) -> LedgerJournals:
         """The ledger of the mode that is looked at."""
         # What reads tables takes half a second to load; few commands need it.
-        from ledger.queries.shards import Shards
+        from ledger.queries.journals import LedgerJournals
 
-        return Shards.of(self.layout.ledgers(self.mode))
+        return LedgerJournals.of(self.layout.ledgers(self.mode))
 
     @property
     def looked_at(self) -> StreamLayout:
-        """The places of the work stream that is looked at, in its mode; of several shards the first one's."""
+        """The places of the work stream that is looked at, in its mode; of several journals the first one's."""
         return self.layout.stream(stream_of(base_of(self.stream), self.mode, shard_of(self.stream)))
 
     @property
@@ -76,34 +75,37 @@ class Place:
         return stream + (" --test" if self.mode == "test" else "")
 
     @property
-    def shards(self) -> dict[str, Place]:
-        """By stream, a place for each shard of the work stream that is looked at."""
+    def parts(self) -> dict[str, Place]:
+        """By stream, a place for each journal of the work stream that is looked at."""
         if SHARD_MARK in self.stream:
             return {self.looked_at.stream: self}
-        names = self._config.names(self.mode, self.settings.processor.shards)
+        names = streams_of(self.settings)[base_of(self.stream)].names(self.mode)
         if len(names) == 1:
             return {names[0]: self}
         return {name: replace(self, stream=f"{self.stream}{SHARD_MARK}{at}") for at, name in enumerate(names)}
 
     @property
     def has_several(self) -> bool:
-        """Whether several shards are looked at."""
-        return len(self.shards) > 1
+        """Whether several journals are looked at."""
+        return len(self.parts) > 1
 
-    def shard(self, name: str) -> Place:
-        """The shard of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
+    def part(self, name: str) -> Place:
+        """The part of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
 
         :raises click.UsageError: it isn't looked at
         """
-        wanted = stream_of(base_of(name), self.mode, shard_of(name)) if SHARD_NAME.fullmatch(name) else name
-        found = self.shards.get(wanted)
+        wanted = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
+        found = self.parts.get(wanted)
         if found is None or mode_of(name) not in ("live", self.mode):
-            raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.shards)}")
+            raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.parts)}")
         return found
 
-    @property
-    def _config(self) -> StreamConfig:
-        return streams_of(self.settings)[base_of(self.stream)]
+    def part_of_entity(self, entity_key: str) -> Place:
+        """The part whose journal has an entity's rows."""
+        from journal.journals import Journals
+
+        journals = Journals([part.looked_at for part in self.parts.values()])
+        return self.parts[journals.of_entity(entity_key).stream]
 
     def endpoints(self) -> Endpoints:
         """Where the running stack answers.
@@ -197,13 +199,15 @@ def with_place_of_stream(command: Command) -> Command:
 
 def check_stream(settings: Settings, stream: str) -> None:
     """
-    :raises click.BadParameter: there is no such stream; names those there are, and shards where there are several
+    :raises click.BadParameter: there is no such stream; names those there are, and their parts where there are several
     """
     known = streams_of(settings)
-    shards = {name: len(config.shards(settings.processor.shards)) for name, config in known.items()}
-    named = {name: [f"{name}{SHARD_MARK}{number}" for number in range(count)] for name, count in shards.items()}
-    if stream not in known and stream not in named.get(base_of(stream), []):
-        listed = [one for name in known for one in (name, *(named[name] if shards[name] > 1 else []))]
+    parts = {
+        name: [f"{name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
+        for name, config in known.items()
+    }
+    if stream not in known and stream not in parts.get(base_of(stream), []):
+        listed = [one for name in known for one in (name, *(parts[name] if len(parts[name]) > 1 else []))]
         raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(listed)}", param_hint="--stream")
 
 

@@ -17,7 +17,6 @@ from cli.place import Place, check_stream, with_place_of_mode
 from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
-from core.routing import Shard
 from core.visible import visible
 from stack.endpoints import as_dict, read_endpoints
 
@@ -36,7 +35,7 @@ PROCESSOR_FIGURES = {
 }
 """What of the processor's status is shown to people, and how it is called; --json has all of it."""
 SUMMED = frozenset({"seq", "open", "dead"})
-"""Of several shards the sum is shown; of the others each one's."""
+"""Of several journals the sum is shown; of the others each one's."""
 NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "no test traffic is taken: ingest.test_traffic is off"}
 
 
@@ -74,18 +73,9 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
 def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> None:
     from journal.entity_queue import read_entity
 
-    shard = _shard_of_entity(place, stream, entity)
-    queue = read_entity(shard.looked_at.index, entity)
-    print_entity(shard, queue, SystemClock().now(), as_json=as_json)
-
-
-def _shard_of_entity(place: Place, stream: str, entity: str) -> Place:
-    """The place of the shard that decides the entity; of another stream, or of a shard that is named, its own."""
-    looked = replace(place, stream=stream)
-    for number, shard in enumerate(looked.shards.values()):
-        if Shard(number, len(looked.shards)).decides(entity):
-            return shard
-    raise AssertionError("one shard decides it")
+    part = replace(place, stream=stream).part_of_entity(entity)
+    queue = read_entity(part.looked_at.index, entity)
+    print_entity(part, queue, SystemClock().now(), as_json=as_json)
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -137,34 +127,34 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
 
 def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
-    """``side`` is what is said of live traffic, or of test traffic. Figures are of all shards together."""
+    """``side`` is what is said of live traffic, or of test traffic. Figures are of all journals together."""
     if not said["up"]:
         click.echo(_not_up(said))
         return
     from console.health import ledgers
 
-    shards, lag = ledgers(said, mode), side.get("lag")
+    parts, lag = ledgers(said, mode), side.get("lag")
     details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
         ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
-        ("processor", "ready" if all(shard.get("ready") for shard in shards) else "not ready"),
+        ("processor", "ready" if all(part.get("ready") for part in parts) else "not ready"),
     ]
     for name, shown in PROCESSOR_FIGURES.items():
-        known = [shard[name] for shard in shards if shard.get(name) is not None]
+        known = [part[name] for part in parts if part.get(name) is not None]
         if known:
             details.append(
                 (shown, str(sum(known)) if name in SUMMED and len(known) > 1 else ", ".join(map(str, known)))
             )
     if lag is not None:
         details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
-    for shard in shards:
-        of_it = f" of {shard.get('stream')}" if len(shards) > 1 else ""
-        details += [(f"{name}{of_it}", shown) for name, shown in catching_up(shard.get("catch_up", {}))]
-        if shard.get("by_range"):
-            gone = f"Kafka no longer holds the last decided record of {', '.join(shard['by_range'])}"
+    for part in parts:
+        of_it = f" of {part.get('stream')}" if len(parts) > 1 else ""
+        details += [(f"{name}{of_it}", shown) for name, shown in catching_up(part.get("catch_up", {}))]
+        if part.get("by_range"):
+            gone = f"Kafka no longer holds the last decided record of {', '.join(part['by_range'])}"
             details.append((f"compared by id and range{of_it}", gone))
     details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
-    details += held_back([*shards, *said.get("streams", {}).values()])
+    details += held_back([*parts, *said.get("streams", {}).values()])
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
     if "endpoints" in said:

@@ -100,7 +100,7 @@ def _streams(place: Place, stream: str | None) -> list[str]:
     is said.
     """
     known = streams_of(place.settings)
-    shards = {name: known[name].names(place.mode, place.settings.processor.shards) for name in known}
+    shards = {name: known[name].names(place.mode) for name in known}
     if stream is not None:
         later = {stream_of(base, "live", shard_of(one)): [one] for base, names in shards.items() for one in names[1:]}
         choices = {**shards, **later}
@@ -116,7 +116,7 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
     from ledger.verify import run
 
     config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
-    shard = config.shards(place.settings.processor.shards)[number]
+    shard = config.shards[number]
     places = place.layout.stream(stream)
     check_shard(stream, shard, places.of_shard(0).journal, places.journal)
     with watching(console, silent=silent) as watch:

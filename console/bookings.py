@@ -29,7 +29,7 @@ from dlq.orders import DeltaView, Giving, Orders
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import Run
 from journal.reader import lineage_of
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting
 
 
@@ -47,7 +47,7 @@ class BookingService:
 
     def __init__(
         self,
-        ledger: Shards,
+        ledger: LedgerJournals,
         control_topic: str,
         orders: Orders,
         clock: Clock,

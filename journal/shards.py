@@ -29,7 +29,11 @@ DIVIDING_NOTE = "dividing"
 """The note of the first shard's journal, from the beginning of a division to its end: among how many."""
 
 
-class ShardsChanged(Refused):
+class IncompleteJournals(Refused):
+    """The journals of a stream aren't those that the settings name: what is done to them would leave some out."""
+
+
+class ShardsChanged(IncompleteJournals):
     """The journals were divided among another number of shards than the one that is configured.
 
     ``dividing``: among how many they are being divided; that isn't done.
@@ -49,7 +53,7 @@ class ShardsChanged(Refused):
         super().__init__(f"stream {stream}: {problem}")
 
 
-class ShardMissing(Refused):
+class ShardMissing(IncompleteJournals):
     """A shard of a stream has no journal, and another one has."""
 
     def __init__(self, stream: str, shard: Shard) -> None:

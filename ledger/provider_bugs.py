@@ -28,7 +28,7 @@ from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
 from journal.shards import own_rows_after
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from providers.reconciled import reader_of
 from providers.reread import Reader
 
@@ -98,7 +98,7 @@ def provider_bugs(
     """Every case, oldest first; one a delivery, however often it was retried or replayed.
 
     :param journal: the path of the journal of ``stream``; empty while there is none
-    :param own_after: cases up to this row are another shard's (`journal.shards.own_after`)
+    :param own_after: cases up to this row are another journal's (`journal.shards.own_after`)
     :param bodies: the path of the bodies table; it isn't read where there are no ``adapters``
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read
@@ -122,13 +122,13 @@ def provider_bugs(
 
 
 def all_provider_bugs(
-    ledger: Shards,
+    ledger: LedgerJournals,
     adapters: Mapping[str, Reader],
     *,
     provider: str | None = None,
     since: datetime | None = None,
 ) -> list[ProviderBug]:
-    """`provider_bugs` of all shards, the oldest first."""
+    """`provider_bugs` of all journals, the oldest first."""
     found = [
         bug
         for at in ledger.places

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
-from core.routing import Shard
 from core.work import Posting, postings_from_json, reversed_postings
 from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, CommandInvalid
 from dlq.commands import decode
@@ -23,9 +22,8 @@ from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
-from journal.shards import decides
 from ledger.accounts import is_account
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 
 
 class NotReversible(PayhookError):
@@ -131,7 +129,7 @@ class ProposalUnknown(PayhookError):
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
-    was restored since, so that an approval would be refused. ``moved``: another shard goes on with what it is about.
+    was restored since, so that an approval would be refused. ``moved``: another journal goes on with what it is about.
     """
 
     row: JournalRow
@@ -153,30 +151,30 @@ class Proposed:
         return "older than a restore" if self.outdated else "older than a split" if self.moved else "waits"
 
 
-def all_proposals(ledger: Shards, control_topic: str) -> list[Proposed]:
-    """`proposals` of all shards, newest first."""
+def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
+    """`proposals` of all journals, newest first."""
     if not ledger.is_divided:
         return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
     found = [one for at in ledger.places for one in _own_proposals(ledger, at, control_topic)]
     return sorted(found, key=lambda one: (one.row.decided_at, one.row.seq), reverse=True)[:PROPOSALS_MAX]
 
 
-def _own_proposals(ledger: Shards, at: StreamLayout, control_topic: str) -> list[Proposed]:
-    """What one shard took down itself."""
-    own_after, shard = ledger.own_after(at), ledger.shard(at)
+def _own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[Proposed]:
+    """What was taken down in one journal itself."""
+    own_after = ledger.own_after(at)
     found = [one for one in proposals(str(at.journal), str(at.bodies), control_topic) if one.row.seq > own_after]
-    return [replace(one, moved=one.waits and _moved(at, shard, one.command)) for one in found]
+    return [replace(one, moved=one.waits and _moved(ledger, at, one.command)) for one in found]
 
 
-def _moved(at: StreamLayout, shard: Shard, command: Command) -> bool:
+def _moved(ledger: LedgerJournals, at: StreamLayout, command: Command) -> bool:
     if command.entry is not None:
-        return not shard.decides(command.entry.entity_key)
+        return not ledger.decides_entity(at, command.entry.entity_key)
     named = pa.array([target.seen_seq for target in command.targets], pa.int64())
-    return not all(decides(shard, row) for row in rows_where(at.journal, pc.field("seq").isin(named)))
+    return not all(ledger.decides(at, row) for row in rows_where(at.journal, pc.field("seq").isin(named)))
 
 
-def proposed_at(ledger: Shards, control_topic: str, command_id: str) -> StreamLayout:
-    """The shard that a proposal is for. Each has a row of it; the first one's, where none knows it."""
+def proposed_at(ledger: LedgerJournals, control_topic: str, command_id: str) -> StreamLayout:
+    """The journal that a proposal is for. Each has a row of it; the first one, where none knows it."""
     if ledger.is_divided:
         named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
         for at in ledger.places:
@@ -185,14 +183,14 @@ def proposed_at(ledger: Shards, control_topic: str, command_id: str) -> StreamLa
     return ledger.first
 
 
-def waiting(ledger: Shards, control_topic: str, command_id: str) -> Proposed:
-    """`proposal` of whichever shard it is for.
+def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Proposed:
+    """`proposal` of whichever journal it is for.
 
-    :raises ProposalUnknown: see there; or its entity is another shard's now
+    :raises ProposalUnknown: see there; or its entity is decided in another one now
     """
     at = proposed_at(ledger, control_topic, command_id)
     found = proposal(str(at.journal), str(at.bodies), control_topic, command_id)
-    if ledger.is_divided and _moved(at, ledger.shard(at), found.command):
+    if ledger.is_divided and _moved(ledger, at, found.command):
         raise ProposalUnknown(command_id, "another shard goes on with what it is about: propose it again")
     return found
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from core.errors import SettingError
 from core.event import Mode
@@ -85,6 +85,7 @@ class StreamConfig(StreamSettings):
         description="tables derived from its journal: the name in the lake, and the module:class that keeps it",
     )
     dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="its dead-letter topic")
+    _count: int = PrivateAttr(1)
 
     @property
     def source_stream(self) -> str | None:
@@ -97,22 +98,32 @@ class StreamConfig(StreamSettings):
             return topics_of(mode).events
         return in_mode(self.source.partition(":")[2], mode) if self.source_stream is None else ""
 
-    def shards(self, count: int) -> list[Shard]:
-        """The shards that it runs in: what receivers publish is divided among them, any other source isn't."""
-        return [Shard(number, count) for number in range(count)] if self.source == "kafka" else [WHOLE]
+    @property
+    def is_dividable(self) -> bool:
+        """Whether several shards divide its events: what receivers publish they do, any other source they don't."""
+        return self.source == "kafka"
 
-    def names(self, mode: Mode, shards: int) -> list[str]:
-        """Its names in a mode, one a shard."""
-        return [stream_of(self.name, mode, shard.number) for shard in self.shards(shards)]
+    def run_in(self, shards: int) -> None:
+        """Takes the number that ``processor.shards`` says for all streams: it is no key of a stream's table."""
+        self._count = shards
 
-    def dlq_topics(self, mode: Mode, shards: int) -> list[str]:
-        """The topics of its dead letters in a mode, one a shard."""
-        return [self.dlq_topic(mode, shard.number) for shard in self.shards(shards)]
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards that it runs in."""
+        return [Shard(number, self._count) for number in range(self._count)] if self.is_dividable else [WHOLE]
 
-    def dlq_topic(self, mode: Mode, shard: int = 0) -> str:
-        """The topic of a shard's dead letters in a mode."""
+    def names(self, mode: Mode) -> list[str]:
+        """Its names in a mode, one a journal."""
+        return [stream_of(self.name, mode, shard.number) for shard in self.shards]
+
+    def dlq_topics(self, mode: Mode) -> list[str]:
+        """The topics of its dead letters in a mode, one a journal."""
+        return [self.dlq_topic(mode, shard.number) for shard in self.shards]
+
+    def dlq_topic(self, mode: Mode, number: int = 0) -> str:
+        """The topic of the dead letters of its journal of a number."""
         named = self.dlq.topic
-        return stream_of(named, mode, shard) if named else dlq_topic(stream_of(self.name, mode, shard))
+        return stream_of(named, mode, number) if named else dlq_topic(stream_of(self.name, mode, number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +134,18 @@ class Layer:
     tables: Table
 
 
-def load_streams(file: str = "", settings: Table | None = None) -> dict[str, StreamConfig]:
+def load_streams(file: str = "", settings: Table | None = None, shards: int = 1) -> dict[str, StreamConfig]:
     """Every stream that is configured, those that aren't enabled too, by name.
 
     :param file: the file that ``processor.streams_file`` names, or nothing
     :param settings: the section ``streams`` of the settings
+    :param shards: ``processor.shards``
     :raises StreamInvalid: names file, stream and key
     """
     layers = [read_layer(SHIPPED), *([read_layer(Path(file))] if file else []), Layer(SETTINGS_LAYER, settings or {})]
     _check_tables(layers)
     names = dict.fromkeys(name for layer in layers for name in layer.tables if name != DEFAULTS)
-    streams = {name: _config(name, layers) for name in names}
+    streams = {name: _config(name, layers, shards) for name in names}
     for check in _CHECKS:
         for stream in streams.values():
             if (wrong := check(stream, streams)) is not None:
@@ -147,9 +159,9 @@ def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
 
 
-def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode], shards: int) -> list[str]:
-    """The names of all streams that run in these modes, one a shard: ``ledger``, ``ledger.1``, ``notify``."""
-    return [name for mode in modes for stream in taking(streams, mode) for name in stream.names(mode, shards)]
+def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
+    """The names of all streams that run in these modes, one a journal: ``ledger``, ``ledger.1``, ``notify``."""
+    return [name for mode in modes for stream in taking(streams, mode) for name in stream.names(mode)]
 
 
 def read_layer(file: Path) -> Layer:
@@ -172,7 +184,7 @@ def _check_tables(layers: Sequence[Layer]) -> None:
                 raise StreamInvalid(layer.where, name, "", problem)
 
 
-def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
+def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
     merged: dict[str, Any] = {}
     for table in (DEFAULTS, name):
         for layer in layers:
@@ -182,12 +194,14 @@ def _config(name: str, layers: Sequence[Layer]) -> StreamConfig:
             _where(layers, name, "name"), name, "name", "the table's name is the stream's: leave it out"
         )
     try:
-        return StreamConfig(**merged, name=name)
+        config = StreamConfig(**merged, name=name)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
         problem = _problem(first["type"], path, first["msg"])
         raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
+    config.run_in(shards)
+    return config
 
 
 def _laid_over(under: Table, over: Table) -> dict[str, Any]:

@@ -66,10 +66,10 @@ def _disks(settings: Settings) -> dict[str, Path]:
 
 
 def _topics(settings: Settings) -> list[str]:
-    modes, shards = settings.ingest.modes, settings.processor.shards
+    modes = settings.ingest.modes
     own = [topic for mode in modes for topic in asdict(topics_of(mode)).values()]
     streams = streams_of(settings).values()
-    return own + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode, shards)]
+    return own + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode)]
 
 
 @contextlib.contextmanager

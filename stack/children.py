@@ -16,7 +16,7 @@ from core.event import Mode
 from core.layout import Layout
 from core.routing import shard_of, stream_of
 from core.status_file import read_said
-from processor.streams import taking
+from processor.streams import names_in
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, free_row
@@ -37,14 +37,13 @@ SERVERS = ("kafka", "redis")
 
 
 def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
-    """The processor's processes in a mode by name, one a shard (``processor``, ``processor.1``), and the streams that
+    """The processor's processes in a mode by name (``processor``, ``processor.1``), and the streams that
     each runs, by their names in the mode.
     """
-    shards, streams = settings.processor.shards, taking(streams_of(settings), mode)
-    names = [name for stream in streams for name in stream.names(mode, shards)]
+    names = names_in(streams_of(settings), [mode])
     return {
-        stream_of("processor", mode, shard): [name for name in names if shard_of(name) == shard]
-        for shard in range(shards)
+        stream_of("processor", mode, number): [name for name in names if shard_of(name) == number]
+        for number in range(settings.processor.shards)
     }
 
 
@@ -53,7 +52,7 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
     where none is set.
     """
     first = settings.processor.metrics_port
-    before = 0 if mode == "live" else settings.processor.shards
+    before = 0 if mode == "live" else len(processes(settings, "live"))
     return {name: first + number for number, name in enumerate(processes(settings, mode), before) if first}
 
 
@@ -75,9 +74,9 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     return found | settings.console.metrics_urls
 
 
-def metrics_port(settings: Settings, mode: Mode, shard: int) -> int | None:
-    """The port of the process of a shard."""
-    return metrics_ports(settings, mode).get(stream_of("processor", mode, shard))
+def metrics_port(settings: Settings, mode: Mode, number: int) -> int | None:
+    """The port of a mode's process of a number."""
+    return metrics_ports(settings, mode).get(stream_of("processor", mode, number))
 
 
 def status_files(settings: Settings) -> dict[str, Path]:
@@ -119,7 +118,7 @@ class Ports:
 
 def choose_ports(settings: Settings) -> Ports:
     """Ports that are configured, and free ones for the rest."""
-    free, processors = iter(free_ports(5)), len(settings.ingest.modes) * settings.processor.shards
+    free, processors = iter(free_ports(5)), sum(len(processes(settings, mode)) for mode in settings.ingest.modes)
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
@@ -148,7 +147,7 @@ def children(settings: Settings, ports: Ports, config: Path | None) -> list[Serv
     """The processes of a stack, in the order in which they start; they stop in the opposite one. Each is given the file
     ``config``, from which the settings are.
 
-    There is a processor for each mode and shard. What maintains and backs up by schedule, and what sends alerts, is
+    There are processors for each mode (`processes`). What maintains and backs up by schedule, and what sends alerts, is
     among them where the settings ask for it.
     """
     layout = settings.layout
@@ -189,9 +188,8 @@ def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **m
 
 
 def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]) -> Server:
-    """The process of one shard of a mode, with its streams."""
+    """One of a mode's processes, with its streams."""
     statuses = [layout.stream(stream).status for stream in streams]
-    shard = str(shard_of(name))
 
     def forget() -> None:
         """The last run's word would be taken for this one's."""
@@ -202,7 +200,7 @@ def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, st
         layout,
         env,
         name,
-        *("stack.services.processor", "--mode", mode, "--shard", shard),
+        *("stack.services.processor", "--mode", mode, "--shard", str(shard_of(name))),
         prepare=forget,
         answers=lambda: _answer(statuses),
         start_s=PROCESSOR_START_S,

@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from core.clock import SystemClock
@@ -33,8 +32,8 @@ from ledger.redactions import Redactions
 from ledger.spark import maintenance_master, open_read_session
 from processor.streams import StreamConfig
 from stack.jars import spark_jars
+from stack.journals import check_all_journals, check_journals, journals_of
 from stack.settings import Settings, streams_of
-from stack.shards import check_stream, check_streams
 
 log = logging.getLogger("maintenance")
 
@@ -47,7 +46,7 @@ LAID_OUT_FOR_ROWS = 10_000_000
 
 def stream_tables(settings: Settings) -> list[StreamTables]:
     """Every configured work stream's tables, of live traffic and of test traffic."""
-    layout, streams, shards = settings.layout, streams_of(settings), settings.processor.shards
+    layout, streams = settings.layout, streams_of(settings)
     return [
         _tables_of(
             layout.stream(name),
@@ -56,7 +55,7 @@ def stream_tables(settings: Settings) -> list[StreamTables]:
         )
         for mode in MODES
         for stream in streams.values()
-        for name in stream.names(mode, shards)
+        for name in stream.names(mode)
     ]
 
 
@@ -84,10 +83,10 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """One round over everything, in this process; its report is also kept in the run folder.
 
     :raises MaintenanceRunning: another process is at it
-    :raises ShardsChanged, ShardMissing: shards would be left out (`stack.shards`)
+    :raises IncompleteJournals: some would be left out
     """
     clock, layout = SystemClock(), settings.layout
-    check_streams(settings)
+    check_all_journals(settings)
     with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
         job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
         report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
@@ -110,23 +109,23 @@ def collect_receipts(settings: Settings) -> int:
 
 
 def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
-    """Removes the body of one event of a stream for good, whichever of its shards hold it.
+    """Removes the body of one event of a stream for good, whichever of its journals have it.
 
     :raises MaintenanceRunning: maintenance is at it; run it again
-    :raises ShardsChanged, ShardMissing: not all shards would be looked at (`stack.shards`)
+    :raises IncompleteJournals: some wouldn't be looked at
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     """
     clock, alone_max = SystemClock(), streams_of(settings)[LEDGER].dlq.alone_redactions_max
     config, mode = streams_of(settings)[base_of(stream)], mode_of(stream)
-    names = config.names(mode, settings.processor.shards)
-    tables = [one for one in stream_tables(settings) if one.stream in names]
-    redactions = Redactions(settings.layout.stream(stream).shared("redactions"))
+    journals = journals_of(settings, config, mode)
+    redactions = Redactions(journals.shared("redactions"))
     with sole_maintenance(settings.layout.run, clock.now()):
-        check_stream(settings, config, mode)
-        shards = [one for one in tables if DeltaTable.is_deltatable(str(one.journal))]
-        if not shards:
+        check_journals(journals)
+        begun = [place.stream for place in journals.begun()]
+        if not begun:
             raise EventUnknown(order.event_key)
-        return redact(shards, redactions, order, clock, alone_max)
+        tables = [one for one in stream_tables(settings) if one.stream in begun]
+        return redact(tables, redactions, order, clock, alone_max)
 
 
 def _open(settings: Settings) -> SparkSession:

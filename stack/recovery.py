@@ -17,15 +17,15 @@ from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
 from core.redis import FAILURES, sync_redis
-from core.routing import Shard, is_sparse, mode_of, stream_of, topics_of
+from core.routing import is_sparse, mode_of, topics_of
 from core.settings import KafkaSettings, RedisSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.histories import JournalOlder
+from journal.journals import Journals
 from journal.kafka_log import KafkaLog, Log
-from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.state import JournalState
@@ -35,12 +35,12 @@ from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
 from processor.wiring import named
 from stack.endpoints import read_endpoints
+from stack.journals import check_journals, journals_of
 from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
 from stack.settings import Settings, streams_of
-from stack.shards import check_stream
 from stack.supervisor import sole_supervisor
 
 log_ = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ RECEIPTS_BEFORE = timedelta(days=1)
 class Look:
     """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor.
 
-    ``events`` and ``claims`` are of the whole ledger, and stand at the first of its shards that disagrees.
+    ``events`` and ``claims`` are of the whole ledger, and stand at the first of its journals that disagrees.
     ``claims``: hashes of event keys that Redis says were published, and that neither an index nor Kafka knows; None:
     nothing could be compared. ``older``: what is derived from the journal and knows later rows than it has.
     """
@@ -112,7 +112,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
 def look(settings: Settings, servers: Servers) -> list[Look]:
     """Every stream that has a journal, live and test.
 
-    :raises ShardsChanged, ShardMissing: other shards' partitions would look lost (`stack.shards`)
+    :raises IncompleteJournals: other journals' partitions would look lost
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     :raises JournalBroken: a journal can't be read
     """
@@ -120,23 +120,22 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     found: list[Look] = []
     for mode in settings.ingest.modes:
         for config in streams_of(settings).values():
-            check_stream(settings, config, mode)
-            shards = []
-            for shard in config.shards(settings.processor.shards):
-                layout = settings.layout.stream(stream_of(config.name, mode, shard.number))
-                if has_table(str(layout.journal)):
-                    with contextlib.closing(_log(servers.kafka, config, mode, shard)) as log:
-                        shards.append(_look(settings, layout, config, log, keys))
+            journals = journals_of(settings, config, mode)
+            check_journals(journals)
+            looks = []
+            for layout in journals.begun():
+                reads = partial(_reads, journals, layout, config.events_topic(mode))
+                with contextlib.closing(KafkaLog(servers.kafka, reads)) as log:
+                    looks.append(_look(settings, layout, config, log, keys))
             if config.name == LEDGER:
-                shards = _with_losses(shards, servers, mode)
-            found += shards
+                looks = _with_losses(looks, servers, mode)
+            found += looks
     return found
 
 
-def _log(kafka: KafkaSettings, config: StreamConfig, mode: Mode, shard: Shard) -> KafkaLog:
-    """What a shard's stream reads."""
-    events = config.events_topic(mode)
-    return KafkaLog(kafka, lambda topic, number: topic != events or shard.reads(number))
+def _reads(journals: Journals, layout: StreamLayout, events: str, topic: str, partition: int) -> bool:
+    """Whether a stream reads a partition for one of its journals."""
+    return topic != events or journals.reads(layout, partition)
 
 
 def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
@@ -145,7 +144,7 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
     :raises MovedOn: rows came meanwhile
     :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`
     """
-    # Receivers claim in the highest generation of all shards: the next one is higher than each of them.
+    # Receivers claim in the highest generation of all journals: the next one is higher than each of them.
     generations: Counter[Mode] = Counter()
     for one in looks:
         mode = mode_of(one.layout.stream)
@@ -181,33 +180,33 @@ def _look(settings: Settings, layout: StreamLayout, config: StreamConfig, log: K
     read = {topic for topic in state.marks if is_sparse(topic)}
     there: Log = log
     if config.source_stream is not None and read:
-        sources = streams_of(settings)[config.source_stream].names(mode, settings.processor.shards)
-        there = JournalLog(log, config.name, {name: settings.layout.stream(name).journal for name in sources})
+        sources = journals_of(settings, streams_of(settings)[config.source_stream], mode)
+        there = JournalLog(log, config.name, {place.stream: place.journal for place in sources.places})
     findings = find(layout.stream, state, reader, there, sorted(topics | read), settings.kafka.transactional)
     anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
     return Look(layout, state, findings, anchored, older=tuple(_older(layout, config)))
 
 
-def _with_losses(shards: list[Look], servers: Servers, mode: Mode) -> list[Look]:
-    """With the events that are lost, if a shard disagrees. An event's key doesn't tell whose it is: it is lost where
-    no shard has decided it, nor will.
+def _with_losses(looks: list[Look], servers: Servers, mode: Mode) -> list[Look]:
+    """With the events that are lost, if a journal disagrees. An event's key doesn't tell whose it is: it is lost where
+    it was decided in none, nor will be.
     """
-    at = next((at for at, one in enumerate(shards) if one.disagrees), None)
+    at = next((at for at, one in enumerate(looks) if one.disagrees), None)
     if at is None:
-        return shards
-    receipts = answered_since(shards[0].layout.shared("receipts"), _begin(shards))
+        return looks
+    receipts = answered_since(looks[0].layout.shared("receipts"), _begin(looks))
     # After the receipts: what was answered is in Kafka by now, decided or not.
     with contextlib.closing(KafkaLog(servers.kafka)) as log:
-        waiting = _waiting(shards, log, topics_of(mode).events)
-    events = undecided(receipts, [one.layout.journal for one in shards], waiting)
-    claims = _claims(shards, servers.redis, mode, {hash16(key) for key in waiting})
-    return [*shards[:at], replace(shards[at], events=tuple(events), claims=claims), *shards[at + 1 :]]
+        waiting = _waiting(looks, log, topics_of(mode).events)
+    events = undecided(receipts, [one.layout.journal for one in looks], waiting)
+    claims = _claims(looks, servers.redis, mode, {hash16(key) for key in waiting})
+    return [*looks[:at], replace(looks[at], events=tuple(events), claims=claims), *looks[at + 1 :]]
 
 
-def _begin(shards: Sequence[Look]) -> datetime:
+def _begin(looks: Sequence[Look]) -> datetime:
     """From when on receipts are compared; all of them where nothing is decided yet."""
     lasts = []
-    for one in shards:
+    for one in looks:
         if one.disagrees and one.state.next_seq > 1:
             [last] = JournalReader(str(one.layout.journal)).rows_of([one.state.next_seq - 1])
             lasts.append(last.decided_at - RECEIPTS_BEFORE)
@@ -229,14 +228,14 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
 
 
 def _claims(
-    shards: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
+    looks: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
-    # Receivers claim in the highest generation of all shards.
-    generation = max(one.state.generation for one in shards)
+    # Receivers claim in the highest generation of all journals.
+    generation = max(one.state.generation for one in looks)
     unknown: set[bytes] = set()
     try:
         with contextlib.ExitStack() as opened:
-            own = [opened.enter_context(contextlib.closing(open_beside_its_writer(one.layout.index))) for one in shards]
+            own = [opened.enter_context(contextlib.closing(open_beside_its_writer(one.layout.index))) for one in looks]
             client = opened.enter_context(contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)))
             for part in confirmed_hashes(client, mode, generation):
                 for index in own:
@@ -248,10 +247,11 @@ def _claims(
     return tuple(sorted(unknown.difference(waiting)))
 
 
-def _waiting(shards: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
-    """Event keys of the records that the shards have yet to decide."""
-    begins = {number: mark for one in shards for number, mark in one.state.marks.get(topic, {}).items()}
-    begins |= {one.partition: one.begins for shard in shards for one in shard.partings() if one.topic == topic}
+def _waiting(looks: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
+    """Event keys of the records that are yet to be decided."""
+    begins = {number: mark for one in looks for number, mark in one.state.marks.get(topic, {}).items()}
+    partings = [parting for one in looks for parting in one.partings() if parting.topic == topic]
+    begins |= {parting.partition: parting.begins for parting in partings}
     return {
         raw.decode("utf-8", "replace")
         for number, (low, high) in log.held([topic])[topic].items()

@@ -178,12 +178,12 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
 
     :raises SettingError: one is wrong; names file, stream and key
     """
-    return load_streams(settings.processor.streams_file, settings.streams)
+    return load_streams(settings.processor.streams_file, settings.streams, settings.processor.shards)
 
 
 def stream_names(settings: Settings) -> list[str]:
-    """Every work stream that runs, one name a shard, of the traffic that is taken."""
-    return names_in(streams_of(settings), settings.ingest.modes, settings.processor.shards)
+    """Every work stream that runs, one name a journal, of the traffic that is taken."""
+    return names_in(streams_of(settings), settings.ingest.modes)
 
 
 def _with_places(settings: Settings) -> Settings:

@@ -190,7 +190,7 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
     for mode in MODES:
         for config in streams_of(settings).values():
             first = layout.stream(stream_of(config.name, mode))
-            if len(config.shards(2)) == 1 or not has_table(str(first.journal)):
+            if not config.is_dividable or not has_table(str(first.journal)):
                 continue
             state = _state(first)
             before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)

@@ -52,13 +52,13 @@ class Topic:
 
 def topics(settings: Settings) -> list[Topic]:
     """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it."""
-    streams, partitions, shards = streams_of(settings), settings.kafka.events_partitions, settings.processor.shards
+    streams, partitions = streams_of(settings), settings.kafka.events_partitions
     events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
     dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY
     found = []
     for mode in settings.ingest.modes:
         names = topics_of(mode)
-        dead_letters = [topic for stream in taking(streams, mode) for topic in stream.dlq_topics(mode, shards)]
+        dead_letters = [topic for stream in taking(streams, mode) for topic in stream.dlq_topics(mode)]
         found += [
             Topic(names.events, partitions, events_ms),
             Topic(names.control, CONTROL_PARTITIONS, -1),

@@ -24,7 +24,7 @@ from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from tests.small_ledger import START, TOPIC, SmallLedger, body_of
 
 PARTITIONS = 2
@@ -146,8 +146,8 @@ class Divided:
         return Layout(self.shards[0].data, shards=2)
 
     @property
-    def ledger(self) -> Shards:
-        return Shards(self.layout.ledgers())
+    def ledger(self) -> LedgerJournals:
+        return LedgerJournals(self.layout.ledgers())
 
     def proposed(self, action: str = PROPOSE_REVERSAL) -> tuple[Command, JournalRow]:
         """A proposal about the second shard's last row, and that row; the first shard has another row of its number."""

@@ -13,7 +13,7 @@ from core.work import Posting
 from dlq.command import propose_entry
 from dlq.commands import encode
 from dlq.entry import Entry
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
 from tests.unit.processor.harness import CONTROL
@@ -63,7 +63,7 @@ def propose(letters: DeadLetters) -> None:
 
 def reconcile(letters: DeadLetters) -> None:
     """A run ``r1`` of stripe's report ``jan.csv``, in which one amount differs."""
-    shards, at = Shards([letters.layout]), letters.clock.now()
+    shards, at = LedgerJournals([letters.layout]), letters.clock.now()
     found = reconciliations(shards)
     found.make()
     base = dict.fromkeys(DIFFERENCES_SCHEMA.names)

@@ -17,6 +17,7 @@ from console.plots import Steps, steps_plot
 from core import moments
 from core.decision import Decision
 from core.money import decimals_of
+from journal.journals import StreamUnknown
 from ledger.queries import (
     AmountInvalid,
     AsOf,
@@ -32,7 +33,7 @@ from ledger.queries import (
     search,
     totals,
 )
-from ledger.queries.shards import RowAmbiguous, RowUnreadable, Shards, ShardUnknown
+from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
 
 ROWS_PER_PAGE = 100
@@ -66,13 +67,13 @@ def add_balances(router: APIRouter, place: Place) -> None:
     @router.get("/ledger")
     async def ledger(request: Request) -> Response:
         fields = Fields(request.query_params)
-        shards = place.ledger(request)
-        asked = await place.asking.ask(read_balances, fields, shards)
+        journals = place.ledger(request)
+        asked = await place.asking.ask(read_balances, fields, journals)
         page = fields.number("page", 1, 1_000_000) or 1
         context = {"fields": fields, "asked": asked, "answer": None, "page": page}
         if fields.problems:
             return place.show(request, "ledger/balances.html", 422, **context)
-        answer = await place.asking.ask(answered, shards, asked)
+        answer = await place.asking.ask(answered, journals, asked)
         shown, pages = _page(answer.balances, page, ROWS_PER_PAGE)
         return place.show(
             request, "ledger/balances.html", **{**context, "answer": answer, "shown": shown, "pages": pages}
@@ -85,8 +86,8 @@ def _page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row],
     return rows[begin : begin + per_page], -(-len(rows) // per_page)
 
 
-def read_balances(fields: Fields, shards: Shards) -> Asked:
-    """The form's fields; its problems are in `Fields.problems`. Of several shards a row is looked up.
+def read_balances(fields: Fields, journals: LedgerJournals) -> Asked:
+    """The form's fields; its problems are in `Fields.problems`. Of several journals a row is looked up.
 
     :raises LedgerUnreadable: a journal is damaged
     """
@@ -95,18 +96,18 @@ def read_balances(fields: Fields, shards: Shards) -> Asked:
         fields.wrong("seq", "a time or a row, not both")
     elif row is not None:
         try:
-            as_of = shards.after_row(row)
-        except (RowUnreadable, ShardUnknown) as wrong:
+            as_of = journals.after_row(row)
+        except (RowUnreadable, StreamUnknown) as wrong:
             fields.wrong("seq", str(wrong))
     currency = fields.text("currency", CURRENCY_CHARS)
     return Asked(as_of, fields.text("merchant"), currency.upper() if currency else None)
 
 
-def answered(shards: Shards, asked: Asked) -> Answer:
+def answered(journals: LedgerJournals, asked: Asked) -> Answer:
     """
     :raises LedgerUnreadable: a table is damaged
     """
-    postings = shards.postings()
+    postings = journals.postings()
     found = balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
     currencies = [total.currency for total in totals(found)] if asked.as_of.seq is None else []
@@ -153,8 +154,8 @@ def add_search(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/search.html", **context)
 
 
-def _hits(shards: Shards, wanted: Wanted) -> list[Hit]:
-    return search(shards.journals(), shards.postings(), wanted, HITS_MAX)
+def _hits(journals: LedgerJournals, wanted: Wanted) -> list[Hit]:
+    return search(journals.journals(), journals.postings(), wanted, HITS_MAX)
 
 
 def read_search(fields: Fields) -> Wanted:
@@ -200,7 +201,7 @@ def add_stories(router: APIRouter, place: Place) -> None:
     async def event(request: Request, key: str) -> Response:
         try:
             story, bodies = await place.asking.ask(place.ledger(request).story, key)
-        except (RowAmbiguous, ShardUnknown) as unknown:
+        except (RowAmbiguous, StreamUnknown) as unknown:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key, problem=str(unknown))
         if not story.rows:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key)
@@ -258,9 +259,9 @@ def add_reports(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
 
 
-def reconciliations(shards: Shards) -> Reconciliations:
+def reconciliations(journals: LedgerJournals) -> Reconciliations:
     """The tables of a ledger."""
-    return Reconciliations(shards.shared("reconciliation"), shards.shared("reconciliation-runs"))
+    return Reconciliations(journals.shared("reconciliation"), journals.shared("reconciliation-runs"))
 
 
 def differing(found: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:

@@ -25,7 +25,7 @@ from core.work import Posting
 from dlq.command import CommandInvalid, new_command_id
 from dlq.entry import ENTRY_LINES_MAX, Entry, entry_to_tree
 from dlq.run import COMMAND_ID_CHARS
-from ledger.queries import Hit, Shards, Wanted, search
+from ledger.queries import Hit, LedgerJournals, Wanted, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
 SHOWN_MAX = 100
@@ -151,7 +151,7 @@ def _posting(number: int, words: Sequence[str]) -> Posting:
     raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
 
 
-def _listed(service: BookingService, ledger: Shards) -> tuple[Sequence[Proposed], list[Hit]]:
+def _listed(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[Proposed], list[Hit]]:
     """What was proposed, the newest first, and the newest bookings that were taken back."""
     done = search(ledger.journals(), ledger.postings(), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
     # The approval's own row books nothing.

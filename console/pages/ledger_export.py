@@ -21,7 +21,7 @@ from core import moments
 from core.errors import PayhookError
 from dlq.recorder import EXPORT, Recorder
 from ledger.queries import Form, Source, export
-from ledger.queries.shards import Shards
+from ledger.queries.journals import LedgerJournals
 
 EXPORT_S_MAX = 120.0
 EXPORT_ROWS_MAX = 2_000_000
@@ -75,7 +75,7 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
 
 
 def write(
-    shards: Shards,
+    journals: LedgerJournals,
     source: Source,
     out: Path,
     form: Form,
@@ -90,7 +90,7 @@ def write(
     :raises NothingBooked: there is no such table yet
     """
     limits = _limits(rows_max, seconds_max)
-    export(shards.tables(source), source, out, form, since=since, until=until, progress=limits, record=record)
+    export(journals.tables(source), source, out, form, since=since, until=until, progress=limits, record=record)
 
 
 def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:

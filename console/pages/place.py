@@ -25,7 +25,7 @@ from core.layout import Layout, StreamLayout
 from core.routing import is_shard_of, mode_of
 from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
-from ledger.queries.shards import Shards
+from ledger.queries.journals import LedgerJournals
 
 Viewer = Annotated[User, Depends(require(Role.VIEWER))]
 Replayer = Annotated[User, Depends(require(Role.REPLAYER))]
@@ -107,8 +107,8 @@ class Place:
         wanted = request.query_params.get(MODE)
         return next((mode for mode in self.modes if mode == wanted), self.modes[0])
 
-    def ledger(self, request: Request) -> Shards:
-        return Shards.of(self.layout.ledgers(self.mode(request)))
+    def ledger(self, request: Request) -> LedgerJournals:
+        return LedgerJournals.of(self.layout.ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """An address that goes on looking at the same traffic."""

@@ -15,9 +15,9 @@ from ledger.queries.balances import (
     totals,
 )
 from ledger.queries.export import Exported, Form, NothingBooked, OutExists, OutUnwritable, Source, export
+from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
 from ledger.queries.lake import LedgerUnreadable
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
-from ledger.queries.shards import RowAmbiguous, RowUnreadable, Shards, ShardUnknown
 from ledger.queries.story import (
     RECEIPTS_MAX,
     Cause,
@@ -47,6 +47,7 @@ __all__ = [
     "Exported",
     "Form",
     "Hit",
+    "LedgerJournals",
     "LedgerUnreadable",
     "NothingBooked",
     "OutExists",
@@ -55,8 +56,6 @@ __all__ = [
     "RowAmbiguous",
     "RowUnreadable",
     "RunningLine",
-    "ShardUnknown",
-    "Shards",
     "Source",
     "Total",
     "Wanted",

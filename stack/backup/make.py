@@ -45,8 +45,8 @@ from stack.backup.manifest import (
     tables,
 )
 from stack.backup.trees import FileTree, tree_at
+from stack.journals import check_all_journals
 from stack.settings import Settings
-from stack.shards import check_streams
 
 log = logging.getLogger("backup")
 
@@ -108,7 +108,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
     Runs beside a busy stack. Holds the maintenance lock while it copies, not while it verifies.
 
     :raises BackupImpossible: it can't be made
-    :raises ShardsChanged, ShardMissing: it wouldn't hold all shards (`stack.shards`)
+    :raises IncompleteJournals: it wouldn't hold all of them
     :raises MaintenanceRunning: maintenance, or another backup, copies or rewrites tables; run it again
     """
     began_s, began_at = clock.monotonic(), clock.now()
@@ -192,7 +192,7 @@ def _apart(folder: Location, settings: Settings) -> Location:
 
 def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target, Manifest]:
     with sole_maintenance(settings.layout.run, clock.now()):
-        check_streams(settings)
+        check_all_journals(settings)
         began_at = clock.now()
         newest = _newest(backups)
         there = names(backups)

@@ -129,8 +129,8 @@ def tables(settings: Settings) -> list[SourceTable]:
     Postings, indexes and lists of dead events are made again from the journal.
     """
     streams = sorted(streams_of(settings).values(), key=lambda one: one.source_stream is None)
-    layout, shards = settings.layout, settings.processor.shards
-    own = [name for mode in MODES for one in streams for name in one.names(mode, shards)]
+    layout = settings.layout
+    own = [name for mode in MODES for one in streams for name in one.names(mode)]
     return [
         *(SourceTable(kind, stream_of(kind, mode)) for mode in MODES for kind in REFERRING),
         *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in own),

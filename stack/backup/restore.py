@@ -33,7 +33,7 @@ from journal.errors import problem_of
 from journal.lake import has_table, open_table
 from journal.reader import dataset_of, read_rows
 from journal.rocksdb_store import is_held
-from journal.shards import ShardMissing, ShardsChanged
+from journal.shards import IncompleteJournals
 from journal.storage import sync
 from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, check_closed, purge
@@ -59,8 +59,8 @@ from stack.backup.manifest import (
 )
 from stack.backup.present import Present, present_journals, rows_beyond
 from stack.backup.trees import FileTree, at_once, tree_at
+from stack.journals import check_all_journals
 from stack.settings import Settings
-from stack.shards import check_streams
 from stack.supervisor import sole_supervisor
 
 FILES, KEPT = "files", "_kept"
@@ -122,7 +122,7 @@ def restore(
         _check_unused(settings)
         backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
-        _check_shards(settings, backup)
+        _check_journals(settings, backup)
         present = present_journals(settings)
         beyond = rows_beyond(settings, present, backup, manifest)
         newer = sorted((stream, count) for stream, count in beyond.items() if count)
@@ -365,13 +365,13 @@ def _check_unused(settings: Settings) -> None:
             raise RestoreRefused(f"a processor of {one.stream} runs on {settings.data_dir}: stop it first")
 
 
-def _check_shards(settings: Settings, backup: Location) -> None:
+def _check_journals(settings: Settings, backup: Location) -> None:
     """
     :raises RestoreRefused: a processor would refuse the journals, or begin one that the backup lacks
     """
     try:
-        check_streams(settings, backup / LAKE)
-    except (ShardsChanged, ShardMissing) as wrong:
+        check_all_journals(settings, backup / LAKE)
+    except IncompleteJournals as wrong:
         raise RestoreRefused(f"backup {backup.name}: {wrong}") from wrong
 
 

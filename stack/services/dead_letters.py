@@ -39,7 +39,7 @@ def open_dead_letters(
     layout, control = settings.layout, topics_of(mode_of(stream)).control
     places = layout.stream(stream)
     config = streams_of(settings)[base_of(stream)]
-    limits = config.dlq.alone.of_each(len(config.shards(settings.processor.shards)))
+    limits = config.dlq.alone.of_each(len(config.shards))
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 

@@ -44,7 +44,7 @@ from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from stack.children import metrics_urls
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
@@ -181,7 +181,7 @@ def _order_services(settings: Settings, orders: Mapping[Mode, Orders], clock: Cl
 
 def _bookings(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Bookings:
     return {
-        mode: BookingService(Shards(settings.layout.ledgers(mode)), topics_of(mode).control, sender, clock)
+        mode: BookingService(LedgerJournals(settings.layout.ledgers(mode)), topics_of(mode).control, sender, clock)
         for mode, sender in orders.items()
     }
 

@@ -114,19 +114,17 @@ def _running(settings: Settings, mode: Mode, shard: int) -> list[StreamConfig]:
     """
     :raises NoSuchShard: ``processor.shards`` are fewer
     """
-    count = settings.processor.shards
-    if shard >= count:
-        raise NoSuchShard(shard, count)
-    return [config for config in taking(streams_of(settings), mode) if shard < len(config.shards(count))]
+    if shard >= settings.processor.shards:
+        raise NoSuchShard(shard, settings.processor.shards)
+    return [config for config in taking(streams_of(settings), mode) if shard < len(config.shards)]
 
 
 def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, shard: int) -> list[Wired]:
-    layout, sections, count = settings.layout, _sections(settings), settings.processor.shards
-    streams = streams_of(settings)
+    layout, sections, streams = settings.layout, _sections(settings), streams_of(settings)
     wired = []
     for config in configs:
-        sources = streams[config.source_stream].names(mode, count) if config.source_stream is not None else []
-        wired.append(wire(config, mode, layout.stream, sections, config.shards(count)[shard], sources))
+        sources = streams[config.source_stream].names(mode) if config.source_stream is not None else []
+        wired.append(wire(config, mode, layout.stream, sections, config.shards[shard], sources))
     return wired
 
 

@@ -28,7 +28,7 @@ from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
 
@@ -103,4 +103,4 @@ def bookings_at(
     layout = Layout(data, shards=shards)
     users = Users(layout.users)
     orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.check_signed_in)
-    return BookingService(Shards(layout.ledgers()), control, orders, clock)
+    return BookingService(LedgerJournals(layout.ledgers()), control, orders, clock)

@@ -12,15 +12,15 @@ from deltalake import DeltaTable
 
 from core.layout import Layout
 from core.money import Movement
+from journal.journals import StreamUnknown
 from journal.reader import JournalReader
 from ledger.postings import PostingsWriter, mark_of
 from ledger.queries import (
     AsOf,
     Balance,
+    LedgerJournals,
     RowAmbiguous,
     RowUnreadable,
-    Shards,
-    ShardUnknown,
     Source,
     Wanted,
     balances,
@@ -157,7 +157,10 @@ def test_an_export_has_each_row_once_with_its_stream(divided: Divided, source: S
     named = list(dict.fromkeys(zip(rows["stream"].to_pylist(), rows["seq"].to_pylist(), strict=True)))
     assert named == [*(("ledger", seq) for seq in (1, 2, 3, 4)), *(("ledger.1", seq) for seq in (3, 4))]
     whole = export(
-        Shards([Layout(divided.whole.data).ledger()]).tables(source), source, tmp_path / "whole.parquet", "parquet"
+        LedgerJournals([Layout(divided.whole.data).ledger()]).tables(source),
+        source,
+        tmp_path / "whole.parquet",
+        "parquet",
     )
     assert done.rows == whole.rows and len(done.versions) == 2
     assert "stream" not in pq.read_schema(tmp_path / "whole.parquet").names
@@ -198,7 +201,7 @@ def test_a_row_is_named_with_its_shard(divided: Divided) -> None:
     other.commit()
     with pytest.raises(RowAmbiguous, match=r"no row 5; say which shard's it is: ledger\.1:5$"):
         ledger.story("seq:5")
-    with pytest.raises(ShardUnknown, match=r"ledger\.7 isn't a stream of this ledger: it has ledger, ledger\.1"):
+    with pytest.raises(StreamUnknown, match=r"ledger\.7 isn't a stream of this ledger: it has ledger, ledger\.1"):
         ledger.story("seq:ledger.7:5")
     with pytest.raises(RowUnreadable, match="names no row"):
         ledger.after_row("ledger.1")
@@ -220,9 +223,9 @@ def test_an_event_that_is_answered_and_not_decided_has_its_receipts(divided: Div
 
 
 def test_a_ledger_of_one_shard_looks_nothing_up(divided: Divided, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Shards([Layout(divided.whole.data).ledger()])
-    monkeypatch.setattr(Shards, "_holding", None)
-    monkeypatch.setattr("ledger.queries.shards.own_rows_after", None)
+    one = LedgerJournals([Layout(divided.whole.data).ledger()])
+    monkeypatch.setattr(LedgerJournals, "_holding", None)
+    monkeypatch.setattr("journal.journals.own_rows_after", None)
     story, _ = one.story("seq:1")
     assert story.rows and one.entity(f"stripe:acct:{MOVES[0]}").total == 2
     assert search(one.journals(), one.postings(), Wanted(), 1)[0].name == "6"

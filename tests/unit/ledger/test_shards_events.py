@@ -18,7 +18,7 @@ from core.money import Movement
 from dlq.report.model import BugCount
 from journal.schema import JournalRow
 from ledger.provider_bugs import all_provider_bugs, bugs_of
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from ledger.receipts import answered_since, undecided
 from ledger.reprocess import Wanted, ignored, what_else
 from tests.answers import answered, receipt
@@ -31,8 +31,8 @@ def before(tmp_path: Path) -> ShardLedger:
     return ShardLedger(tmp_path / "data")
 
 
-def ledger_of(shards: list[ShardLedger]) -> Shards:
-    return Shards([one.places for one in shards])
+def ledger_of(shards: list[ShardLedger]) -> LedgerJournals:
+    return LedgerJournals([one.places for one in shards])
 
 
 def repeated(ledger: ShardLedger, of: JournalRow) -> JournalRow:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from console.pages.ledger_export import ExportTooLarge, write
-from ledger.queries import Shards
+from ledger.queries import LedgerJournals
 from tests.answers import answered, receipt
 from tests.damaged_lake import DAMAGES
 from tests.filled_ledger import reconcile
@@ -104,7 +104,7 @@ def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(pages: Pages) -
 
 def test_an_export_beyond_its_limits_writes_nothing(pages: Pages) -> None:
     out = pages.data / "out.csv"
-    ledger = Shards([pages.letters.layout])
+    ledger = LedgerJournals([pages.letters.layout])
     with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page hands out 3 at most"):
         write(ledger, "postings", out, "csv", None, None, rows_max=3)
     with pytest.raises(ExportTooLarge, match="it takes more than 0 s"):

@@ -75,7 +75,7 @@ def recovered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_given: object) -> None:
         raise AssertionError("Kafka is asked about partitions of another shard")
 
-    monkeypatch.setattr(recovery, "_log", asked)
+    monkeypatch.setattr(recovery, "KafkaLog", asked)
     look(named, Servers(KafkaSettings(), RedisSettings()))
 
 

@@ -1,13 +1,13 @@
-"""A mode's ledger, whose journals several shards may have: what is summed over all of them, and which of them to ask.
+"""A mode's ledger, which may have several journals: what is summed over all of them, and which of them to ask.
 
 What is summed takes of each journal the rows after `journal.shards.own_after`; what is asked of an entity, an event or
-a row takes the whole journal of the entity's shard. With one shard nothing is looked up.
+a row takes the whole journal that decides the entity. With one journal nothing is looked up.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deltalake.exceptions import DeltaError
@@ -15,12 +15,12 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
-from core.location import Location
-from core.routing import Shard, row_name
+from core.routing import row_name
 from dlq.orders import is_command_entity
 from journal.errors import JournalBroken
+from journal.journals import Journals
 from journal.schema import JournalRow, from_arrow
-from journal.shards import check_count, decides, own_rows_after
+from journal.shards import check_count
 from ledger.queries.balances import AsOf
 from ledger.queries.export import Source
 from ledger.queries.lake import Lake, LedgerUnreadable, Rows, text
@@ -32,17 +32,8 @@ _BY_SEQ = "seq:"
 _SEEN = 'seq, item_seq, first, topic, "partition", "offset", decision, decided_at, entity_key, row_hash'
 
 
-class ShardUnknown(PayhookError):
-    """A row was named of a stream that isn't one of this ledger's."""
-
-    def __init__(self, stream: str, streams: Sequence[str]) -> None:
-        self.stream = stream
-        self.streams = list(streams)
-        super().__init__(f"{stream} isn't a stream of this ledger: it has {', '.join(streams)}")
-
-
 class RowAmbiguous(PayhookError):
-    """A row's number, which the first shard hasn't and others have."""
+    """A row's number, which the first journal hasn't and others have."""
 
     def __init__(self, seq: int, streams: Sequence[str]) -> None:
         self.seq = seq
@@ -60,45 +51,24 @@ class RowUnreadable(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shards:
-    """The places of a ledger's shards, in their order."""
-
-    places: Sequence[StreamLayout]
+class LedgerJournals(Journals):
+    """A mode's ledger: its journals, and the tables beside them."""
 
     @classmethod
-    def of(cls, places: Sequence[StreamLayout]) -> Shards:
-        """Those that the settings name, compared with the number that their journals say: by another one sums would
-        lack rows, or have them twice.
+    def of(cls, places: Sequence[StreamLayout]) -> LedgerJournals:
+        """Those that the settings name, compared with how many they say there are: with another number sums would lack
+        rows, or have them twice.
 
-        :raises ShardsChanged: it is another one, or they are being divided
+        :raises IncompleteJournals: it is another one, or they are being divided
         :raises LedgerUnreadable: a journal is damaged
         """
-        for one in places:
+        ledger = cls(places)
+        for place in places:
             try:
-                check_count(one.stream, len(places), one.journal)
+                check_count(place.stream, len(places), place.journal)
             except (JournalBroken, DeltaError, OSError) as broken:
-                raise LedgerUnreadable(str(one.journal), str(broken)) from broken
-        return cls(places)
-
-    @property
-    def first(self) -> StreamLayout:
-        return self.places[0]
-
-    @property
-    def streams(self) -> list[str]:
-        return [one.stream for one in self.places]
-
-    def shared(self, table: str) -> Location:
-        """A table that all shards have together."""
-        return self.first.shared(table)
-
-    @property
-    def is_divided(self) -> bool:
-        return len(self.places) > 1
-
-    def shard(self, places: StreamLayout) -> Shard:
-        """The part of the events that one of them decides."""
-        return Shard(self.places.index(places), len(self.places))
+                raise LedgerUnreadable(str(place.journal), str(broken)) from broken
+        return ledger
 
     def postings(self) -> list[Rows]:
         """What is summed of bookings."""
@@ -115,7 +85,7 @@ class Shards:
     def after_row(self, named: str) -> AsOf:
         """The moment after a row, which is named as `row` reads it; after the last one where the journal ends before.
 
-        :raises RowUnreadable, ShardUnknown: it names none
+        :raises RowUnreadable, StreamUnknown: it names none
         :raises LedgerUnreadable: a journal is damaged
         """
         places, seq = self.row(named)
@@ -127,41 +97,24 @@ class Shards:
         own = self._wrote(places, last)
         return AsOf(seq=last.seq, stream=own.stream, at=last.decided_at)
 
-    def own_after(self, places: StreamLayout) -> int:
-        """The last row that a shard's journal has from another one; the first one's never was a copy."""
-        return own_rows_after(places.journal) if places != self.first else 0
-
-    def named(self, stream: str) -> StreamLayout:
-        """
-        :raises ShardUnknown: none of them is called so
-        """
-        found = next((one for one in self.places if one.stream == stream), None)
-        if found is None:
-            raise ShardUnknown(stream, self.streams)
-        return found
-
     def row(self, named: str) -> tuple[StreamLayout, int]:
-        """Whose row a text names, and its number: ``5`` is the first shard's, ``ledger.1:5`` that one's.
+        """Whose row a text names, and its number: ``5`` is the first journal's, ``ledger.1:5`` that one's.
 
-        :raises RowUnreadable, ShardUnknown: it names none
+        :raises RowUnreadable, StreamUnknown: it names none
         """
         parts = _ROW.fullmatch(named)
         if parts is None:
             raise RowUnreadable(named)
         return self.first if parts[1] is None else self.named(parts[1]), int(parts[2])
 
-    def of_entity(self, entity_key: str) -> StreamLayout:
-        """Whose journal has an entity's rows, all of them."""
-        return next(one for one in self.places if self.shard(one).decides(entity_key))
-
     def of_event(self, key: str) -> tuple[StreamLayout, str, tuple[str, ...]]:
         """Whose journal has the rows that a key names (an event's, a fact's, ``seq:N``), and the key there; then the
-        rows by which other shards decided it too, because its copies named different entities.
+        rows by which it was decided in others too, because its copies named different entities.
 
         Where no journal has any it is the first one's.
 
-        :raises RowAmbiguous: another shard's row was named without its stream
-        :raises ShardUnknown: it names a stream that isn't one of them
+        :raises RowAmbiguous: another journal's row was named without its stream
+        :raises StreamUnknown: it names a stream that isn't one of them
         :raises LedgerUnreadable: a journal is damaged
         """
         if not self.is_divided:
@@ -175,10 +128,21 @@ class Shards:
                 return at, key, tuple(row_name(one.stream, seq) for one, seq in others)
         return self.first, key, ()
 
+    def by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
+        """Keys of events by whose journal has their rows.
+
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `of_event`
+        """
+        found: dict[StreamLayout, list[str]] = {}
+        for key in keys:
+            at, _, _ = self.of_event(key)
+            found.setdefault(at, []).append(key)
+        return found
+
     def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
         """The whole story of an event, and what became of its bodies.
 
-        :raises RowAmbiguous, ShardUnknown, LedgerUnreadable, JournalBroken: as `of_event` and `event_story`
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `of_event` and `event_story`
         """
         at, named, others = self.of_event(key)
         receipts = str(self.shared("receipts"))
@@ -194,7 +158,7 @@ class Shards:
         return entity_story(str(at.journal), entity_key, limit, at.stream)
 
     def _of_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
-        """A row of an entity that another shard goes on with is in the copy that this one began as."""
+        """A row of an entity that another journal goes on with is in the copy that this one began as."""
         holding = {one.stream: rows[0] for one, rows in self._holding(f"seq = {seq}")}
         row = holding.get(at.stream)
         if row is None:
@@ -205,7 +169,7 @@ class Shards:
         return next((one for one in same if self._decided(one, row)), at), f"{_BY_SEQ}{seq}"
 
     def _last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
-        """The last row up to ``seq`` of a shard's journal; None: there is none."""
+        """The last row up to ``seq`` of a journal; None: there is none."""
         lake = Lake(journal=str(places.journal))
         if "journal" not in lake:
             return None
@@ -213,7 +177,7 @@ class Shards:
         return next(iter(from_arrow(lake.ask(f"SELECT {_SEEN} FROM journal WHERE seq = ({last})"))), None)
 
     def _wrote(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
-        """Whose own row it is: of one that a shard's journal has as a copy, the shard that it came from."""
+        """The journal that first had the row; copies name their origin."""
         if row.seq > self.own_after(places):
             return places
         holding = [(one, rows[0]) for one, rows in self._holding(f"seq = {row.seq}")]
@@ -221,7 +185,7 @@ class Shards:
         return next((one for one in same if row.seq > self.own_after(one)), self.first)
 
     def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
-        """The shards whose journals have such rows, with what tells whose they are."""
+        """The journals that have such rows, with what tells whose they are."""
         found = []
         for one in self.places:
             lake = Lake(journal=str(one.journal))
@@ -230,12 +194,12 @@ class Shards:
         return found
 
     def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
-        """The first of the rows that a shard decided."""
+        """The first of the rows that were decided in a journal."""
         own = (row for row in rows if self._decided(places, row))
         return min(own, key=lambda row: row.seq, default=None)
 
     def _decided(self, places: StreamLayout, row: JournalRow) -> bool:
-        """Whether a shard decided a row. Every shard has a row of every command; the one that it is for acts on it."""
+        """Whether a row was decided in a journal. Each has every command's row; the one that it is for acts on it."""
         if is_command_entity(row.entity_key):
             return row.decision is not Decision.IGNORED
-        return decides(self.shard(places), row)
+        return self.decides(places, row)

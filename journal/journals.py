@@ -1,0 +1,92 @@
+"""The journals of one stream, which together decide its events. Whoever reads them asks here whose an entity or a row
+is, and doesn't know how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import PayhookError
+from core.layout import StreamLayout
+from core.location import Location
+from core.routing import Shard
+from journal.lake import has_table
+from journal.shards import OfEntity, check_shards, decides, own_rows_after
+
+
+class StreamUnknown(PayhookError):
+    """A stream was named that isn't one of these journals'."""
+
+    def __init__(self, stream: str, streams: Sequence[str]) -> None:
+        self.stream = stream
+        self.streams = list(streams)
+        super().__init__(f"{stream} isn't a stream of this ledger: it has {', '.join(streams)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """The places of a stream's journals, in their order; with one of them nothing is looked up."""
+
+    places: Sequence[StreamLayout]
+
+    @property
+    def first(self) -> StreamLayout:
+        return self.places[0]
+
+    @property
+    def streams(self) -> list[str]:
+        return [place.stream for place in self.places]
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether there are several."""
+        return len(self.places) > 1
+
+    def shared(self, table: str) -> Location:
+        """A table that all of them have together."""
+        return self.first.shared(table)
+
+    def begun(self) -> list[StreamLayout]:
+        """Those that are there."""
+        return [place for place in self.places if has_table(str(place.journal))]
+
+    def named(self, stream: str) -> StreamLayout:
+        """
+        :raises StreamUnknown: none of them is called so
+        """
+        found = next((place for place in self.places if place.stream == stream), None)
+        if found is None:
+            raise StreamUnknown(stream, self.streams)
+        return found
+
+    def own_after(self, place: StreamLayout) -> int:
+        """The last row that a journal has from another one; the first one never was a copy."""
+        return own_rows_after(place.journal) if place != self.first else 0
+
+    def of_entity(self, entity_key: str) -> StreamLayout:
+        """Whose journal has an entity's rows, all of them."""
+        return next(place for place in self.places if self.decides_entity(place, entity_key))
+
+    def decides_entity(self, place: StreamLayout, entity_key: str) -> bool:
+        """Whether an entity's events are decided in this journal."""
+        return self.shard(place).decides(entity_key)
+
+    def decides(self, place: StreamLayout, row: OfEntity) -> bool:
+        """Whether an item is decided in this journal, by any of its rows."""
+        return decides(self.shard(place), row)
+
+    def reads(self, place: StreamLayout, partition: int) -> bool:
+        """Whether a partition of the events is read for this journal."""
+        return self.shard(place).reads(partition)
+
+    def shard(self, place: StreamLayout) -> Shard:
+        """The part of the events that is decided in a journal."""
+        return Shard(self.places.index(place), len(self.places))
+
+    def check(self) -> None:
+        """Compares them with how many their notes say there are, before something is done to the whole stream.
+
+        :raises IncompleteJournals: some would be left out
+        """
+        check_shards(self.first.stream, [place.journal for place in self.places])
