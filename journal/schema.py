@@ -225,8 +225,8 @@ class Record:
 
 
 def record_sha256(row: JournalRow) -> str | None:
-    """The hash of the record's value: of the body that was kept, or of what couldn't be read. None: no row of a record,
-    or one of an unreadable record from before that was written down."""
+    """The hash of the record's value: of the body that was kept, or of what couldn't be read.
+    None: it is no row of a record."""
     return row.body_sha256 or row.original_sha256
 
 
