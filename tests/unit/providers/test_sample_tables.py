@@ -221,8 +221,10 @@ def test_a_sequence_leaves_in_the_books_what_its_row_says_in_any_order(provider:
     expected = {account: amount for account, amount in row.holds.items() if amount}
     for order in orders(told_facts):
         for times in (1, 3):
-            got = holdings([fact for facts in order * times for fact in facts])
-            assert got == expected, differs(provider, row.case, "what is held", expected, got)
+            facts = [fact for told_by_one in order * times for fact in told_by_one]
+            came = ", ".join(fact.fact_key for fact in facts)
+            got = holdings(facts)
+            assert got == expected, differs(provider, row.case, f"what is held after {came}", expected, got)
 
 
 @pytest.mark.parametrize(("provider", "secrets"), of_each("BAD_SECRETS"))
