@@ -83,7 +83,7 @@ SPOILT: tuple[dict[str, Any], ...] = (
     *({"success": ...}, {"success": "TRUE"}),
 )
 PAYMENTS_CODES = (*("AUTHORISATION", "CAPTURE", "CANCELLATION", "REFUND", "CHARGEBACK", "OFFER_CLOSED", "NEW_CODE"),)
-OF_THE_LIVE_ENDPOINT = {"refused": ModeMismatch, "says": "other endpoint"}
+OTHERWISE_REPORTED = {"refused": ModeMismatch, "says": "other endpoint"}
 NAMES = [
     Webhook(
         "an item with all its names",
@@ -127,7 +127,7 @@ NAMES = [
             ("false", "test", {"mode": "test"}),
             (True, "live", {"mode": "live"}),
             *(
-                (live, endpoint, OF_THE_LIVE_ENDPOINT)
+                (live, endpoint, OTHERWISE_REPORTED)
                 for live, endpoint in each(
                     *(("true", "test"), ("false", "live"), (None, "live"), ("yes", "live"), ("", "test"), (1, "live"))
                 )
@@ -167,7 +167,7 @@ NAMES = [
 
 # What it books.
 
-FAILED_BY_DECLINE = (
+MOVES_NOTHING = (
     "AUTHORISATION",
     "CANCELLATION",
     "NOTIFICATION_OF_CHARGEBACK",
@@ -200,7 +200,7 @@ MONEY = [
     ),
     *moves_nothing(
         *((f"{code} without success", told(code, success="false")) for code in LEFT_TO_A_PERSON),
-        *((code, told(code)) for code in (*FAILED_BY_DECLINE, "PAYOUT_EXPIRE", "X")),
+        *((code, told(code)) for code in (*MOVES_NOTHING, "PAYOUT_EXPIRE", "X")),
         (
             "a cancel or refund that was a cancel",
             told("CANCEL_OR_REFUND", additionalData={"modification.action": "cancel"}),

@@ -169,18 +169,8 @@ NAMES = [
     *(
         Webhook(f"poison: {body!r}", body, refused=Unparseable)
         for body in (
-            b"",
-            b"[]",
-            b"\xff",
-            b'{"id":"evt_1","id":"evt_2","type":"x"}',
-            bare(id=...),
-            bare(type=...),
-            bare(id=""),
-            bare(type=""),
-            bare(id=1),
-            bare(type=["x"]),
-            bare(id=None),
-            bare(account=1),
+            *(b"", b"[]", b"\xff", b'{"id":"evt_1","id":"evt_2","type":"x"}', bare(id=...), bare(type=...)),
+            *(bare(id=""), bare(type=""), bare(id=1), bare(type=["x"]), bare(id=None), bare(account=1)),
             bare(livemode="true"),
         )
     ),
@@ -429,16 +419,9 @@ OTHERS = [
             fails=(MoneyInvalid, Unparseable),
         )
         for changed in (
-            {"amount_captured": "1000"},
-            {"amount_captured": 10.5},
-            {"amount_captured": True},
-            {"amount_captured": None},
-            {"amount_captured": 10**16},
-            {"currency": "us"},
-            {"currency": None},
-            {"currency": "dollars"},
-            {"id": ""},
-            {"id": 7},
+            *({"amount_captured": "1000"}, {"amount_captured": 10.5}, {"amount_captured": True}),
+            *({"amount_captured": None}, {"amount_captured": 10**16}, {"currency": "us"}, {"currency": None}),
+            *({"currency": "dollars"}, {"id": ""}, {"id": 7}),
         )
     ),
     *(
