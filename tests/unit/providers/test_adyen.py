@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from core.errors import Unparseable
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples.adyen import KEY, OTHER_KEY, SPOILT, body, item, signed
+from tests.unit.providers.samples.adyen import KEY, OTHER_KEY, SPOILT, body, disputed, item, signed
 
 
 def test_the_index_of_the_key_that_signed_is_reported_and_of_several_items_the_oldest(
@@ -122,3 +122,9 @@ def test_only_adyens_own_words_are_taken() -> None:
         ProvidersSettings.model_validate({"adyen": {"capture": {"Main": "automatic"}}})
     with pytest.raises(ValidationError):
         ProvidersSettings.model_validate({"adyen_auto_capture": True})
+
+
+def test_a_copy_that_tells_of_a_loss_begins_with_the_event_that_is_known(adapter: Adapter) -> None:
+    [known] = adapter.events(Request(disputed("CHARGEBACK", "Undefended"), []), "live")
+    copy, _ = adapter.events(Request(disputed("CHARGEBACK", "Lost"), []), "live")
+    assert (copy.event_key, copy.content_sha256) == (known.event_key, known.content_sha256)
