@@ -6,7 +6,7 @@ PYTEST := $(PY) -m pytest
 # Without bytecode every process that is started would compile all that it imports, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs environment setup demo up down test test-faults lint bench load clean
+.PHONY: help docs environment setup demo up down test test-more test-faults lint bench load clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,13 +27,19 @@ down: setup  ## stop it
 	@.venv/bin/payhook down
 
 # The same examples and orders in each run. In the second part each process has a JVM of its own, which takes a while to
-# warm up and keeps a core busy: with more of them than cores it takes half as long again.
-test: export PYTHONHASHSEED = 0
-test: setup  ## run the tests
+# warm up and keeps a core busy: with more of them than cores it takes half as long again. What has the marker `more` or
+# `slow` says why it isn't here.
+test test-more: export PYTHONHASHSEED = 0
+test: setup  ## run the tests that a change must pass at once
 	@$(PY) -m tests.parts \
-		"tests/unit tests/contract -m 'not slow' -q -n 4 --dist worksteal" \
-		"tests/integration/ledger -m 'not slow' -q -n logical --maxprocesses 4 --dist loadfile" \
-		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security tests/browser -m 'not slow' -q -n 3 --dist loadfile --no-loadscope-reorder"
+		"tests/unit tests/contract -m 'not slow and not more' -q -n 4 --dist worksteal" \
+		"tests/integration/ledger -m 'not slow and not more' -q -n 2 --dist loadfile" \
+		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security -m 'not slow and not more' -q -n 3 --dist loadfile --no-loadscope-reorder"
+
+# What takes longest begins first.
+test-more: setup  ## run the rest: many servers, a browser, whole stacks
+	@$(PY) -m tests.parts \
+		"tests/e2e tests/browser tests/integration tests/security tests/contract tests/unit -m 'more and not slow' -q -n 3 --dist loadfile --no-loadscope-reorder"
 
 # Other examples in each run; `make test-faults SEED=N` is that run again.
 test-faults: SEED := $(or $(SEED),$(shell date +%s))

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-EXAMPLES = {"test": 50, "faults": 1_000, "night": 50_000}
+EXAMPLES = {"test": 20, "faults": 1_000, "night": 50_000}
 """Examples of a property test that doesn't say how many it takes, by profile."""
+COUNTED_FOR = 50
+"""The examples of a profile in which a test that asks for a number of its own would take just that many."""
 
 _DEPENDS_ON_TIME = (HealthCheck.too_slow,)
 _FIXTURES_ARE_SHARED = (HealthCheck.function_scoped_fixture,)
@@ -40,5 +42,5 @@ def load() -> None:
 
 
 def examples(count: int) -> int:
-    """How many a test takes that takes ``count`` in ``make test``: more in a search, by the profile's share."""
-    return count * settings().max_examples // EXAMPLES["test"]
+    """How many a test takes that asks for ``count``: fewer in ``make test`` and more in a search, by the profile."""
+    return max(1, count * settings().max_examples // COUNTED_FOR)

@@ -8,6 +8,7 @@ Ends with 0 if every run did, else with the code of the first that didn't.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 INTERRUPTED = 2
 """The exit code of a pytest that was interrupted."""
@@ -64,10 +65,14 @@ class Sum:
             self.failed.append(f"pytest {shlex.join(words)} ended with {code}")
 
     def _case(self, case: ET.Element) -> None:
-        file = case.get("file", case.get("classname", ""))
+        module = case.get("classname", "")
+        file = case.get("file", module)
+        if not module.startswith(file.removesuffix(".py").replace("/", ".")):
+            file = module  # a state machine's test is one of hypothesis' own file
         name = f"{file}::{case.get('name')}"
         seconds = float(case.get("time", 0))
-        self.folders["/".join(PurePosixPath(file).parts[:-1][:FOLDER_DEPTH])].add(seconds)
+        folders = itertools.takewhile(lambda part: not part.startswith("test_"), module.split("."))
+        self.folders["/".join(itertools.islice(folders, FOLDER_DEPTH))].add(seconds)
         self.tests.append((seconds, name))
         troubles = [trouble for kind in ("failure", "error") for trouble in case.findall(kind)]
         skipped = case.find("skipped")

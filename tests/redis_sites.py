@@ -43,6 +43,9 @@ def has_tls() -> bool:
 FORMS = ("redis_tls", "redis_sentinel", "redis_cluster")
 """Fixtures of `tests/contract/conftest.py`."""
 
+MORE_FORMS = [pytest.param(form, marks=pytest.mark.more(reason="several servers each")) for form in FORMS]
+"""As parameters: a suite passes on one plain server in `make test`, and on these in `make test-more`."""
+
 
 class Node:
     """One server, which a test may kill and start again."""

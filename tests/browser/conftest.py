@@ -34,10 +34,13 @@ def chromium() -> str | None:
     return _NAMED or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if chromium() is None:
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
+    """Before pytest's own, which picks tests by their markers."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.more(reason="every page in a browser; tests/unit/console has what they answer"))
+            if chromium() is None:
                 item.add_marker(pytest.mark.skip(reason=NO_BROWSER))
 
 

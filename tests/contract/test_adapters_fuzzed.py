@@ -27,6 +27,8 @@ from tests.contract.adapter_cases.promises import (
     events_unproven,
 )
 
+pytestmark = pytest.mark.more(reason="half a minute of other bodies; test_adapters has each kind once")
+
 
 @pytest.fixture(params=sorted(CASES), scope="module")
 def case(request: pytest.FixtureRequest) -> Case:

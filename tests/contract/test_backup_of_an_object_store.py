@@ -39,11 +39,15 @@ LAKES = {
     "to a disk": ("store", ""),
     "from a disk": ("", "store"),
 }
+ON_A_STORE = pytest.mark.more(reason="seconds on an object store each; a lake on a disk has most of it")
 EVERY_WAY = "PAYHOOK_TEST_OBJECT_STORE" in os.environ
 """Where a real store is named, `make test-faults`: each way there is. Else those that don't mix disks and stores."""
 
 
-@pytest.fixture(params=list(LAKES) if EVERY_WAY else list(LAKES)[:2])
+WAYS = list(LAKES) if EVERY_WAY else list(LAKES)[:2]
+
+
+@pytest.fixture(params=[pytest.param(way, marks=ON_A_STORE if "store" in LAKES[way] else ()) for way in WAYS])
 def lake(request: pytest.FixtureRequest, tmp_path: Path, store_folder: str) -> SmallLake:
     return lake_of(request.param, tmp_path, store_folder)
 
@@ -90,6 +94,7 @@ def test_a_backup_is_whole_and_a_second_one_copies_what_is_new(lake: SmallLake) 
         assert check_backup(lake.settings, lake.backups_at / made.name) == []
 
 
+@ON_A_STORE
 def test_the_newest_are_kept_and_what_was_never_completed_goes(stored: SmallLake) -> None:
     stored.commit()
     open_storage(stored.backups_at).put_file("20250101T000000Z/lake/half", b"x")
@@ -149,6 +154,7 @@ def test_a_new_site_begins_from_the_backup_alone(lake: SmallLake, tmp_path: Path
     assert JournalReader(str(new.places.journal)).last_seq == 5
 
 
+@ON_A_STORE
 def test_damage_on_the_store_is_found_and_is_not_put_back(stored: SmallLake) -> None:
     stored.commit(5)
     backup = stored.backups_at / stored.back_up().name
@@ -173,6 +179,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0, 1.3] if EVERY_WAY else [0.5, 1.3])
+@ON_A_STORE
 def test_an_interrupted_restore_on_a_store_is_gone_on_with(
     stored: SmallLake, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
@@ -205,6 +212,7 @@ def test_an_interrupted_restore_on_a_store_is_gone_on_with(
     assert not finish(stored.settings.layout)
 
 
+@ON_A_STORE
 def test_one_backup_at_a_time_on_one_machine_and_on_several(stored: SmallLake) -> None:
     stored.commit()
     backups, now = tree_at(stored.backups_at), SystemClock().now()
@@ -220,6 +228,7 @@ def test_one_backup_at_a_time_on_one_machine_and_on_several(stored: SmallLake) -
     assert not backups.has(LOCK)
 
 
+@ON_A_STORE
 def test_a_store_that_fails_while_it_is_copied_makes_no_backup(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -248,6 +257,7 @@ def test_a_store_that_fails_while_it_is_copied_makes_no_backup(
 
 
 @pytest.mark.skipif(SCHEME != "s3", reason="the store that is named isn't S3: no second bucket is made there")
+@ON_A_STORE
 def test_backups_have_a_store_of_their_own(
     object_store: ObjectStore, store_folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -279,6 +289,7 @@ def test_backups_of_another_kind_of_store_say_how_it_is_reached(tmp_path: Path) 
         reach_place(settings, "az://backups/x")
 
 
+@ON_A_STORE
 def test_the_lakes_own_folder_is_no_place_for_its_backups(stored: SmallLake) -> None:
     stored.commit()
     stored.backups_at = location_of(f"{stored.settings.storage.url}/backups")
@@ -286,6 +297,7 @@ def test_the_lakes_own_folder_is_no_place_for_its_backups(stored: SmallLake) -> 
         stored.back_up()
 
 
+@ON_A_STORE
 def test_commands_take_a_url(stored: SmallLake, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new site's keys are in a file, its store's address in its settings; nothing is in the environment."""
     stored.commit(3)

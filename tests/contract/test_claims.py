@@ -23,7 +23,7 @@ from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.memory_claims import MemoryClaims
-from tests.redis_sites import FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 LEASE_S, BRIEF_S = 60.0, 0.05
 """Time passes by itself on a real Redis: a lease that a test outlives is a brief one, the others outlive the test."""
@@ -99,7 +99,7 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield redis_url(folder, ADMIN)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis", *FORMS])
+@pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])
 def ground(request: pytest.FixtureRequest) -> Ground:
     if request.param == "memory":
         return MemoryGround()
@@ -232,7 +232,7 @@ def test_claimed_again_by_its_owner_it_is_still_the_owners(ground: Ground, key: 
     assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
 
 
-@pytest.mark.parametrize("ground", ["fakeredis", "redis", *FORMS], indirect=True)
+@pytest.mark.parametrize("ground", ["fakeredis", "redis", *MORE_FORMS], indirect=True)
 def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(ground: RedisGround, key: ClaimKey) -> None:
     """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
 
@@ -247,7 +247,7 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
     assert ground.run(lose_a_script) == [ClaimState.CLAIMED, ClaimState.DUPLICATE]
 
 
-@pytest.mark.parametrize("ground", ["fakeredis", "redis", *FORMS], indirect=True)
+@pytest.mark.parametrize("ground", ["fakeredis", "redis", *MORE_FORMS], indirect=True)
 def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGround, key: ClaimKey) -> None:
     """Else the first settlement would send its pipeline again, and a claim that was taken over would find itself."""
 

@@ -20,7 +20,7 @@ from ingest.claims import ClaimKey, RedisGate
 from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
 from stack.redis import redis_server, redis_url
 from stack.server import running
-from tests.redis_sites import FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 CONTENT = "11" * 32
 ANN = b"a" * 16
@@ -50,7 +50,7 @@ class Ground:
         return list(confirmed_hashes(self.redis, mode, generation))
 
 
-@pytest.fixture(params=["fakeredis", "redis", *FORMS])
+@pytest.fixture(params=["fakeredis", "redis", *MORE_FORMS])
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()

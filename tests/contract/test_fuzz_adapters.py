@@ -12,6 +12,8 @@ from tests.contract.adapter_cases.case import SAMPLE
 from tests.contract.fuzzing import bodies, fuzzed
 from tests.examples import examples
 
+pytestmark = pytest.mark.more(reason="a search; test_adapters has each kind once")
+
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("label", sorted(CASES))

@@ -18,13 +18,13 @@ from load.client import wait_for
 from processor.reporting.generation import open_generation_writer
 from stack.redis import redis_server, redis_url
 from stack.server import running
-from tests.redis_sites import FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 ASK_S = 5.0
 WAIT_S = 60.0
 
 
-@pytest.fixture(params=["redis", *FORMS])
+@pytest.fixture(params=["redis", *MORE_FORMS])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSettings]:
     if request.param in FORMS:
         site: Site = request.getfixturevalue(request.param)

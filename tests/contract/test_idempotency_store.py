@@ -24,7 +24,7 @@ from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnsw
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import running
 from tests.memory_answers import MemoryAnswers
-from tests.redis_sites import FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 LASTS_S, BRIEF_S = 60.0, 0.05
 """Leases and answers: those that a test outlives last briefly, the others outlive the test."""
@@ -102,7 +102,7 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield redis_url(folder, ADMIN)
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis", *FORMS])
+@pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])
 def ground(request: pytest.FixtureRequest) -> Ground:
     if request.param == "memory":
         return MemoryGround()

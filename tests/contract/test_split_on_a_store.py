@@ -11,6 +11,8 @@ from stack.split import split
 from tests.divided_lake import LAST, POISON, DividedLake
 from tests.unit.journal.rows import TOPIC
 
+pytestmark = pytest.mark.more(reason="on an object store; tests/unit/stack/test_split has a disk")
+
 
 @pytest.fixture
 def lake(tmp_path: Path, store_folder: str) -> DividedLake:

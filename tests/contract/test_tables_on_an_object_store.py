@@ -29,6 +29,8 @@ from tests.object_store import ObjectStore, Relay
 from tests.object_store.fixtures import reach
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
+pytestmark = pytest.mark.more(reason="on an object store, over a network that loses answers")
+
 NOW_MS = 1_800_000_000_000
 TIMEOUT_S = 10.0
 

@@ -21,11 +21,12 @@ from tests.processes import pause
 BACK_S = 120.0
 AFTER_WHAT_IS_DURABLE = ("ingest.between_publish_and_confirm", "processor.after_commit")
 """After Kafka's acknowledgement, and after the commit; `make test-faults` has every point."""
+MORE = pytest.mark.more(reason="half a minute of a whole stack; a storm and kills are shown by two others")
 
 
 @pytest.fixture(scope="module")
 def stack(one_stack: MortalStack) -> MortalStack:
-    """One stack for all of these; the last test verifies what they left."""
+    """One stack for all of these; two of them verify what was left."""
     return one_stack
 
 
@@ -48,6 +49,7 @@ def test_a_storm_of_one_id_from_50_connections_has_one_effect(stack: Stack) -> N
     assert_once(stack, [webhook])
 
 
+@MORE
 def test_every_provider_gets_the_answer_it_wants_and_its_events_are_booked(stack: Stack) -> None:
     webhooks = [
         stack.traffic.stripe("each", "charge.succeeded", 1_200, "EUR"),
@@ -58,6 +60,7 @@ def test_every_provider_gets_the_answer_it_wants_and_its_events_are_booked(stack
     assert_once(stack, webhooks)
 
 
+@MORE
 def test_redis_stopped_the_2xx_go_on_as_deferred_with_one_effect(stack: Stack) -> None:
     webhooks = stack.captures(5, "no-redis")
     pid = stop(stack, "redis")
@@ -72,6 +75,7 @@ def test_redis_stopped_the_2xx_go_on_as_deferred_with_one_effect(stack: Stack) -
     assert said == {"deferred"}
 
 
+@MORE
 def test_kafka_stopped_the_answer_is_503_and_nothing_is_confirmed(stack: Stack) -> None:
     [webhook] = stack.captures(1, "no-kafka")
     pid = stop(stack, "kafka")
@@ -89,6 +93,7 @@ def test_kafka_stopped_the_answer_is_503_and_nothing_is_confirmed(stack: Stack) 
     assert_once(stack, [webhook])
 
 
+@MORE
 def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(stack: Stack) -> None:
     webhooks = stack.captures(5, "emptied")
     stack.post(*webhooks)
@@ -100,6 +105,8 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
 
 def test_kill_9_after_what_is_durable_leaves_one_effect(stack: MortalStack) -> None:
     stack.killed_at(AFTER_WHAT_IS_DURABLE)
+    said = stack.verify()
+    assert "postings" in said and "anchors_hold" in said
 
 
 class Office:
@@ -135,6 +142,7 @@ class Office:
         return self._ask("POST", who, f"proposals/{proposal}/approve", reason="checked").status_code
 
 
+@MORE
 def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tmp_path: Path) -> None:
     [webhook] = stack.captures(1, "taken-back")
     stack.post(webhook)
@@ -158,6 +166,7 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
     assert "entries_have_two_people" in stack.verify()
 
 
+@MORE
 def test_checkpoint_index_and_postings_deleted_nothing_is_lost_or_twice(stack: Stack) -> None:
     before = stack.captures(5, "before-loss")
     stack.post(*before)

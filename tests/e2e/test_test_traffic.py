@@ -34,6 +34,8 @@ from providers.settings import ProvidersSettings
 from tests.e2e.conftest import DECIDED_S, Stack
 from tests.processes import pause
 
+pytestmark = pytest.mark.more(reason="a second whole stack, with a test side")
+
 SETTINGS = {
     "PAYHOOK_INGEST__TEST_TRAFFIC": "true",
     # Which copy is new is Redis's to say, on a machine whose 50 ms are longer than others' too.

@@ -30,6 +30,7 @@ from tests.processes import all_end, is_gone
 
 WAIT_S = 120.0
 SERVICES = ("ingest", "processor", "alerts")
+MORE = pytest.mark.more(reason="a stack that is up is shown by the others")
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -126,6 +127,7 @@ def test_status_tells_what_is_ready_and_how_far_it_is(folder: Path) -> None:
     assert status["lag"] == {"payments.events": 0, "payments.control": 0}
 
 
+@MORE
 def test_status_from_another_folder_asks_the_services_that_the_settings_name(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ def test_status_from_another_folder_asks_the_services_that_the_settings_name(
     assert status["processes"] == dict.fromkeys(SERVICES, True)
 
 
+@MORE
 def test_up_again_changes_nothing(folder: Path) -> None:
     before = endpoints(folder)
     assert payhook("up", "--detach", "--data", str(folder)).returncode == 0
@@ -153,6 +156,7 @@ def test_up_again_changes_nothing(folder: Path) -> None:
     assert "a stack already runs on" in foreground.stderr
 
 
+@MORE
 @pytest.mark.parametrize("name", ["ingest", "redis", "kafka"])
 def test_a_killed_process_comes_back_where_it_was(folder: Path, name: str) -> None:
     before = endpoints(folder)
@@ -163,6 +167,7 @@ def test_a_killed_process_comes_back_where_it_was(folder: Path, name: str) -> No
     assert {key: after[key] for key in after if key != "pids"} == {key: before[key] for key in before if key != "pids"}
 
 
+@MORE
 def test_redis_comes_back_with_what_it_knew(folder: Path) -> None:
     found = endpoints(folder)
     client = redis.Redis.from_url(as_admin(folder, found["redis"]))
@@ -179,6 +184,7 @@ def test_redis_comes_back_with_what_it_knew(folder: Path) -> None:
     client.close()
 
 
+@MORE
 def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(folder: Path) -> None:
     [supervisor] = [one for one in processes_of(folder) if "stack.up" in one.cmdline()]
     all_of_it = processes_of(folder)

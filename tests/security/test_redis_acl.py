@@ -80,6 +80,7 @@ def refused_of(site: Site, node: Node, command: str) -> None:
         client.execute_command(*command.split())
 
 
+@pytest.mark.more(reason="a cluster, and Sentinels")
 def test_on_a_clusters_nodes_and_on_sentinels_nothing_else_is_allowed(tmp_path: Path) -> None:
     with Site(tmp_path / "cluster", tls=False).cluster() as cluster:
         for command in REFUSED:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
+
+from tests.parts import Sum
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -73,7 +76,8 @@ import pytest, time
 @pytest.fixture
 def server(): time.sleep(0.2); yield; time.sleep(0.2)
 def test_on_a_server(server): pass
-def test_quick(): pass
+class TestQuick:
+    def test_quick(self): pass
 """
 
 
@@ -100,3 +104,12 @@ def test_no_more_than_thirty_tests_are_listed(tmp_path: Path) -> None:
     printed = parts(tmp_path, str(tmp_path)).stdout.splitlines()
     slowest = printed[printed.index("| slowest tests | seconds |") + 2 :]
     assert slowest.index("") == 30
+
+
+def test_a_case_whose_code_lies_elsewhere_counts_for_its_module() -> None:
+    report = """<testcase classname="tests.unit.dlq.test_model.TestMachine" name="runTest" time="2.5"
+        file=".venv/lib/python3.11/site-packages/hypothesis/stateful.py"/>"""
+    whole = Sum()
+    whole._case(ET.fromstring(report))
+    assert whole.duration_lines()[2] == "| tests/unit/dlq | 1 | 2.5 |"
+    assert whole.tests == [(2.5, "tests.unit.dlq.test_model.TestMachine::runTest")]

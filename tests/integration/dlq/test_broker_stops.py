@@ -23,6 +23,8 @@ from stack.topics import Topic, make_topics
 from tests.integration.dlq.test_publisher_on_kafka import read, seq_of
 from tests.integration.processor.stored import Stored
 
+pytestmark = pytest.mark.more(reason="a broker of its own that stops")
+
 WAIT_S_MAX = 60.0
 
 

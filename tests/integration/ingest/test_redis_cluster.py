@@ -23,6 +23,8 @@ from load.client import wait_for
 from tests.processes import pause
 from tests.redis_sites import SLOTS, Node, Site, has_tls
 
+pytestmark = pytest.mark.more(reason="a cluster of six servers")
+
 ANN, BOB = b"a" * 16, b"b" * 16
 CONTENT8 = bytes(8)
 WAIT_S = 60.0

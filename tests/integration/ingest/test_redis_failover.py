@@ -12,6 +12,8 @@ from tests.integration.processor.stored import Stored
 from tests.redis_sites import Site, has_tls
 from tests.redis_storm import DEFERRED, Storm
 
+pytestmark = pytest.mark.more(reason="a primary, replicas and Sentinels")
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:

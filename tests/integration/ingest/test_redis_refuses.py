@@ -17,6 +17,8 @@ from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Server
 from tests.integration.ingest.test_receiver import outcome
 from tests.redis_sites import Site, has_tls
 
+pytestmark = pytest.mark.more(reason="a Redis with TLS, and one behind Sentinels")
+
 WAIT_S = 60.0
 
 

@@ -11,7 +11,10 @@ from tests.integration.ingest.described import hold_to_its_description
 
 REQUESTS = 200
 
-pytestmark = pytest.mark.hypothesis
+pytestmark = [
+    pytest.mark.hypothesis,
+    pytest.mark.more(reason="a search; tests/unit/ingest/test_openapi holds the description"),
+]
 
 
 def test_every_answer_to_what_is_described_is_described(receiver: ReceiverUnderTest) -> None:

@@ -18,6 +18,8 @@ from stack.children import answers_ok
 from tests.integration.ingest.conftest import ReceiverUnderTest, Servers, Signed, metric, receiver_on
 from tests.processes import all_end
 
+pytestmark = pytest.mark.more(reason="receivers of their own, some with several workers")
+
 BACK_S = 60.0
 
 

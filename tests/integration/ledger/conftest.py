@@ -48,11 +48,25 @@ Verify = Callable[..., Report]
 Look = Callable[[type[Invariant]], Finding]
 
 
+SESSION = pytest.StashKey[SparkSession]()
+
+
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = open_read_session("tests", "local[2]", "2g", spark_jars(), tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """One session for all modules of this folder that a process runs in a row."""
+    stash = request.config.stash
+    if SESSION not in stash:
+        stash[SESSION] = open_read_session("tests", "local[2]", "2g", spark_jars(), tmp_path_factory.mktemp("spark"))
+    return stash[SESSION]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends the session behind the folder's last test: another folder's would be the same one with other settings."""
+    stash = item.config.stash
+    if (nextitem is None or Path(__file__).parent not in nextitem.path.parents) and SESSION in stash:
+        stash[SESSION].stop()
+        del stash[SESSION]
 
 
 @pytest.fixture(scope="module", autouse=True)

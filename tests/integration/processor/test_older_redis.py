@@ -30,6 +30,8 @@ from tests.integration.processor.stored import Stored, event_of
 from tests.redis_storm import FilePublisher
 from tests.unit.processor.harness import NOW
 
+pytestmark = pytest.mark.more(reason="a whole way in with a Redis of its own for each case")
+
 LEASE_S, BRIEF_S = 600.0, 0.05
 """Longer than any test, and one that ends by itself."""
 WAIT_S = 60.0

@@ -23,6 +23,8 @@ from processor import application
 from processor.application import StreamLoop
 from tests.integration.processor.stored import Stored, StoredStream, lease_of
 
+pytestmark = pytest.mark.more(reason="storage that is away for seconds of real time")
+
 CHECKOUT = Path(__file__).parents[3]
 GOES_ON_S = 60.0
 

@@ -22,6 +22,8 @@ from tests.integration.processor.standing_by import LAPSES_S, LOOK_S, RENEW_S
 from tests.integration.processor.stored import CHECKOUT, Stored
 from tests.processes import pause
 
+pytestmark = pytest.mark.more(reason="two processors and their leases in real time")
+
 GOES_ON_S = 60.0
 POST_EVERY_S = 0.1
 

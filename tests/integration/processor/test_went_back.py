@@ -20,6 +20,8 @@ from ledger.postings import PostingsWriter
 from processor.decide.batch import Batches
 from tests.integration.processor.stored import Stored
 
+pytestmark = pytest.mark.more(reason="older copies; tests/contract has them piece by piece")
+
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Stored:

@@ -42,6 +42,8 @@ from stack.data_folder import make_key, make_secrets
 from stack.jars import spark_jars
 from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
 
+pytestmark = pytest.mark.more(reason="a broker with TLS and users of its own")
+
 TOPICS = (EVENTS, CONTROL, RECEIPTS, ANCHORS, "dlq.ledger")
 WAIT_S = 20.0
 CHECKOUT = Path(__file__).parents[3]

@@ -28,6 +28,8 @@ from stack.services.receiver import GRACE_S
 from stack.settings import load_settings
 from tests.unit.deploy.test_compose import NEEDED, SERVICES
 
+pytestmark = pytest.mark.more(reason="helm renders the chart for each case")
+
 CHECKOUT = Path(__file__).parents[3]
 CHART = CHECKOUT / "deploy" / "chart"
 VALUES = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
