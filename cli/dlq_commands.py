@@ -30,8 +30,8 @@ from dlq.index import (
     Filter,
     FilterInvalid,
     ItemState,
+    JoinedIndex,
     Mark,
-    ShardedIndex,
     Sort,
     name_in,
 )
@@ -179,11 +179,11 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
         dlq_tables.print_groups(found, SystemClock().now())
 
 
-def all_followed(place: Place) -> DeadLetterIndex | ShardedIndex:
-    """The dead-letter indexes of all shards that are looked at, as their journals are now."""
+def all_followed(place: Place) -> DeadLetterIndex | JoinedIndex:
+    """The dead-letter indexes of all journals that are looked at, as their journals are now."""
     if not place.has_several:
         return followed(place)
-    return ShardedIndex({name: followed(part) for name, part in place.parts.items()})
+    return JoinedIndex({name: followed(part) for name, part in place.parts.items()})
 
 
 def followed(place: Place) -> DeadLetterIndex:

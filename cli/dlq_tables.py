@@ -11,7 +11,7 @@ import click
 from cli.tables import Rows, heading, print_details, print_text
 from console.details import Once, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import money, second, span
-from dlq.index import Group, Item, ItemStory, Neighbour, Page, ShardsPage, Stats
+from dlq.index import Group, Item, ItemStory, JoinedPage, Neighbour, Page, Stats
 
 HOURS_SHOWN = 12
 COUNTS_SHOWN = 10
@@ -25,7 +25,7 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 """Item, moment, decision, event key, why, and why in short."""
 
 
-def print_page(page: Page | ShardsPage, now: datetime) -> None:
+def print_page(page: Page | JoinedPage, now: datetime) -> None:
     """An item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("nothing is dead" if page.total == 0 else "no more")

@@ -41,7 +41,7 @@ ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
 
 OrderServices = Mapping[str, OrderService]
-"""By stream: of each ledger that is here all shards."""
+"""By stream: of each ledger that is here all journals."""
 
 
 def mount_api(
@@ -49,7 +49,7 @@ def mount_api(
 ) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
-    ``services``: one for each shard of a ledger that is here; ``bookings``: one for each mode that has a ledger;
+    ``services``: one for each journal of a ledger that is here; ``bookings``: one for each mode that has a ledger;
     ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
     """
     api = create_api(services, bookings, streams)
@@ -129,7 +129,7 @@ def _caller(scope: Scope) -> str:
 
 
 def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
-    """The one of a shard's stream; where none is named, of the first shard of the mode's ledger."""
+    """The one of a journal's stream; where none is named, of the first one of the mode's ledger."""
     found = services.get(stream or stream_of(LEDGER, mode))
     if found is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")

@@ -41,7 +41,7 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the listener asks. ``streams``: the status file of every work stream, one a shard; ``metrics`` maps a
+    """What the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps a
     process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in the
     files, asked where these are missing or old.
     """
@@ -90,8 +90,8 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is decided, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
-    ``"streams"`` has the words of every work stream; the ledger's alone, of all its shards, decide about ``ready``.
-    ``processor`` has those of its first shard.
+    ``"streams"`` has the words of every work stream; the ledger's alone, of all its journals, decide about ``ready``.
+    ``processor`` has those of the first.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
@@ -109,8 +109,8 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
 
 def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
     ledger = stream_of(LEDGER, mode)
-    shards = [one for name, one in streams.items() if is_shard_of(name, ledger)] or [{"ready": False}]
-    return {"ready": ingest_ready and all(one["ready"] for one in shards), "processor": shards[0]}
+    parts = [one for name, one in streams.items() if is_shard_of(name, ledger)] or [{"ready": False}]
+    return {"ready": ingest_ready and all(one["ready"] for one in parts), "processor": parts[0]}
 
 
 def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
@@ -119,16 +119,16 @@ def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
 
 
 def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
-    """The words of all shards of a mode's ledger, in a status."""
+    """The words of all parts of a mode's ledger, in a status."""
     wanted, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
     return [one for name, one in streams.items() if is_shard_of(name, wanted)] or [side.get("processor", {})]
 
 
-def marks_of(shards: Iterable[Mapping[str, Any]]) -> Marks:
-    """The next offset to decide of each partition: where several shards read it (commands), the slowest one's."""
+def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
+    """The next offset to decide of each partition: where several read it (commands), the slowest one's."""
     found: dict[str, dict[str, int]] = {}
-    for one in shards:
+    for one in parts:
         for topic, partitions in one.get("marks", {}).items():
             known = found.setdefault(topic, {})
             known |= {number: min(until, known.get(number, until)) for number, until in partitions.items()}

@@ -68,7 +68,7 @@ class Pulse:
         self._window.read(self._clock.monotonic(), self._now)
 
     def figures(self, stream: str) -> list[Figure]:
-        """The four figures: of all shards of a stream, the idempotency hits of all that was received."""
+        """The four figures: of all journals of a stream, the idempotency hits of all that was received."""
         most = self._alerts
         edges = [(edge, self._gained(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S]
         all_of_it = self._gained(f"{SECONDS}_bucket", stream=stream, le="+Inf")
@@ -128,15 +128,15 @@ class Pulse:
         return None if gained is None or seconds <= 0 else gained / seconds
 
     def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
-        """Of all series of a name with these labels, of a stream those of all its shards. Outcomes ``without`` are left
-        out. None where no page has it.
+        """Of all series of a name with these labels, of a stream those of all its journals. Outcomes ``without`` are
+        left out. None where no page has it.
         """
         every = [series for series in self._now if series[0] == name]
         some = [series for series in every if _has_labels(series, labels, without)]
         return self._window.gained(some, every, WINDOW_S) if every else None
 
     def _gauge(self, name: str, stream: str) -> float | None:
-        """The sum over the stream's shards; of several processes with one shard the highest counts."""
+        """The sum over the stream's journals; of several processes with one journal the highest counts."""
         found: dict[str, float] = {}
         for series, value in self._now.items():
             if series[0] == name and value == value and _has_labels(series, {"stream": stream}):

@@ -17,14 +17,13 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
-from core.routing import WHOLE
 from dlq.command import ACTIONS, APPROVES, Command, Target
 from dlq.commands import Producer, Sent, send
 from dlq.recorder import Changes, Recorder
 from dlq.refusals import restored
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
-from journal.shards import decides, shard_at
+from journal.shards import own_items
 
 SENT_CHARS_MAX = 500
 """Of the ids of an act's commands, in the audit log."""
@@ -70,8 +69,8 @@ class Given:
 
 
 class DeltaView:
-    """The journal as it is now, on Delta. One that isn't begun yet holds nothing. Items that another shard goes on with
-    aren't in it.
+    """The journal as it is now, on Delta. One that isn't begun yet holds nothing. Items that another journal
+    goes on with aren't in it.
     """
 
     def __init__(self, journal: Location, control_topic: str) -> None:
@@ -85,8 +84,10 @@ class DeltaView:
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
         """The last row of each item that is there."""
         last = {row.item_seq: row for row in rows_where(self._path, pc.field("item_seq").isin(sorted(item_seqs)))}
-        shard = shard_at(self._path) if last else WHOLE
-        return {item_seq: row for item_seq, row in last.items() if decides(shard, row)}
+        if not last:
+            return {}
+        is_own = own_items(self._path)
+        return {item_seq: row for item_seq, row in last.items() if is_own(row)}
 
     def command_row(self, command_id: str) -> JournalRow | None:
         """The decision of a command; of its copies the first one's."""

@@ -9,7 +9,8 @@ of the entities that it has from there. So there are two ways to read several jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from core.location import Location
@@ -166,6 +167,11 @@ class OfEntity(Protocol):
 def decides(shard: Shard, row: OfEntity) -> bool:
     """Whether an item is the shard's, by any of its rows."""
     return is_of(shard, row.entity_key, row.partition)
+
+
+def own_items(journal: Location | str) -> Callable[[OfEntity], bool]:
+    """Tells by any of its rows whether the journal at a location goes on with an item; with all where there is none."""
+    return partial(decides, shard_at(journal))
 
 
 def is_of(shard: Shard, entity_key: str | None, partition: int) -> bool:

@@ -129,7 +129,7 @@ class PostingsWriter:
 
     def catch_up(self, reader: JournalReader) -> None:
         """Follows the journal from the mark on, up to the reader's version. Postings of another journal, one that was
-        restored, are made again from its first row. Of a shard that began as a copy only its own rows are reflected.
+        restored, are made again from its first row. Of a journal that began as a copy only its own rows are reflected.
 
         :raises JournalOlder: rows that are booked here were in this journal, and aren't now
         :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown

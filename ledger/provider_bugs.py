@@ -265,5 +265,5 @@ def bug_counts(journals: Iterable[str], since: datetime, until: datetime) -> lis
 
 
 def bugs_of(stream: str, journals: Iterable[str]) -> BugsOf | None:
-    """What `dlq.report` asks of a stream's journals, one a shard; None where it isn't the ledger's."""
+    """What `dlq.report` asks of a stream's journals; None where it isn't the ledger's."""
     return functools.partial(bug_counts, journals) if base_of(stream) == LEDGER else None

@@ -74,7 +74,7 @@ def run(
 
 def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:
     """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use. Those of a
-    shard that began as a copy are of its own rows (`journal.shards.own_after`).
+    journal that began as a copy are of its own rows (`journal.shards.own_after`).
 
     May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
     next booking, is started again, and books what came since.

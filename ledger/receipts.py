@@ -222,7 +222,7 @@ def answered_since(receipts: Location, since: datetime) -> list[Answered]:
 
 
 def undecided(answered: Sequence[Answered], journals: Sequence[Location], waiting: Collection[str]) -> list[Answered]:
-    """Those without a row in any shard's journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
+    """Those without a row in any journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
     holds.
 
     :raises TableUnreadable: a journal's log or a file can't be read

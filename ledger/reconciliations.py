@@ -122,13 +122,13 @@ class Difference:
 
     @property
     def event_name(self) -> str:
-        """What the journal has of it, for people: by its key, since ``seq`` doesn't say which shard's row it is."""
+        """What the journal has of it, for people: by its key, since ``seq`` doesn't say which journal's row it is."""
         return self.event_key or f"row {self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run saw of one shard: up to which version and row of its journal, and version of its postings."""
+    """What a run saw of one journal: up to which version and row of its journal, and version of its postings."""
 
     stream: str
     journal_version: int
@@ -142,7 +142,7 @@ class Reconciliation:
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list. Versions and ``journal_seq`` are the first shard's, the others' in ``other_shards``.
+    doesn't list. Versions and ``journal_seq`` are the first journal's, the others' in ``other_shards``.
     """
 
     run_id: str

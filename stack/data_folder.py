@@ -89,7 +89,7 @@ def make_merchants(path: Path, providers: Iterable[str]) -> None:
 
 
 def _tables(settings: Settings) -> list[Path]:
-    """What finance asks: the journals, and the postings of each shard; none where the lake is on an object store."""
+    """What finance asks: the journals, and the postings of each; none where the lake is on an object store."""
     if settings.storage.url:
         return []
     places = [one for mode in MODES for one in settings.layout.ledgers(mode)]

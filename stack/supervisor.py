@@ -42,7 +42,7 @@ FIRST_STARTS_MAX = 3
 """Starts of a process that never answered, before `up` gives up on it."""
 
 PUBLISHED = ("ingest", "processor", "kafka", "redis")
-"""Whose process ids `endpoints.json` names, of each mode and shard (``processor-test``, ``processor.1``)."""
+"""Whose process ids `endpoints.json` names, of each mode and number (``processor-test``, ``processor.1``)."""
 
 
 class State(StrEnum):

@@ -22,7 +22,7 @@ from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
 from core.status_file import fresh
 from dlq.audit_log import AuditLog
-from dlq.index import Count, DeadLetterIndex, Group, ShardedIndex, Stats
+from dlq.index import Count, DeadLetterIndex, Group, JoinedIndex, Stats
 from dlq.report import Week, WeeklyReport, steps, weekly
 from ledger.provider_bugs import bugs_of
 
@@ -60,7 +60,7 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the page shows of one stream's dead letters, of all its shards."""
+    """What the page shows of one stream's dead letters, of all its journals."""
 
     figures: Sequence[Figure]
     groups: Sequence[Group]
@@ -70,7 +70,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The four figures of one stream, of all its shards, and the pipeline of its traffic."""
+    """The four figures of one stream, of all its journals, and the pipeline of its traffic."""
 
     figures: Sequence[Figure]
     picture: Markup
@@ -82,13 +82,13 @@ def live_of(place: DlqPlace, stream: WorkStream) -> Live:
 
 
 def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
-    """As of now. ``indexes``: by stream, one a shard.
+    """As of now. ``indexes``: by stream, one a journal.
 
     :raises DeadLetterIndexUnreadable: see there
     """
     for one in indexes.values():
         one.follow()
-    index = ShardedIndex(indexes)
+    index = JoinedIndex(indexes)
     stats = index.stats()
     return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), list(indexes))
 
@@ -153,7 +153,7 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         if not user.may(Role.VIEWER):
             return render(request, "home.html")
         stream = place.stream(request)
-        indexes = {name: one.index for name, one in place.shards(stream).items()}
+        indexes = {name: one.index for name, one in place.parts(stream).items()}
         shown = await place.asking.ask(overview, indexes)
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]

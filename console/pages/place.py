@@ -181,8 +181,8 @@ class DlqPlace:
         wanted = request.query_params.get(STREAM)
         return self.streams.get(wanted or "", self._first)
 
-    def shards(self, stream: WorkStream) -> Mapping[str, WorkStream]:
-        """All shards of a stream, it too."""
+    def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
+        """All of a stream's journals, this one too."""
         return {name: one for name, one in self.streams.items() if is_shard_of(name, stream.name)}
 
     def link(self, request: Request, path: str, **query: object) -> str:

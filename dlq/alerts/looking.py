@@ -184,7 +184,7 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
 class DeadItems:
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each.
 
-    Of one that was divided among shards, only what its shard goes on with (`journal.shards.decides`).
+    Of one that was divided, only what it goes on with (`journal.shards.decides`).
     """
 
     def __init__(self, journal: Location, clock: Clock) -> None:
@@ -192,7 +192,7 @@ class DeadItems:
         self._clock = clock
         self._table_id: str | None = None
         self._seq = 0
-        self._shard = WHOLE
+        self._part = WHOLE
         self._lives: dict[int, Life[int]] = {}
         """By item, of those that died and are open; times in microseconds."""
 
@@ -204,10 +204,10 @@ class DeadItems:
         if not has_table(str(self._journal)):
             return Dead(0, None)
         reader = JournalReader(str(self._journal))
-        shard = shard_in(reader.state().notes)
-        if (reader.table_id, shard) != (self._table_id, self._shard) or reader.last_seq < self._seq:
+        part = shard_in(reader.state().notes)
+        if (reader.table_id, part) != (self._table_id, self._part) or reader.last_seq < self._seq:
             # Another journal in its place, or one that was restored or divided.
-            self._table_id, self._shard, self._seq, self._lives = reader.table_id, shard, 0, {}
+            self._table_id, self._part, self._seq, self._lives = reader.table_id, part, 0, {}
         until = self._clock.monotonic() + READ_S_MAX
         for rows in reader.tables_after(self._seq, _COLUMNS):
             self._take(rows)
@@ -224,7 +224,7 @@ class DeadItems:
         places = (some["entity_key"], some["partition"])
         for item, decision, at, *place in zip(*(column.to_pylist() for column in (*columns, *places)), strict=True):
             known = self._lives.get(item)
-            if known is None and (decision != Decision.DEAD.value or not is_of(self._shard, *place)):
+            if known is None and (decision != Decision.DEAD.value or not is_of(self._part, *place)):
                 continue
             life = self._lives[item] = life_after(known, Decision(decision), at)
             if not life.is_open:

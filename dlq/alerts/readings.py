@@ -105,7 +105,7 @@ class Readings:
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
-        for stream, depth in _of_all_shards(depths).items():
+        for stream, depth in _by_stream(depths).items():
             yield Reading("dlq_depth", stream, depth)
         for stream, dead in seen.dead.items():
             age_s = None if dead is None else _age_s(dead, now)
@@ -123,7 +123,7 @@ class Readings:
 
     def _streams(self, seen: Seen) -> Iterator[Reading]:
         lags = {stream: self._growing_lag(stream, _lag(status)) for stream, status in seen.statuses.items()}
-        for stream, lag in _of_all_shards(lags).items():
+        for stream, lag in _by_stream(lags).items():
             yield Reading("lag", stream, lag)
         for stream, status in seen.statuses.items():
             waited_s = None if status is None else _number(status.get("unpublished_s", 0.0))
@@ -267,14 +267,14 @@ def _gained(values: list[float | None]) -> float:
     return sum(later - earlier if later >= earlier else later for earlier, later in steps)
 
 
-def _of_all_shards(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The sums over each stream's shards, by the stream's name; None where that of one isn't known.
+def _by_stream(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The sums over each stream's journals, by the stream's name; None where that of one isn't known.
 
-    What people have to do, and what is waiting, doesn't depend on how many shards there are.
+    What people have to do, and what is waiting, doesn't depend on how many journals there are.
     """
     found: dict[str, float | None] = {}
-    for shard, value in values.items():
-        stream = stream_of(base_of(shard), mode_of(shard))
+    for name, value in values.items():
+        stream = stream_of(base_of(name), mode_of(name))
         before = found.get(stream, 0.0)
         found[stream] = None if before is None or value is None else before + value
     return found

@@ -114,8 +114,8 @@ class Rule:
         return self.text.format(of=subject, value=self.unit.shown(value))
 
 
-def of_all_shards(expr: str) -> str:
-    """An expression by stream, of which each shard has a name of its own (``ledger.1``), summed over the shards."""
+def sum_by_stream(expr: str) -> str:
+    """An expression by stream, of which each journal has a name of its own (``ledger.1``), summed over them."""
     by_whole = f'sum by (whole) (label_replace({expr}, "whole", "$1", "stream", "([^.]+).*"))'
     return f'sum by (stream) (label_replace({by_whole}, "stream", "$1", "whole", "(.+)"))'
 
@@ -140,7 +140,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             clear_share=CLEAR_SHARE,
             text="{value} dead events of {of} wait for a person",
             alert="PayhookDlqDepth",
-            expr=of_all_shards("stream:payhook_dlq_depth:max"),
+            expr=sum_by_stream("stream:payhook_dlq_depth:max"),
             comment="Of all shards together: who looks at dead events has as many to look at.",
         ),
         # An age falls by a leap when the old one is gone: it needs no distance between firing and being over.
@@ -198,7 +198,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             text="{value} events wait for {of} and do not get fewer",
             for_s=WINDOW_S,
             alert="PayhookLagGrowing",
-            expr=of_all_shards(
+            expr=sum_by_stream(
                 "max by (stream) (payhook_lag_events)"
                 " and on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0"
             ),

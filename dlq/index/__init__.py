@@ -3,9 +3,9 @@
 from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
 from dlq.index.file import DeadLetterIndexUnreadable
 from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
+from dlq.index.joined import JoinedIndex, JoinedPage, name_in
 from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
 from dlq.index.payload import OriginUnreadable, Payload, Payloads, kafka_origin
-from dlq.index.shards import ShardedIndex, ShardsPage, name_in
 from dlq.index.stats import Count, Group, Stats
 from dlq.index.story import ItemStory, ItemUnknown, Neighbour
 
@@ -24,6 +24,8 @@ __all__ = [
     "ItemState",
     "ItemStory",
     "ItemUnknown",
+    "JoinedIndex",
+    "JoinedPage",
     "Mark",
     "Neighbour",
     "OriginUnreadable",
@@ -31,8 +33,6 @@ __all__ = [
     "Payload",
     "Payloads",
     "Seen",
-    "ShardedIndex",
-    "ShardsPage",
     "Sort",
     "Stats",
     "kafka_origin",

@@ -3,7 +3,7 @@
 Any number of processes may follow at once: a window is read without a lock, and counts only if the mark is
 still where it was when reading began.
 
-A journal that was divided holds items that another shard goes on with: they are in that one's index alone.
+A journal that was divided holds items that another one goes on with: they are in that one's index alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Mark(NamedTuple):
     seq: int
     row_hash: str | None
     lineage: str = ""
-    shard: str = str(WHOLE)
+    part: str = str(WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +113,18 @@ class Follower:
         with self._file.reading() as connection:
             mark = _mark(connection)
         reader = JournalReader(self._journal)
-        if _belongs(mark, reader) and mark.shard == str(_shard(reader)):
+        if _belongs(mark, reader) and mark.part == str(_part(reader)):
             return reader, mark
         with self._file.writing() as connection:
             mark = _mark(connection)
             reader = JournalReader(self._journal)
-            shard = _shard(reader)
+            part = _part(reader)
             if not _belongs(mark, reader):
                 empty(connection)
-                mark = _Mark(reader.table_id, 0, None, reader.lineage, str(shard))
-            elif mark.shard != str(shard):
-                _keep(connection, shard)
-                mark = mark._replace(shard=str(shard))
+                mark = _Mark(reader.table_id, 0, None, reader.lineage, str(part))
+            elif mark.part != str(part):
+                _keep(connection, part)
+                mark = mark._replace(part=str(part))
             _set_mark(connection, mark)
         return reader, mark
 
@@ -150,7 +150,7 @@ class Follower:
             there = _mark(connection)
             if there != before:
                 return there
-            take_in(connection, rows, Shard.read(before.shard))
+            take_in(connection, rows, Shard.read(before.part))
             _set_mark(connection, after)
         return None
 
@@ -181,9 +181,9 @@ def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
         yield [], last
 
 
-def take_in(connection: sqlite3.Connection, rows: Iterable[Row], shard: Shard = WHOLE) -> None:
+def take_in(connection: sqlite3.Connection, rows: Iterable[Row], part: Shard = WHOLE) -> None:
     """Folds rows into their items, within the transaction; those that only a command is about are passed over, and
-    items that begin as another shard's.
+    items that begin as another journal's.
     """
     wanted = [row for row in rows if not is_command(row)]
     before = {entry.item_seq: entry for entry in read_entries(connection, {r.item_seq for r in wanted if not r.first})}
@@ -191,7 +191,7 @@ def take_in(connection: sqlite3.Connection, rows: Iterable[Row], shard: Shard = 
     causes = {}
     for row in wanted:
         known = now.get(row.item_seq)
-        if known is None and not (_begins(row) and decides(shard, row)):
+        if known is None and not (_begins(row) and decides(part, row)):
             continue
         folded = fold(known, row)
         now[row.item_seq] = folded.entry
@@ -208,9 +208,9 @@ def _begins(row: Row) -> bool:
     return row.first or Decision(row.decision) in _OPENING
 
 
-def _keep(connection: sqlite3.Connection, shard: Shard) -> None:
-    """Takes the items out that aren't the shard's, within the transaction."""
-    _change(connection, [entry for entry in entries(connection) if not decides(shard, entry)], [])
+def _keep(connection: sqlite3.Connection, part: Shard) -> None:
+    """Takes the items out that aren't of this part, within the transaction."""
+    _change(connection, [entry for entry in entries(connection) if not decides(part, entry)], [])
 
 
 def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
@@ -286,7 +286,7 @@ def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
     return before._replace(seq=seq, row_hash=table["row_hash"][place].as_py())
 
 
-def _shard(reader: JournalReader) -> Shard:
+def _part(reader: JournalReader) -> Shard:
     return shard_in(reader.state().notes)
 
 

@@ -23,7 +23,7 @@ from dlq.index.payload import Payload, Payloads
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
 from journal.schema import JournalRow, from_arrow, to_arrow
-from journal.shards import decides, shard_at
+from journal.shards import own_items
 
 ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})
 
@@ -179,7 +179,7 @@ class Context:
     def story(self, item_seq: int) -> ItemStory:
         """One item's story, whether the index holds it or not.
 
-        :raises ItemUnknown: no row has this number, or another shard goes on with the item
+        :raises ItemUnknown: no row has this number, or another journal goes on with the item
         :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
@@ -211,7 +211,7 @@ class Context:
         if not has_table(self._journal):
             raise ItemUnknown(item_seq)
         rows = from_arrow(self._read(pc.field("item_seq") == item_seq, None).sort_by("seq"))
-        if not (rows and decides(shard_at(self._journal), rows[-1])):
+        if not (rows and own_items(self._journal)(rows[-1])):
             raise ItemUnknown(item_seq)
         return rows
 

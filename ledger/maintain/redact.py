@@ -23,10 +23,10 @@ from dlq.done_alone import DAY
 from dlq.limits import account_of
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
-from journal.reader import JournalReader, rows_where
+from journal.reader import rows_where
 from journal.rewrite import Rewriter, snapshot
 from journal.schema import JournalRow
-from journal.shards import decides, shard_in
+from journal.shards import own_items
 from journal.storage import file_system, open_storage
 from ledger.maintain.retention import data_files
 from ledger.maintain.tables import StreamTables
@@ -100,24 +100,24 @@ class Redacted:
 
 
 def redact(
-    shards: Sequence[StreamTables], redactions: Redactions, order: Order, clock: Clock, alone_max: int
+    streams: Sequence[StreamTables], redactions: Redactions, order: Order, clock: Clock, alone_max: int
 ) -> Redacted:
-    """Removes every body that rows of an event refer to, from each shard's bodies; that is written down before they go.
+    """Removes every body that rows of an event refer to, beside each journal; that is written down before they go.
 
-    Of each shard whose rows refer to one, by whatever event: the same bytes may have come to two endpoints, or were
+    Of each journal whose rows refer to one, by whatever event: the same bytes may have come to two endpoints, or were
     replayed under another entity.
 
-    ``shards``: of one stream, those that have a journal. ``alone_max``: bodies that one person may have removed within
+    ``streams``: those of one stream that have a journal. ``alone_max``: bodies that one person may have removed within
     24 hours. The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
-    hashes = {sha256 for stream in shards for sha256 in _bodies_of(stream, order.event_key)}
+    hashes = {sha256 for stream in streams for sha256 in _bodies_of(stream, order.event_key)}
     if not hashes:
         raise EventUnknown(order.event_key)
-    found = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in shards]
-    for stream in shards:
+    found = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in streams]
+    for stream in streams:
         check_closed(stream.journal, order.event_key, hashes)
     earlier = [act for stream, first_seqs in found for act in _removed(stream, redactions, first_seqs)]
     gone, now = {(one.stream, one.body_sha256) for one in earlier}, clock.now()
@@ -127,20 +127,23 @@ def redact(
         for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
         if (stream.stream, sha256) not in gone
     ]
-    wanted, before = len({one.body_sha256 for one in acts}), _ordered_within_a_day(shards, redactions, order.actor, now)
+    wanted, before = (
+        len({one.body_sha256 for one in acts}),
+        _ordered_within_a_day(streams, redactions, order.actor, now),
+    )
     if acts and wanted + before > alone_max:
         raise AnotherPersonRedacts(order.actor, wanted, before, alone_max)
     redactions.add(acts)
-    for stream in shards:
+    for stream in streams:
         finish(stream, redactions, clock)
-    unfinished = {(one.stream, one.body_sha256) for stream in shards for one in redactions.unfinished(stream.stream)}
+    unfinished = {(one.stream, one.body_sha256) for stream in streams for one in redactions.unfinished(stream.stream)}
     left = tuple(one for one in acts if (one.stream, one.body_sha256) in unfinished)
     return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier))
 
 
 def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
-    """The bodies that rows of an event refer to. A shard that began as a copy of another one's journal has those of
-    that one too.
+    """The bodies that rows of an event refer to. A journal that began as a copy of another one has those of that one
+    too.
     """
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
     return {one.body_sha256 for one in rows if one.body_sha256 is not None}
@@ -153,9 +156,9 @@ def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -
     return {one.body_sha256: one.seq for one in last if one.body_sha256 is not None}
 
 
-def _ordered_within_a_day(shards: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
-    """Bodies that a person ordered away; one that several shards hold counts once an order."""
-    recent = [act for stream in shards for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
+def _ordered_within_a_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
+    """Bodies that a person ordered away; one that several journals have counts once an order."""
+    recent = [act for stream in streams for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
     return len({(act.at, act.body_sha256) for act in recent if account_of(act.actor) == account_of(actor)})
 
 
@@ -237,17 +240,17 @@ def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path
 
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
     """
-    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of; one that another shard
-        goes on with is that one's to say
+    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of; one that another
+        journal goes on with is that one's to say
     """
-    shard = shard_in(JournalReader(str(journal)).state().notes)
+    is_own = own_items(journal)
     items = pa.array(sorted({one.item_seq for one in _referring(journal, hashes)}), pa.int64())
     last: dict[int, JournalRow] = {}
     for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
     for item_seq, row in sorted(last.items()):
         is_command = row.first and row.decision is Decision.REPLAYED
-        if row.decision in OPEN_DECISIONS and not is_command and decides(shard, row):
+        if row.decision in OPEN_DECISIONS and not is_command and is_own(row):
             raise EventOpen(event_key, item_seq, row.decision.value)
 
 

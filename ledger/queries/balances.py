@@ -49,8 +49,8 @@ class Total:
 class AsOf:
     """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all.
 
-    Of several shards ``seq`` is a row of ``stream``; of the others those count that were decided no later than ``at``,
-    when it was.
+    Of several journals ``seq`` is a row of ``stream``; of the others those count that were decided no later than
+    ``at``, when it was.
     """
 
     before: datetime | None = None
@@ -66,7 +66,7 @@ def balances(
 
     A merchant's bookings are counted whole, with the provider's side of them. Sums are exact however large they are.
 
-    :param postings: the path of the postings table, or those of several shards
+    :param postings: the path of the postings table, or those of several journals
     :param merchant: as it is named in the merchant directory, or as its accounts spell it
     :raises LedgerUnreadable: the table is damaged
     """
@@ -157,7 +157,7 @@ def balances_over_time(
 ) -> BalancesOverTime:
     """What was decided before ``until``.
 
-    :param postings: the path of the postings table, or those of several shards
+    :param postings: the path of the postings table, or those of several journals
     :raises LedgerUnreadable: the table is damaged
     """
     lake = Lake(postings=postings)

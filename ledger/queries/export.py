@@ -1,6 +1,6 @@
 """A table of the ledger as a file: CSV or Parquet, in seq order, a window of rows after the other.
 
-Of several shards, one shard after the other: a further column names each row's stream.
+Of several journals, one after the other: a further column names each row's stream.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class OutUnwritable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a file holds: ``rows`` of a table at one Delta ``version``; of several shards one version each."""
+    """What a file holds: ``rows`` of a table at one Delta ``version``; of several tables one version each."""
 
     path: Path
     rows: int
@@ -108,8 +108,8 @@ def export(
 ) -> Exported:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, or the tables of several shards. ``progress`` gets how many rows of how many are
-    written. ``record`` is called before the file appears; where it raises, there is none. Beside
+    ``table`` is the path of the table, or the tables of several journals. ``progress`` gets how many rows of how
+    many are written. ``record`` is called before the file appears; where it raises, there is none. Beside
     ``amount_minor`` stands ``amount``, the same as decimal text.
 
     :raises NothingBooked: there is no such table yet
@@ -147,18 +147,18 @@ def _write(
     *,
     named: bool,
 ) -> int:
-    shards = [
-        _Shard(
+    tables = [
+        _Table(
             lake, source, form, [*wanted, *([f"seq > {one.after}"] if one.after else [])], one.stream if named else ""
         )
         for one, lake in lakes
     ]
-    spans = [shard.span() for shard in shards]
+    spans = [one.span() for one in tables]
     of, done = sum(rows for rows, *_ in spans), 0
     with staged.open("xb") as file:
-        writer = _writer(file, form, shards[0].schema())
-        for shard, (some, least, last) in zip(shards, spans, strict=True):
-            for rows in shard.windows(least, last) if some else ():
+        writer = _writer(file, form, tables[0].schema())
+        for one, (some, least, last) in zip(tables, spans, strict=True):
+            for rows in one.windows(least, last) if some else ():
                 writer.write(rows)
                 done += rows.num_rows
                 progress(done, of)
@@ -169,7 +169,7 @@ def _write(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shard:
+class _Table:
     """What is written of one table; ``stream`` is a column of it, unless it is empty."""
 
     lake: Lake

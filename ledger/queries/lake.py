@@ -47,7 +47,7 @@ class Rows:
 
 
 Tables: TypeAlias = str | Sequence[Rows]
-"""A table by its path, or the tables of several shards, which together are one."""
+"""A table by its path, or the tables of several journals, which together are one."""
 
 
 def tables_of(tables: Tables) -> Sequence[Rows]:
@@ -57,8 +57,8 @@ def tables_of(tables: Tables) -> Sequence[Rows]:
 class Lake:
     """Some tables, each at the version that it has when this is made: two questions see the same rows.
 
-    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it. A table of several shards has
-    a further column ``stream``.
+    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it. A table of several journals
+    has a further column ``stream``.
 
     :raises LedgerUnreadable: a table's log can't be read
     """

@@ -55,14 +55,14 @@ class Hit:
 
     @property
     def name(self) -> str:
-        """The row's number, with its shard."""
+        """The row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.row.seq)
 
 
 def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50) -> list[Hit]:
     """The newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
 
-    Tables of several shards come in the shards' order, both alike.
+    Tables of several journals come in their order, both alike.
 
     :raises LedgerUnreadable: a table is damaged
     """
@@ -76,7 +76,7 @@ def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50) -
 
 
 def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int) -> list[Hit]:
-    """Of one shard."""
+    """Of one journal."""
     lake = Lake(journal=[journal], postings=[postings])
     booked = _of_bookings(wanted)
     if "journal" not in lake or (booked and "postings" not in lake):

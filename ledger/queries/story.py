@@ -106,7 +106,7 @@ class EventStory:
     ``receipts``: what the receiver answered, as far as that was collected; None: there is no table of them. An event
     that was answered and isn't decided yet has no rows. ``postings``: the lines that the rows book. ``commits`` by
     ``batch_seq``; one that isn't there was cleaned up from the log. ``causes`` by seq. ``reflected``: up to which seq
-    the postings table has the lines. ``stream``: whose journal has the rows; ``others``: the rows by which other shards
+    the postings table has the lines. ``stream``: whose journal has the rows; ``others``: the rows by which others
     decided it too.
     """
 

@@ -165,11 +165,11 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Where the ledger is, and where what was found is kept. ``shards``: each one's journal and postings, in their
+    """Where the ledger is, and where what was found is kept. ``tables``: each one's journal and postings, in their
     order.
     """
 
-    shards: Sequence[tuple[Location, Location]]
+    tables: Sequence[tuple[Location, Location]]
     found: Reconciliations
 
 
@@ -186,7 +186,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """One shard's tables. Of its journal the rows after ``own_after`` count."""
+    """The tables of one journal. Of its journal the rows after ``own_after`` count."""
 
     at: Location
     journal: JournalReader
@@ -300,10 +300,10 @@ def _scope(wanted: Wanted, staged: Staged) -> Scope:
 
 
 def _pin(books: Books) -> list[_Pinned]:
-    """The postings first, so that the journal has whatever they reflect. A shard that hasn't begun isn't there."""
-    found = [_pinned(journal, postings) for journal, postings in books.shards if has_table(str(journal))]
+    """The postings first, so that the journal has whatever they reflect. A journal that hasn't begun isn't there."""
+    found = [_pinned(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
     if not found:
-        raise ReconcileImpossible(f"there is no journal at {books.shards[0][0]}: nothing has been decided yet")
+        raise ReconcileImpossible(f"there is no journal at {books.tables[0][0]}: nothing has been decided yet")
     return found
 
 

@@ -256,7 +256,7 @@ def accept(
     """Writes the loss and begins the next histories, in one commit; the writer before is fenced off.
 
     :param anchored: the last seq of which an anchor is on Kafka now
-    :param generation: the highest of all shards' claims: a higher one voids them
+    :param generation: the highest of all journals' claims: a higher one voids them
     :param is_older: what was derived from the journal knows later rows; a new lineage begins before that commit
     :raises MovedOn: the journal isn't as it was when it was looked at
     :raises Fenced, StorageDown, CommitUnknown: as `JournalWriter`

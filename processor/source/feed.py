@@ -115,7 +115,7 @@ class OwnFeed:
 
 
 class FeedRecords:
-    """Turns rows of `CHANGED_BOOKS` of source streams into a reading stream's records: of one stream's, in all shards.
+    """Turns rows of `CHANGED_BOOKS` of source streams into a reading stream's records: of one stream's, in all of them.
 
     A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
     reading stream's name and the receiver's, so that order is kept for each receiver by itself: a reversal

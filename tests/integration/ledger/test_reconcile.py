@@ -127,7 +127,7 @@ def divided(
     books: Books, facts: Sequence[MoneyFact], *, taken_back: Sequence[MoneyFact] = (), has_postings: bool = True
 ) -> Books:
     """The ledger as two shards, of which the second, a copy, has booked these facts since and taken back others."""
-    [(journal, postings)] = books.shards
+    [(journal, postings)] = books.tables
     other = (journal.parent / "journal.1", postings.parent / "postings.1")
     assert isinstance(journal, Path) and isinstance(other[0], Path)
     shutil.copytree(journal, other[0])
@@ -141,7 +141,7 @@ def divided(
     writers[0].commit(rows, {EVENTS: {1: len(facts)}, CONTROL: STARTS[CONTROL]}, 0)
     if has_postings:
         PostingsWriter.open(str(other[1])).catch_up(JournalReader(str(other[0])))
-    return Books([*books.shards, other], books.found)
+    return Books([*books.tables, other], books.found)
 
 
 @pytest.mark.parametrize("has_postings", [True, False])

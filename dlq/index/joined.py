@@ -1,4 +1,4 @@
-"""Several shards' lists of dead items as one: each item is in the list of one shard (`dlq.index.follow`)."""
+"""Several journals' lists of dead items as one: each item is in one of the lists (`dlq.index.follow`)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dlq.index.listing import Filter, FilterInvalid, Sort, cursor_after, place_o
 from dlq.index.stats import GROUPS_MAX, LISTED_MAX, PROVIDERS_MAX, Count, Group, Hour, Stats, time_to_clear
 
 STREAM_MARK = ":"
-"""Between a shard's stream and an item's number: ``ledger.1:42``."""
+"""Between a journal's stream and an item's number: ``ledger.1:42``."""
 
 
 def name_in(stream: str, item_seq: int) -> str:
-    """An item's name where several shards are looked at."""
+    """An item's name where several journals are looked at."""
     return f"{stream}{STREAM_MARK}{item_seq}"
 
 
 @dataclass(frozen=True, slots=True)
-class ShardItem(Item):
-    """An item, and the stream of its shard."""
+class JoinedItem(Item):
+    """An item, and its stream."""
 
     stream: str
 
@@ -36,8 +36,8 @@ class ShardItem(Item):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardGroup(Group):
-    """Items of all shards with one fingerprint; ``stream``: the one that ``sample`` is in."""
+class JoinedGroup(Group):
+    """Items of all lists with one fingerprint; ``stream``: the one that ``sample`` is in."""
 
     stream: str
 
@@ -47,25 +47,25 @@ class ShardGroup(Group):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardsPage:
-    """As `dlq.index.Page`, of all shards. ``seqs``: by stream, the journal's row up to which its index goes."""
+class JoinedPage:
+    """As `dlq.index.Page`, of all lists. ``seqs``: by stream, the journal's row up to which its index goes."""
 
-    items: tuple[ShardItem, ...]
+    items: tuple[JoinedItem, ...]
     next: str | None
     total: int
     seqs: Mapping[str, int]
 
 
-class ShardedIndex:
-    """The indexes of a stream's shards, by stream, in the shards' order. It answers as one `DeadLetterIndex` does."""
+class JoinedIndex:
+    """The indexes of a stream's journals, by stream, in their order. It answers as one `DeadLetterIndex` does."""
 
     def __init__(self, indexes: Mapping[str, DeadLetterIndex]) -> None:
         self._indexes = indexes
 
     def page(
         self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST
-    ) -> ShardsPage:
-        """Some items in their order. A cursor is the shards' own, one after the other.
+    ) -> JoinedPage:
+        """Some items in their order. A cursor is the indexes' own, one after the other.
 
         :raises FilterInvalid: cursor or limit can't be one
         """
@@ -76,15 +76,15 @@ class ShardedIndex:
         taken = Counter(name for _, name, _ in found)
         is_more = any(page.next is not None or len(page.items) > taken[name] for name, page in pages.items())
         after = cursors | {name: cursor_after(item, sort) for _, name, item in found}
-        return ShardsPage(
-            tuple(_as(ShardItem, item, name) for _, name, item in found),
+        return JoinedPage(
+            tuple(_as(JoinedItem, item, name) for _, name, item in found),
             CURSORS_MARK.join(one or "" for one in after.values()) if is_more else None,
             sum(page.total for page in pages.values()),
             {name: page.seq for name, page in pages.items()},
         )
 
     def stats(self, wanted: Filter | None = None) -> Stats:
-        """What the items come to now. ``seq`` is the sum of the shards'; of ``by_*`` each shard names its largest."""
+        """What the items come to now. ``seq`` is the sum of all; of ``by_*`` each index names its largest."""
         every = [one.stats(wanted) for one in self._indexes.values()]
         sums: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMMED}
         listed: dict[str, Any] = {name: _summed(getattr(one, name) for one in every) for name in _LISTED}
@@ -99,12 +99,12 @@ class ShardedIndex:
             **listed,
         )
 
-    def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[ShardGroup]:
-        """Items by their error's fingerprint, the largest group first; each shard names its largest."""
-        found: dict[str, ShardGroup] = {}
+    def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[JoinedGroup]:
+        """Items by their error's fingerprint, the largest group first; each index names its largest."""
+        found: dict[str, JoinedGroup] = {}
         for name, index in self._indexes.items():
             for group in index.groups(wanted):
-                one, key = _as(ShardGroup, group, name), group.fingerprint or ""
+                one, key = _as(JoinedGroup, group, name), group.fingerprint or ""
                 found[key] = one if key not in found else _together(found[key], one)
         return sorted(found.values(), key=lambda group: (-group.count, group.fingerprint or ""))[:limit]
 
@@ -121,9 +121,9 @@ _SUMMED = ("seq", "open", "waiting", "over_24h", "over_48h", "inflow_per_h", "ou
 _LISTED = ("by_kind", "by_class", "by_provider", "by_type")
 
 CURSORS_MARK = ","
-"""Between the shards' cursors; one that is empty stands for a shard's first page."""
+"""Between the indexes' cursors; one that is empty stands for an index's first page."""
 
-Named = TypeVar("Named", ShardItem, ShardGroup)
+Named = TypeVar("Named", JoinedItem, JoinedGroup)
 
 
 def _as(kind: type[Named], of: Item | Group, stream: str) -> Named:
@@ -143,7 +143,7 @@ def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
 
 
 def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
-    """Those of the first: another one may have begun when the next shard was asked."""
+    """Those of the first: another one may have begun when the next index was asked."""
     died, closed = Counter[datetime](), Counter[datetime]()
     for hour in (hour for stats in every for hour in stats.hours):
         died[hour.at] += hour.died
@@ -151,7 +151,7 @@ def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
     return tuple(Hour(hour.at, died[hour.at], closed[hour.at]) for hour in every[0].hours)
 
 
-def _together(one: ShardGroup, other: ShardGroup) -> ShardGroup:
+def _together(one: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
     """Both as one group, with the newest one's sample."""
     newer = max(one, other, key=lambda group: group.newest)
     return replace(
