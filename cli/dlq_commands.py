@@ -1,11 +1,10 @@
-"""``payhook dlq``: what died and why, what it comes to, what people did, and one week."""
+"""``payhook dlq``: what died and why, what it comes to, and what people did."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +14,7 @@ from cli.acting import recorder, this_account
 from cli.dlq_watch import ITEM, Named, part_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import Rows
-from console.as_json import dumped, plain
+from console.as_json import dumped
 from console.formats import second
 from core.clock import SystemClock
 from core.decision import ErrorKind
@@ -36,9 +35,6 @@ from dlq.index import (
     name_in,
 )
 from dlq.recorder import READ_PAYLOAD
-from dlq.report import Week, weekly
-from dlq.report.markdown import markdown
-from ledger.provider_bugs import bugs_of
 from stack.services.dead_letters import open_dead_letter_index
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -99,6 +95,7 @@ def _states(names: tuple[str, ...]) -> tuple[ItemState, ...]:
     return tuple(map(ItemState, names)) or OPEN_STATES[:1]
 
 
+CAUSES_SHOWN = 5
 _SORTS = [sort.value for sort in Sort]
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -151,15 +148,17 @@ def show(place: Place, item: Named, as_json: bool) -> None:
 @_JSON
 @with_place_of_stream
 def stats(place: Place, wanted: Filter, as_json: bool) -> None:
-    """Show how many are dead, how old they are, of which kind, class, provider and type, and how fast they come and go.
+    """Show how many are dead, how old they are, how fast they come and go right now and when that clears them, what to
+    do next by cause, and of which kind, class, provider and type they are.
 
     Figures of open events don't depend on --state.
     """
-    found = all_followed(place).stats(wanted)
+    index = all_followed(place)
+    found = index.stats(wanted)
     if as_json:
         click.echo(dumped(found))
     else:
-        dlq_tables.print_stats(found)
+        dlq_tables.print_stats(found, index.groups(replace(wanted, states=OPEN_STATES[:1]), CAUSES_SHOWN))
 
 
 @click.command()
@@ -234,37 +233,3 @@ def _changed(one: RecordedEntry) -> Iterator[str]:
     for name, value in (("why", one.reason), ("before", one.before), ("after", one.after)):
         if value:
             yield f"{name}: {value}"
-
-
-class ReportUnwritten(PayhookError):
-    """The file can't be written."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        self.file = file
-        self.problem = problem
-        super().__init__(f"{file} can't be written: {problem}")
-
-
-@click.command()
-@click.option("--week", metavar="WEEK", help="ISO week, such as 2026-W47 (default: the last whole one).")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of Markdown.")
-@with_place_of_stream
-def report(place: Place, week: str | None, out: Path | None, as_json: bool) -> None:
-    """Report a week: what died of what, how long it took, replays that failed again, and what to do next.
-
-    Read from the journal alone, so that any week can be reported at any time.
-    """
-    now = SystemClock().now()
-    wanted = Week.named(week) if week is not None else Week.of(now).before()
-    stream, journals = place.looked_at.stream, {name: str(one.looked_at.journal) for name, one in place.parts.items()}
-    made = weekly(stream, journals, wanted, now, bugs_of(stream, list(journals.values())))
-    text = dumped(plain(made) | {"week": made.week.name}) + "\n" if as_json else markdown(made)
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        out.write_text(text, "utf-8")
-    except OSError as failed:
-        raise ReportUnwritten(out, failed.strerror or type(failed).__name__) from None
-    click.echo(f"{out}: {wanted.name}, {made.died:,} died, {made.resolution.closed:,} closed")

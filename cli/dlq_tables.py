@@ -58,15 +58,18 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
     rows = Rows(*names, "fingerprint, e.g.", "cause", right=names)
     for group in groups:
         ages = (span(now - group.oldest, 1), span(now - group.newest, 1))
-        rows.add(
-            f"{group.count:,}", *ages, f"{group.fingerprint or 'waits only'}\nID {group.sample_name}", _cause(group)
-        )
+        named = f"{group.fingerprint or 'waits only'}\nID {group.sample_name}"
+        rows.add(f"{group.count:,}", *ages, named, f"{_cause(group)}\nnext: {group.advice}")
     rows.print()
 
 
-def print_stats(stats: Stats) -> None:
-    """Depth and age, then where the items are from, then the last hours."""
+def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
+    """Depth, age and rates, then what to do by cause, then where the items are from, then the last hours."""
     print_details((one.name, f"{one.value}; {one.note}") for one in figures_of(stats))
+    steps = Rows("items", "cause", "what to do next", right=["items"], title="causes")
+    for cause in causes:
+        steps.add(f"{cause.count:,}", cause.error_class or "no error", cause.advice)
+    steps.print(indent=2)
     for title, counts in (
         ("by kind", stats.by_kind),
         ("by class", stats.by_class),

@@ -64,7 +64,7 @@ LEDGER_COMMANDS = {
 DLQ_COMMANDS = {
     "list": Later("cli.dlq_commands:list_command", "dead events, oldest first"),
     "show": Later("cli.dlq_commands:show", "everything that is known of one dead event"),
-    "stats": Later("cli.dlq_commands:stats", "how many are dead, how old they are, of which kind"),
+    "stats": Later("cli.dlq_commands:stats", "how many are dead, how fast they come and go, what to do next"),
     "groups": Later("cli.dlq_commands:groups", "dead events by their cause, the most frequent first"),
     "select": Later("cli.dlq_selections:select", "freeze the dead events that match as a numbered set"),
     "selections": Later("cli.dlq_selections:selections", "the frozen sets, or one with what became of its items"),
@@ -76,7 +76,6 @@ DLQ_COMMANDS = {
     "resume": Later("cli.dlq_runs:resume", "let a paused run go on"),
     "cancel": Later("cli.dlq_runs:cancel", "send nothing more of a run, for good"),
     "audit": Later("cli.dlq_commands:audit", "what people did and were refused, the newest first"),
-    "report": Later("cli.dlq_commands:report", "a week: what died of what, how long it took, what to do next"),
 }
 
 
@@ -132,7 +131,7 @@ def main() -> None:
       payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
       payhook dlq audit                          who did what, and was refused what
       payhook users add NAME --role admin        who may sign in at the management listener
-      payhook dlq report                         the last week: causes, times, and what to do next
+      payhook dlq stats                          how fast they come and go, and what to do next by cause
       payhook alerts                             what is wrong now, and which receivers get it
       payhook notify subscribers                 to whom what was booked is sent
       payhook verify                             prove that nothing was lost or booked twice

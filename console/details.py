@@ -15,6 +15,7 @@ from core.event import WITHHELD_SHA256
 from core.routing import row_name
 from dlq.index import Item, ItemStory, Mark, Stats
 from dlq.index.stats import ESCALATION, SLA
+from dlq.rates import HOUR_S, Rate
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory
 from ledger.reconciliations import Difference, Reconciliation, Seen
@@ -148,12 +149,10 @@ class Figure:
 
 
 def figures_of(stats: Stats) -> list[Figure]:
-    """How much is dead, for how long, how fast it comes and goes, and when it will be gone."""
+    """How much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
     age = None if stats.oldest is None else stats.at - stats.oldest
     oldest = "nothing is dead" if stats.oldest is None else f"since {second(stats.oldest)}"
     next_over = "" if stats.next_over_24h is None else f"; the next in {span(stats.next_over_24h - stats.at)}"
-    needed = math.ceil(stats.open / CLEAR_WITHIN_H + stats.inflow_per_h)
-    clear = f"at these rates; {needed:,} an hour clear it in {CLEAR_WITHIN_H} h" if stats.open else "nothing is dead"
     return [
         Figure("dead", f"{stats.open:,}", f"{stats.waiting:,} more wait for a try"),
         Figure("oldest", span(age) or "none", oldest, _level(age)),
@@ -163,18 +162,17 @@ def figures_of(stats: Stats) -> list[Figure]:
             f"{stats.over_48h:,} past 48 h{next_over}",
             "bad" if stats.over_48h else "warn" if stats.over_24h else "",
         ),
-        Figure(
-            "in / out",
-            f"{stats.inflow_per_h:,.1f} / {stats.outflow_per_h:,.1f}",
-            "items an hour, over the last 24 whole hours",
-        ),
-        Figure(
-            "time to clear",
-            "never" if stats.time_to_clear_s is None else span(stats.time_to_clear_s),
-            clear,
-            "warn" if stats.time_to_clear_s is None else "",
-        ),
+        *(_rate_figure(rate, stats.open) for rate in stats.rates),
     ]
+
+
+def _rate_figure(rate: Rate, depth: int) -> Figure:
+    """``last 15 minutes``: ``300 in, 0 out``; of the last hour also how many an hour would do."""
+    note, level = f"time to clear: {rate.clearing}", "warn" if rate.time_to_clear_s is None else ""
+    if rate.window_s == HOUR_S and depth:
+        needed = math.ceil(depth / CLEAR_WITHIN_H + rate.inflow)
+        note += f"; {needed:,} an hour clear it in {CLEAR_WITHIN_H} h"
+    return Figure(f"last {rate.window}", rate.counted, note, level)
 
 
 def run_details(run: Reconciliation) -> list[Detail]:

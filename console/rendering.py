@@ -68,7 +68,6 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Overview", "/", Role.VIEWER),
     Link("Dead letters", "/dlq", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
-    Link("Week", "/dlq/report", Role.VIEWER),
     Link("Audit log", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
     Link("Users", "/users", Role.ADMIN),

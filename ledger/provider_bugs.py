@@ -7,7 +7,6 @@ aside. Amounts come from the reports' own bodies, while those are kept.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,16 +17,11 @@ import pyarrow.compute as pc
 
 from core.decision import Decision
 from core.errors import Unparseable
-from core.layout import LEDGER
 from core.money import MoneyFact, MoneyInvalid
-from core.routing import base_of
-from dlq.report.build import BugsOf
-from dlq.report.model import BugCount
 from journal.bodies import BodyStore
 from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
-from journal.shards import own_rows_after
 from ledger.queries import LedgerJournals
 from providers.reconciled import reader_of
 from providers.reread import Reader
@@ -245,25 +239,3 @@ class _Reports:
                 event_type = row.event_type or ""
                 return reader_of(adapter, event_type).money(body, event_type)
         return None
-
-
-def bug_counts(journals: Iterable[str], since: datetime, until: datetime) -> list[BugCount]:
-    """How many cases each provider has of each kind, the most first. ``until``: before that.
-
-    No body is read, however many cases there are; of a journal that began as a copy its own rows count.
-    """
-    groups: dict[tuple[str, Kind], list[ProviderBug]] = {}
-    for journal in journals:
-        for bug in provider_bugs(journal, "", {}, since=since, own_after=own_rows_after(journal)):
-            if bug.again.received_at is not None and bug.again.received_at < until:
-                groups.setdefault((bug.provider, bug.kind), []).append(bug)
-    counts = [
-        BugCount(provider, kind, EXPLAINED[kind], len(found), found[-1].again.event_key)
-        for (provider, kind), found in groups.items()
-    ]
-    return sorted(counts, key=lambda count: (-count.cases, count.provider, count.kind))
-
-
-def bugs_of(stream: str, journals: Iterable[str]) -> BugsOf | None:
-    """What `dlq.report` asks of a stream's journals; None where it isn't the ledger's."""
-    return functools.partial(bug_counts, journals) if base_of(stream) == LEDGER else None

@@ -11,7 +11,7 @@ from console.access.roles import Role
 from console.access.routes import require
 from console.bookings import BookingService
 from console.pages.dlq import add_item, add_list
-from console.pages.dlq_reports import add_audit, add_overview, add_report
+from console.pages.dlq_reports import add_audit, add_overview
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger import add_balances, add_reports, add_search, add_stories
 from console.pages.ledger_bookings import booking_routes
@@ -47,7 +47,7 @@ def _ledger(place: Place, reading: Recorder) -> APIRouter:
 
 def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
-    for add in (add_overview, add_list, add_item, add_selections, add_report):
+    for add in (add_overview, add_list, add_item, add_selections):
         add(router, place)
     add_audit(router, place, audit_log)
     return router

@@ -125,7 +125,8 @@ def add_list(router: APIRouter, place: DlqPlace) -> None:
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)
         if grouped:
             groups = await place.ask(stream, stream.index.groups, looked.wanted, GROUPS_MAX)
-            return place.show(request, "dlq/list.html", page=None, groups=groups, **context)
+            rates = await place.ask(stream, stream.index.rates, looked.wanted)
+            return place.show(request, "dlq/list.html", page=None, groups=groups, rates=rates, **context)
         try:
             page = await place.ask(stream, stream.index.page, looked.wanted, looked.cursor, PER_PAGE, looked.sort)
         except FilterInvalid as wrong:

@@ -1,4 +1,4 @@
-"""``/``, ``/dlq/audit`` and ``/dlq/report``: how things stand, what people did, and one week."""
+"""``/`` and ``/dlq/audit``: how things stand, and what people did."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from console.rendering import render
 from core.status_file import fresh
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, JoinedIndex, Stats
-from dlq.report import Week, WeeklyReport, steps, weekly
-from ledger.provider_bugs import bugs_of
 
 BARS_MAX = 8
 GROUPS_SHOWN = 5
@@ -177,42 +175,3 @@ def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
         found = await place.asking.ask(audit_log.read, PER_PAGE, before)
         older = found[-1].number if len(found) == PER_PAGE and found[-1].number > 1 else None
         return place.show(request, "dlq/audit.html", entries=found, before=before, older=older)
-
-
-CAUSES_PLOTTED = 8
-NAMED_MAX = 20
-"""Items that are named one by one; a breach of thousands is read in the list."""
-
-
-def add_report(router: APIRouter, place: DlqPlace) -> None:
-    @router.get("/dlq/report", dependencies=[Depends(require(Role.VIEWER))])
-    async def report(request: Request) -> Response:
-        fields, now = Fields(request.query_params), place.clock.now()
-        week = fields.read("week", Week.named) or Week.of(now)
-        if fields.problems:
-            return place.show(request, "dlq/report.html", 422, fields=fields, report=None, plots=[], week=week)
-        stream = place.stream(request)
-        journal = str(stream.files.journal)
-        bugs = bugs_of(stream.name, [journal])
-        made = await place.asking.ask(weekly, stream.name, {stream.name: journal}, week, now, bugs)
-        context = {
-            "report": made,
-            "steps": steps(made),
-            "plots": week_plots(made),
-            "week": week,
-            "named_max": NAMED_MAX,
-        }
-        return place.show(request, "dlq/report.html", fields=fields, **context)
-
-
-def week_plots(report: WeeklyReport) -> list[tuple[str, Markup]]:
-    """Depth by day, and the greatest causes."""
-    depths = [(depth.at, depth.items) for depth in report.depths]
-    begin, most, end = report.depths[0].items, report.deepest.items, report.depths[-1].items
-    words = f"{begin:,} at its beginning, {most:,} at most, {end:,} at its end."
-    causes = [(cause.error_class, cause.items) for cause in report.causes[:CAUSES_PLOTTED]]
-    listed = ", ".join(f"{name}: {items:,}" for name, items in causes) or "none"
-    return [
-        ("Dead, by day", steps_plot("Dead events in the week", words, [Steps("dead", depths)], report.until)),
-        ("Items by cause", bars_plot("Items that died, by cause", listed, causes)),
-    ]

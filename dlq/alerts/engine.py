@@ -150,20 +150,20 @@ class Engine:
             alert = self._alerts[key] = Alert(*key, State.PENDING, now, reading.value, _name(*key, now))
         alert.unknown, alert.value = False, reading.value
         if alert.state is State.PENDING:
-            return self._pending(alert, rule, now)
+            return self._pending(alert, rule, now, reading.note)
         if reading.value <= rule.clear_below:
             return self._clear(alert, now)
         alert.clear_since = None
-        return self._repeat(alert, rule, now)
+        return self._repeat(alert, rule, now, reading.note)
 
-    def _pending(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
+    def _pending(self, alert: Alert, rule: Rule, now: datetime, note: str) -> list[Notice]:
         if alert.value <= rule.threshold:
             del self._alerts[alert.key]
             return []
         if _seconds(alert.since, now) < rule.for_s:
             return []
         alert.state = State.FIRING
-        return [self._notice(alert, rule, Kind.FIRING, now)]
+        return [self._notice(alert, rule, Kind.FIRING, now, note)]
 
     def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
         """What can't be seen isn't reported as well."""
@@ -172,10 +172,10 @@ class Engine:
         alert.unknown, alert.clear_since = True, None
         return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
 
-    def _repeat(self, alert: Alert, rule: Rule, now: datetime) -> list[Notice]:
+    def _repeat(self, alert: Alert, rule: Rule, now: datetime, note: str = "") -> list[Notice]:
         if alert.sent_at is not None and _seconds(alert.sent_at, now) < REPEAT_S:
             return []
-        return [self._notice(alert, rule, Kind.REPEAT, now)]
+        return [self._notice(alert, rule, Kind.REPEAT, now, note)]
 
     def _clear(self, alert: Alert, now: datetime, *, at_once: bool = False) -> list[Notice]:
         if alert.state is State.PENDING:
@@ -187,13 +187,13 @@ class Engine:
         del self._alerts[alert.key]
         return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]
 
-    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime) -> Notice:
+    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime, note: str = "") -> Notice:
         alert.number += 1
         alert.sent_at = now
         if kind is Kind.RECOVERED:
             text = f"over after {_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
         else:
-            text = alert.text = rule.says(alert.subject, alert.value)
+            text = alert.text = "; ".join(filter(None, (rule.says(alert.subject, alert.value), note)))
         return Notice(
             alert=alert.name,
             number=alert.number,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake.exceptions import DeltaError
 
 from core.addresses import each_address
-from core.clock import Clock, from_micros
+from core.clock import Clock, from_micros, to_micros
 from core.decision import Decision
 from core.durability import IN_SYNC
 from core.location import Location
@@ -28,6 +29,7 @@ from core.routing import WHOLE
 from core.status_file import STANDBY, fresh, past_moment_of, read_said
 from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
+from dlq.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
 from journal.lake import has_table
 from journal.life import Life, life_after
@@ -37,6 +39,7 @@ from journal.shards import is_of, shard_in
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S = 2.0
+MINUTE_US = 60_000_000
 READ_S_MAX = 5.0
 """Of one look at a long journal; the next look goes on from there."""
 
@@ -182,7 +185,8 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
 
 
 class DeadItems:
-    """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each.
+    """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
+    went in a day is counted by the minute.
 
     Of one that was divided, only what it goes on with (`journal.shards.decides`).
     """
@@ -195,6 +199,9 @@ class DeadItems:
         self._part = WHOLE
         self._lives: dict[int, Life[int]] = {}
         """By item, of those that died and are open; times in microseconds."""
+        self._died: Counter[int] = Counter()
+        self._closed: Counter[int] = Counter()
+        """By the minute, of the longest of the rates' windows."""
 
     def read(self) -> Dead | None:
         """As the journal is now; None while there is more of it to read than one look takes.
@@ -202,12 +209,13 @@ class DeadItems:
         :raises JournalBroken, DeltaError, OSError: it can't be read
         """
         if not has_table(str(self._journal)):
-            return Dead(0, None)
+            return Dead(0, None, self._rates(0))
         reader = JournalReader(str(self._journal))
         part = shard_in(reader.state().notes)
         if (reader.table_id, part) != (self._table_id, self._part) or reader.last_seq < self._seq:
             # Another journal in its place, or one that was restored or divided.
             self._table_id, self._part, self._seq, self._lives = reader.table_id, part, 0, {}
+            self._died, self._closed = Counter(), Counter()
         until = self._clock.monotonic() + READ_S_MAX
         for rows in reader.tables_after(self._seq, _COLUMNS):
             self._take(rows)
@@ -215,7 +223,7 @@ class DeadItems:
             if self._clock.monotonic() > until and self._seq < reader.last_seq:
                 return None
         died_at = [life.died_at for life in self._lives.values() if life.is_dead and life.died_at is not None]
-        return Dead(len(died_at), from_micros(min(died_at)) if died_at else None)
+        return Dead(len(died_at), from_micros(min(died_at)) if died_at else None, self._rates(len(died_at)))
 
     def _take(self, rows: pa.Table) -> None:
         died = pc.equal(rows["decision"], Decision.DEAD.value)
@@ -227,8 +235,27 @@ class DeadItems:
             if known is None and (decision != Decision.DEAD.value or not is_of(self._part, *place)):
                 continue
             life = self._lives[item] = life_after(known, Decision(decision), at)
+            if known is None:
+                self._died[at // MINUTE_US] += 1
             if not life.is_open:
+                self._closed[at // MINUTE_US] += 1
                 del self._lives[item]
+
+    def _rates(self, depth: int) -> tuple[Rate, ...]:
+        """Of whole minutes, the one of now included: a window is up to a minute longer than it says."""
+        now = self._clock.now()
+        first = {window_s: to_micros(now - timedelta(seconds=window_s)) // MINUTE_US for window_s in WINDOWS}
+        for counts in (self._died, self._closed):
+            for minute in [minute for minute in counts if minute < min(first.values())]:
+                del counts[minute]
+        return tuple(
+            Rate.of(window_s, _sum_since(self._died, minute), _sum_since(self._closed, minute), depth)
+            for window_s, minute in first.items()
+        )
+
+
+def _sum_since(counts: Mapping[int, int], minute: int) -> int:
+    return sum(n for at, n in counts.items() if at >= minute)
 
 
 class ReplicaWatch:

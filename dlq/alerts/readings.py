@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from core.routing import base_of, mode_of, stream_of
 from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
+from dlq.rates import Rate, sum_rates
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and its labels, sorted."""
@@ -33,10 +34,12 @@ TRIES = ("applied", "ignored", "retry", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it."""
+    """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it.
+    ``rates``: how fast they come and go, by window."""
 
     depth: int
     oldest_at: datetime | None
+    rates: tuple[Rate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Readings:
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
         for stream, depth in _by_stream(depths).items():
-            yield Reading("dlq_depth", stream, depth)
+            yield Reading("dlq_depth", stream, depth, "" if depth is None else _rates_note(seen, stream, int(depth)))
         for stream, dead in seen.dead.items():
             age_s = None if dead is None else _age_s(dead, now)
             yield Reading("dlq_age", stream, age_s)
@@ -274,10 +277,21 @@ def _by_stream(values: Mapping[str, float | None]) -> dict[str, float | None]:
     """
     found: dict[str, float | None] = {}
     for name, value in values.items():
-        stream = stream_of(base_of(name), mode_of(name))
+        stream = _stream_of(name)
         before = found.get(stream, 0.0)
         found[stream] = None if before is None or value is None else before + value
     return found
+
+
+def _stream_of(name: str) -> str:
+    """Returns the stream whose journal this is."""
+    return stream_of(base_of(name), mode_of(name))
+
+
+def _rates_note(seen: Seen, stream: str, depth: int) -> str:
+    """How fast the dead events of all of a stream's journals come and go."""
+    rates = [dead.rates for name, dead in seen.dead.items() if dead is not None and _stream_of(name) == stream]
+    return ", ".join(rate.sentence for rate in sum_rates(rates, depth))
 
 
 def _age_s(dead: Dead, now: datetime) -> float:

@@ -122,11 +122,14 @@ def sum_by_stream(expr: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a rule's value is now. ``subject`` is a stream's name, or empty; None: it can't be known now."""
+    """What a rule's value is now. ``subject`` is a stream's name, or empty; None: it can't be known now. ``note``: what
+    a notice says behind the rule's text.
+    """
 
     rule: str
     subject: str
     value: float | None
+    note: str = ""
 
 
 def rules(settings: AlertsSettings) -> Mapping[str, Rule]:

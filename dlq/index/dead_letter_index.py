@@ -15,8 +15,9 @@ from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
 from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
 from dlq.index.payload import Payloads
-from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_stats
+from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_rates, read_stats
 from dlq.index.story import Context, ItemStory
+from dlq.rates import Rate
 
 PAGE_SIZE = 50
 CLOSED_KEPT = timedelta(days=35)
@@ -141,6 +142,11 @@ class DeadLetterIndex:
         """What the items come to now."""
         with self._file.reading() as connection:
             return read_stats(connection, wanted or Filter(), self._clock.now())
+
+    def rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
+        """How fast the items come and go now: a small part of `stats`."""
+        with self._file.reading() as connection:
+            return read_rates(connection, wanted or Filter(), self._clock.now())
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[Group]:
         """Items by their error's fingerprint, the largest group first."""

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
 from dlq.index.item import Item
 from dlq.index.listing import Filter, FilterInvalid, Sort, cursor_after, place_of
-from dlq.index.stats import GROUPS_MAX, LISTED_MAX, PROVIDERS_MAX, Count, Group, Hour, Stats, time_to_clear
+from dlq.index.stats import GROUPS_MAX, LISTED_MAX, PROVIDERS_MAX, Count, Group, Hour, Stats
+from dlq.rates import sum_rates
 
 STREAM_MARK = ":"
 """Between a journal's stream and an item's number: ``ledger.1:42``."""
@@ -88,13 +89,12 @@ class JoinedIndex:
         every = [one.stats(wanted) for one in self._indexes.values()]
         sums: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMMED}
         listed: dict[str, Any] = {name: _summed(getattr(one, name) for one in every) for name in _LISTED}
-        clear = time_to_clear(sums["open"], sums["inflow_per_h"], sums["outflow_per_h"])
         return Stats(
             at=every[0].at,
             oldest=_earliest(one.oldest for one in every),
             next_over_24h=_earliest(one.next_over_24h for one in every),
             hours=_hours(every),
-            time_to_clear_s=None if clear is None else clear.total_seconds(),
+            rates=sum_rates([one.rates for one in every], sums["open"]),
             **sums,
             **listed,
         )
@@ -117,7 +117,7 @@ class JoinedIndex:
         return {name: part or None for name, part in zip(self._indexes, parts, strict=True)}
 
 
-_SUMMED = ("seq", "open", "waiting", "over_24h", "over_48h", "inflow_per_h", "outflow_per_h")
+_SUMMED = ("seq", "open", "waiting", "over_24h", "over_48h")
 _LISTED = ("by_kind", "by_class", "by_provider", "by_type")
 
 CURSORS_MARK = ","

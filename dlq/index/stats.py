@@ -5,22 +5,21 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
+from dlq.advice import advise
 from dlq.index.follow import HOUR_US
 from dlq.index.item import ItemState
-from dlq.index.listing import Filter, Where, counted_in, in_cube, seq_of, where
+from dlq.index.listing import Filter, Where, count, counted_in, in_cube, seq_of, where
+from dlq.rates import WINDOWS, Rate
 
 SLA = timedelta(hours=24)
 ESCALATION = timedelta(hours=48)
 HOURS = 7 * 24
-RATE_HOURS = 24
-"""Over which inflow and outflow are averaged: a whole day, because traffic has one."""
-
 LISTED_MAX = 50
 _HELD = (ItemState.OPEN, ItemState.WAITING, ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED)
 
@@ -49,8 +48,7 @@ class Stats:
     ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h`` and
     ``over_48h``: open ones that are older. ``next_over_24h``: when the next one will be. Of ``by_*`` the largest come
     first, `LISTED_MAX` at most. ``hours``: the last `HOURS`, oldest first, the one that isn't over last.
-    ``inflow_per_h``, ``outflow_per_h``: over the last `RATE_HOURS` whole hours. ``time_to_clear_s``: what open items
-    take at these rates; None where they don't become fewer.
+    ``rates``: how fast they come and go right now, by window (`dlq.rates.WINDOWS`).
     """
 
     at: datetime
@@ -66,9 +64,7 @@ class Stats:
     by_provider: tuple[Count, ...]
     by_type: tuple[Count, ...]
     hours: tuple[Hour, ...]
-    inflow_per_h: float
-    outflow_per_h: float
-    time_to_clear_s: float | None
+    rates: tuple[Rate, ...]
 
 
 def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> Stats:
@@ -77,11 +73,8 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
     counted = _Counted(connection, wanted)
     of_state = dict(counted.sums("state", (ItemState.OPEN, ItemState.WAITING)))
     hours = _hours(counted, now)
-    whole = hours[-1 - RATE_HOURS : -1]
-    inflow, outflow = (sum(getattr(hour, name) for hour in whole) / RATE_HOURS for name in ("died", "closed"))
     depth = of_state.get(ItemState.OPEN.value, 0)
     following = _first(connection, is_open, now - SLA)
-    clear = time_to_clear(depth, inflow, outflow)
     return Stats(
         at=now,
         seq=seq_of(connection),
@@ -96,18 +89,46 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
         by_provider=counted.largest("provider"),
         by_type=counted.largest("event_type"),
         hours=hours,
-        inflow_per_h=inflow,
-        outflow_per_h=outflow,
-        time_to_clear_s=None if clear is None else clear.total_seconds(),
+        rates=_rates(connection, wanted, hours, now, depth),
     )
 
 
-def time_to_clear(depth: int, inflow_per_h: float, outflow_per_h: float) -> timedelta | None:
-    """How long so many open items take at these rates; None: for ever."""
-    if depth == 0:
-        return timedelta(0)
-    net_per_h = outflow_per_h - inflow_per_h
-    return timedelta(hours=depth / net_per_h) if net_per_h > 0 else None
+def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
+    """Only the rates, within a reading transaction."""
+    depth = count(connection, replace(wanted, states=(ItemState.OPEN,)))
+    return _rates(connection, wanted, _hours(_Counted(connection, wanted), now), now, depth)
+
+
+def _rates(
+    connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
+) -> tuple[Rate, ...]:
+    """Counts whole hours from ``hours``, and what lies before the first of them in a window from the items."""
+    rates = []
+    for window_s in WINDOWS:
+        since = now - timedelta(seconds=window_s)
+        whole = [hour for hour in hours if hour.at >= since]
+        until = whole[0].at if whole else None
+        inflow = sum(hour.died for hour in whole) + _count_between(connection, wanted, _DIED, since, until)
+        outflow = sum(hour.closed for hour in whole) + _count_between(connection, wanted, _CLOSED, since, until)
+        rates.append(Rate.of(window_s, inflow, outflow, depth))
+    return tuple(rates)
+
+
+_DIED, _CLOSED = "since_at", "closed_at"
+_CLOSED_STATES = (ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED)
+
+
+def _count_between(
+    connection: sqlite3.Connection, wanted: Filter, column: str, since: datetime, until: datetime | None
+) -> int:
+    """Counts items that had died, by when they died first or were closed. ``until``: before that; None: up to now."""
+    condition = where(wanted, _HELD if column == _DIED else _CLOSED_STATES)
+    before, values = ("", ()) if until is None else (f" AND {column} < ?", (to_micros(until),))
+    found = connection.execute(
+        f"SELECT count(*) FROM items WHERE {condition.sql} AND {column} >= ?{before} AND first_dead_at IS NOT NULL",
+        (*condition.values, to_micros(since), *values),
+    )
+    return int(found.fetchone()[0])
 
 
 class _Counted:
@@ -186,7 +207,8 @@ class Group:
     """Items with one fingerprint. ``fingerprint`` is None for those that never failed (they wait behind others).
 
     ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
-    when the first and the last one are what they are. ``sample``: the number of the newest one.
+    when the first and the last one are what they are. ``sample``: the number of the newest one. ``advice``: what to do
+    next.
     """
 
     fingerprint: str | None
@@ -200,6 +222,7 @@ class Group:
     oldest: datetime
     newest: datetime
     sample: int
+    advice: str
 
     @property
     def sample_name(self) -> str:
@@ -257,6 +280,7 @@ def _group(
         oldest=from_micros(ends[0][0]),
         newest=from_micros(ends[1][0]),
         sample=ends[1][1],
+        advice=advise(error_class, ErrorKind(kinds[0]) if kinds else None),
     )
 
 

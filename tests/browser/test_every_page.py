@@ -27,7 +27,6 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/dlq/selections": ("/dlq/selections",),
     "/dlq/selections/{number}": ("/dlq/selections/1",),
     "/dlq/selections/{number}/dry-run": ("/dlq/selections/1/dry-run",),
-    "/dlq/report": ("/dlq/report", "/dlq/report?week=2020-W01"),
     "/dlq/audit": ("/dlq/audit",),
     "/password": ("/password",),
     "/users": ("/users",),
@@ -60,7 +59,6 @@ REFUSED = (
         "/dlq/selections/99",
         "/users/nobody",
         "/dlq?from=soon",
-        "/dlq/report?week=soon",
     ),
     *("/ledger/events/none", "/ledger?as_of=x&seq=y", "/ledger/search?amount=12", "/ledger/reconciliations/none"),
 )

@@ -129,19 +129,11 @@ def test_figures_and_groups_are_of_all_shards(items: DeadItems) -> None:
     assert stats["by_class"] == [{"value": "MerchantUnknown", "items": 14}]
     assert stats["oldest"] == min(one["oldest"] for one in each)
     assert len(stats["hours"]) == len(each[0]["hours"])
+    inflows = [[rate["inflow"] for rate in one["rates"]] for one in (stats, *each)]
+    assert inflows[0] == [sum(of_one) for of_one in zip(*inflows[1:], strict=True)] and len(inflows[0]) == 3
     [group] = reported(items, "groups")
     assert (group["count"], group["stream"], group["sample"]) == (14, "ledger", 13)
     assert "ID ledger:13" in payhook(items, "groups").output
-
-
-def test_a_report_is_of_all_shards_and_counts_each_item_once(items: DeadItems) -> None:
-    report = reported(items, "report", "--week", "2026-W05")
-    assert (report["stream"], report["died"]) == ("ledger", 14)
-    assert report["depths"][-1]["items"] == 14
-    assert report["causes"][0]["example"] in ("ledger:13", "ledger.1:13")
-    one = reported(items, "report", "--week", "2026-W05", "--stream", "ledger.1")
-    assert (one["stream"], one["died"]) == ("ledger.1", list(whose(items).values()).count("ledger.1") + 1)
-    assert one["causes"][0]["example"] == 13
 
 
 def test_an_item_is_found_by_its_number_where_one_shard_has_it(items: DeadItems) -> None:

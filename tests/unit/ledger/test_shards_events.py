@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from console.pages.place import Asking, Place
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Movement
-from dlq.report.model import BugCount
 from journal.schema import JournalRow
-from ledger.provider_bugs import all_provider_bugs, bugs_of
+from ledger.provider_bugs import all_provider_bugs
 from ledger.queries import LedgerJournals
 from ledger.receipts import answered_since, undecided
 from ledger.reprocess import Wanted, ignored, what_else
@@ -57,10 +55,6 @@ def test_what_a_provider_repeated_is_one_case_whichever_shard_has_it(before: Sha
         ("ledger", late[0].seq, charges[0].seq),
         ("ledger.1", late[1].seq, charges[1].seq),
     ]
-    counts = bugs_of("ledger", [shard.journal for shard in shards])
-    assert counts is not None
-    [count] = counts(START, START + timedelta(days=1))
-    assert isinstance(count, BugCount) and count.cases == 3
 
 
 def test_an_ignored_event_is_its_entitys_shards(before: ShardLedger) -> None:

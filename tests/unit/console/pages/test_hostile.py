@@ -76,7 +76,6 @@ def test_there_is_a_hostile_item_for_each_text(pages: Pages) -> None:
             "/dlq?view=items&sort=newest",
             "/dlq/selections",
             "/dlq/audit",
-            "/dlq/report",
         ),
         *("/ledger", "/ledger/search?text=hostile", "/ledger/search?decision=dead", "/ledger/reconciliations"),
         *("/ledger/reversals", "/ledger/entries", "/ledger/export"),
@@ -122,7 +121,7 @@ def test_pages_of_events_and_entities_by_their_keys(pages: Pages) -> None:
             "/dlq?view=items&after={}",
             "/dlq?kind={}",
         ),
-        *("/?stream={}", "/dlq/selections?before={}", "/dlq/audit?before={}", "/dlq/report?week={}"),
+        *("/?stream={}", "/dlq/selections?before={}", "/dlq/audit?before={}"),
     ],
 )
 def test_what_an_address_holds(pages: Pages, template: str) -> None:

@@ -176,44 +176,15 @@ def test_a_replayer_may_not_purge(pages: Pages) -> None:
     assert pages.browser("eve").get("/dlq/selections/1").status_code == 404
 
 
-def test_the_week_says_what_died_of_what(pages: Pages) -> None:
-    browser = pages.browser("eve")
-    page = text(browser.get("/dlq/report?week=2026-W05").text)
-    for words in ("Week 2026-W05", "Died 14", "ZeroDivisionError NRE division by zero", "3 3 3 stripe"):
-        assert words in page, words
-    assert "Nothing died" in browser.get("/dlq/report?week=2025-W50").text
-    wrong = browser.get("/dlq/report?week=soon")
-    assert wrong.status_code == 422 and "write 2026-W47" in wrong.text
+def test_the_causes_say_how_fast_they_come_and_go_and_what_to_do_next(pages: Pages) -> None:
+    page = text(pages.browser("eve").get("/dlq").text)
+    assert "Last 24 hours 14 in, 0 out time to clear: never, at this rate" in page
+    assert "mend the handler or the data that it needs" in page
+    page = text(pages.browser("eve").get("/dlq?provider=nobody").text)
+    assert "Last 15 minutes 0 in, 0 out time to clear: nothing is dead" in page
 
 
-@pytest.mark.parametrize(
-    ("week", "status"), [("0001-W01", 422), ("0001-W02", 200), ("9999-W51", 200), ("9999-W52", 422)]
-)
-def test_the_first_and_the_last_week_of_the_calendar_are_answered(pages: Pages, week: str, status: int) -> None:
-    answer = pages.browser("eve").get(f"/dlq/report?week={week}")
-    assert answer.status_code == status
-    assert (status == 200) or "the first is 0001-W02, the last 9999-W51" in answer.text
-
-
-def test_the_week_names_providers_bugs_what_to_do_and_the_weeks_beside_it(own_pages: Pages) -> None:
-    letters, browser = own_pages.letters, own_pages.browser("eve")
-    letters.books(letters.receive("evt_told", payment="pi_told", fact="re_1"), 500, "EUR")
-    letters.receive("evt_told_again", payment="pi_told", fact="re_1")
-    letters.batch()
-    letters.advance(60)
-    page = browser.get("/dlq/report").text
-    reported = text(page)
-    assert "stripe one movement of money under several event ids 1 stripe:evt_told_again:charge.captured" in reported
-    assert "Send stripe the evidence of 1 case of one movement of money under several event ids" in reported
-    assert "payhook ledger provider-bugs --provider stripe --csv" in reported
-    assert '/ledger/events/stripe:evt_told_again:charge.captured"' in page
-    assert "the week after" not in reported
-    before = text(browser.get("/dlq/report?week=2025-W50").text)
-    assert "No provider reported anything twice" in before and "the week after" in before
-    assert "there is nothing to do" in before
-
-
-@pytest.mark.parametrize("path", ["/dlq", "/dlq?view=items", "/dlq/items/1", "/dlq/report", "/dlq/audit"])
+@pytest.mark.parametrize("path", ["/dlq", "/dlq?view=items", "/dlq/items/1", "/dlq/audit"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_table_is_no_failure_of_the_listener(
     own_pages: Pages, path: str, damage: Callable[[Path], None]

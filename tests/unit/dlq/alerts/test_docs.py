@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dlq.alerts.engine import Engine
-from dlq.alerts.rules import Reading, rules
+from dlq.alerts.readings import Dead, Readings, Seen
+from dlq.alerts.rules import rules
 from dlq.alerts.settings import AlertsSettings
+from dlq.rates import Rate
 
 PAGE = (Path(__file__).parents[4] / "docs" / "alerts.md").read_text("utf-8")
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC) + timedelta(seconds=15)
@@ -28,7 +30,9 @@ def test_the_settings_of_the_page_are_taken() -> None:
 def test_the_notice_of_the_page_is_what_goes_out() -> None:
     (page,) = blocks("json")
     engine = Engine(rules(AlertsSettings()))
-    (notice,) = engine.look([Reading("dlq_depth", "ledger", 132)], AT)
+    came = {900: (132, 0), 3_600: (140, 8), 86_400: (150, 600)}
+    rates = tuple(Rate.of(window_s, inflow, outflow, 132) for window_s, (inflow, outflow) in came.items())
+    (notice,) = engine.look(Readings().of(Seen(dead={"ledger": Dead(132, AT, rates)}), AT, 0.0), AT)
     assert json.loads(page) == notice.as_tree() == json.loads(notice.as_json())
 
 

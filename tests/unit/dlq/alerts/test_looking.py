@@ -18,7 +18,7 @@ from core.durability import IN_SYNC
 from core.routing import Shard
 from dlq.alerts import looking
 from dlq.alerts.looking import DeadItems, ReplicaWatch
-from dlq.alerts.readings import Dead, Replicas
+from dlq.alerts.readings import Replicas
 from journal.writer import JournalWriter, Tenure
 from tests.unit.journal.rows import TOPIC, bare_row
 
@@ -65,41 +65,46 @@ def items(journal: Journal) -> DeadItems:
     return DeadItems(journal.path, ManualClock(AT))
 
 
+def now(following: DeadItems) -> tuple[int, datetime | None] | None:
+    dead = following.read()
+    return None if dead is None else (dead.depth, dead.oldest_at)
+
+
 def test_there_are_none_before_there_is_a_journal(tmp_path: Path) -> None:
-    assert DeadItems(tmp_path / "none", ManualClock(AT)).read() == Dead(0, None)
+    assert now(DeadItems(tmp_path / "none", ManualClock(AT))) == (0, None)
 
 
 def test_it_follows_what_dies_is_replayed_and_is_closed(journal: Journal) -> None:
     following = items(journal)
     journal.new(Decision.APPLIED)
-    assert following.read() == Dead(0, None)
+    assert now(following) == (0, None)
     first, second = journal.new(Decision.DEAD), journal.new(Decision.DEAD)
-    assert following.read() == items(journal).read() == Dead(2, journal.at(first))
+    assert now(following) == now(items(journal)) == (2, journal.at(first))
     journal.then(first, Decision.REPLAYED)
-    assert following.read() == items(journal).read() == Dead(1, journal.at(second))
+    assert now(following) == now(items(journal)) == (1, journal.at(second))
     journal.then(first, Decision.DEAD)
-    assert following.read() == Dead(2, journal.at(first)), "a replay that fails doesn't make it younger"
+    assert now(following) == (2, journal.at(first)), "a replay that fails doesn't make it younger"
     journal.then(first, Decision.REPLAYED)
     journal.then(first, Decision.APPLIED)
     journal.then(second, Decision.PURGED)
-    assert following.read() == items(journal).read() == Dead(0, None)
+    assert now(following) == now(items(journal)) == (0, None)
 
 
 def test_of_a_journal_that_was_divided_only_what_its_shard_goes_on_with_is_counted(journal: Journal) -> None:
     """Events without an entity are of the shard that reads their partition, here the first."""
     following = items(journal)
     own, other = journal.new(Decision.DEAD), journal.new(Decision.DEAD, entity_key="stripe:acct_1:evt_1")
-    assert following.read() == Dead(2, journal.at(own))
+    assert now(following) == (2, journal.at(own))
     journal.divide(Shard(0, 2))
-    assert following.read() == items(journal).read() == Dead(1, journal.at(own))
+    assert now(following) == now(items(journal)) == (1, journal.at(own))
     journal.divide(Shard(1, 2))
-    assert following.read() == items(journal).read() == Dead(1, journal.at(other))
+    assert now(following) == now(items(journal)) == (1, journal.at(other))
 
 
 def test_what_died_after_tries_counts_from_its_death(journal: Journal) -> None:
     item = journal.new(Decision.RETRY)
     died = journal.then(item, Decision.DEAD)
-    assert items(journal).read() == Dead(1, journal.at(died))
+    assert now(items(journal)) == (1, journal.at(died))
 
 
 def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal, tmp_path: Path) -> None:
@@ -108,10 +113,10 @@ def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal,
     copy = tmp_path / "copy"
     shutil.copytree(journal.path, copy)
     journal.new(Decision.DEAD)
-    assert following.read() == Dead(2, journal.at(1))
+    assert now(following) == (2, journal.at(1))
     shutil.rmtree(journal.path)
     shutil.copytree(copy, journal.path)
-    assert following.read() == Dead(1, journal.at(1))
+    assert now(following) == (1, journal.at(1))
 
 
 def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +125,28 @@ def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch
     for _ in range(5):
         journal.new(Decision.DEAD)
     following = items(journal)
-    assert [following.read() for _ in range(3)] == [None, None, Dead(5, journal.at(1))]
+    assert [now(following) for _ in range(3)] == [None, None, (5, journal.at(1))]
+
+
+def test_what_comes_and_goes_is_counted_by_window(journal: Journal) -> None:
+    """Each row is an hour after the one before it: two died in the first hours, and one was closed in the third."""
+    clock = ManualClock(AT)
+    following = DeadItems(journal.path, clock)
+    first, second = journal.new(Decision.DEAD), journal.new(Decision.DEAD)
+    clock.advance((journal.at(second) - AT).total_seconds() + 600)
+    assert rates(following) == [(1, 0, None), (1, 0, None), (2, 0, None)]
+    journal.then(first, Decision.REPLAYED)
+    journal.then(first, Decision.APPLIED)
+    clock.advance(2 * 3_600)
+    assert rates(following) == rates(DeadItems(journal.path, clock)) == [(0, 1, 900), (0, 1, 3_600), (2, 1, None)]
+    clock.advance(24 * 3_600)
+    assert rates(following) == [(0, 0, None)] * 3
+
+
+def rates(following: DeadItems) -> list[tuple[int, int, float | None]]:
+    dead = following.read()
+    assert dead is not None
+    return [(rate.inflow, rate.outflow, rate.time_to_clear_s) for rate in dead.rates]
 
 
 class Kafka:

@@ -13,6 +13,7 @@ from dlq.alerts.engine import Engine, Kind
 from dlq.alerts.readings import RECEIVER, Dead, Readings, Seen, Series, Window
 from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
 from dlq.alerts.settings import AlertsSettings
+from dlq.rates import WINDOWS, Rate
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WELL = {"ready": True, "blocked": None, "unpublished_s": 0.0, "catch_up": {"lag": 3}}
@@ -76,6 +77,20 @@ def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shard
         "ledger-test": None,
     }
     assert found["dlq_escalation", "ledger.1"] == 50 * 3_600 and found["dlq_escalation", "ledger"] == 0
+
+
+def test_the_depth_says_how_fast_the_dead_of_all_shards_come_and_go() -> None:
+    def dead(depth: int, inflow: int, outflow: int) -> Dead:
+        return Dead(depth, None, tuple(Rate.of(window_s, inflow, outflow, depth) for window_s in WINDOWS))
+
+    seen = Seen(dead={"ledger": dead(200, 200, 0), "ledger.1": dead(100, 100, 0), "notify": dead(0, 0, 5)})
+    notes = {one.subject: one.note for one in Readings().of(seen, NOW, 0.0) if one.rule == "dlq_depth"}
+    assert notes["ledger"] == (
+        "300 in, 0 out in the last 15 minutes (time to clear: never, at this rate), "
+        "300 in, 0 out in the last hour (time to clear: never, at this rate), "
+        "300 in, 0 out in the last 24 hours (time to clear: never, at this rate)"
+    )
+    assert notes["notify"].startswith("0 in, 5 out in the last 15 minutes (time to clear: nothing is dead), ")
 
 
 def test_the_lag_of_a_stream_is_that_of_its_shards_whose_backlog_does_not_shrink() -> None:

@@ -24,6 +24,7 @@ from dlq.alerts.receivers import receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, Queue, Watch
+from dlq.rates import WINDOWS, Rate
 from tests.unit.notify.receiver import Receiver, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -332,7 +333,9 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         seen = Looking(places, client, clock).look()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
-    assert seen.dead == {"a": Dead(0, None)} and seen.rounds == {"backup": 3.0}
+    assert seen.dead == {
+        "a": Dead(0, None, tuple(Rate(window_s, 0, 0, 0.0) for window_s in WINDOWS))
+    } and seen.rounds == {"backup": 3.0}
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
 

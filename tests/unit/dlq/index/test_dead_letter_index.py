@@ -12,7 +12,7 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from dlq.command import Target
 from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
-from dlq.index.stats import time_to_clear
+from dlq.rates import WINDOWS, Rate
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import START
 
@@ -217,8 +217,60 @@ def test_the_clock_of_the_sla_runs_from_the_first_death(items: DeadItems) -> Non
     assert index.stats().over_48h == 1
 
 
-def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> None:
-    """24 died and 36 were closed in the last day: 0.5 an hour fewer, so 12 more take a day."""
+def test_a_storm_is_in_the_rates_right_while_it_happens(items: DeadItems) -> None:
+    """300 events die within one minute: 300 in and 0 out, and never cleared at this rate. Then people clear it."""
+    began = datetime(2026, 2, 2, 12, 59, 30, tzinfo=UTC)
+    storm = [items.dead(decided_at=began + timedelta(seconds=number / 5)) for number in range(300)]
+    items.commit()
+    index = items.followed()
+    items.clock.advance((began + timedelta(minutes=1) - items.now).total_seconds())
+    assert index.stats().rates == index.rates() == tuple(Rate(window_s, 300, 0, None) for window_s in WINDOWS)
+    assert [rate.sentence for rate in index.rates()] == [
+        f"300 in, 0 out in the last {window} (time to clear: never, at this rate)"
+        for window in ("15 minutes", "hour", "24 hours")
+    ]
+
+    for row in storm[:200]:
+        items.then(row, Decision.PURGED, decided_at=began + timedelta(minutes=20))
+    items.commit()
+    index.follow()
+    items.clock.advance(timedelta(minutes=24).total_seconds())
+    assert index.rates() == (
+        Rate(900, 0, 200, timedelta(minutes=7.5).total_seconds()),
+        Rate(3_600, 300, 200, None),
+        Rate(86_400, 300, 200, None),
+    )
+    assert index.rates()[0].sentence == "0 in, 200 out in the last 15 minutes (time to clear: 8 min, at this rate)"
+
+
+@pytest.mark.parametrize("wanted", [Filter(), Filter(text="merchant"), Filter(kinds=(ErrorKind.NRE,))])
+@pytest.mark.parametrize("minute", [0, 1, 14, 15, 16, 59])
+def test_the_rates_count_every_moment_of_their_windows_once(items: DeadItems, wanted: Filter, minute: int) -> None:
+    """One died every eleven minutes of two days, and each was closed seven hours later; counted one by one."""
+    now = datetime(2026, 2, 2, 12, minute, tzinfo=UTC)
+    died = [now - timedelta(minutes=11 * number) for number in range(1, 2 * 24 * 60 // 11)]
+    closed = [at + timedelta(hours=7) for at in died if at + timedelta(hours=7) < now]
+    rows = [items.dead(decided_at=at) for at in died]
+    for row, at in zip(rows, died, strict=True):
+        if at + timedelta(hours=7) < now:
+            items.then(row, Decision.RESOLVED, decided_at=at + timedelta(hours=7))
+    items.commit()
+    index = items.followed()
+    items.clock.advance((now - items.now).total_seconds())
+    for rate in index.rates(wanted):
+        since = now - timedelta(seconds=rate.window_s)
+        assert (rate.inflow, rate.outflow) == (sum(at >= since for at in died), sum(at >= since for at in closed))
+
+
+def test_what_never_died_is_no_inflow_and_no_outflow(items: DeadItems) -> None:
+    items.then(items.parked("p"), Decision.APPLIED)
+    items.parked("q")
+    items.commit()
+    index = items.followed()
+    assert {(rate.inflow, rate.outflow, rate.clearing) for rate in index.rates()} == {(0, 0, "nothing is dead")}
+
+
+def test_the_statistics_count_by_hour(items: DeadItems) -> None:
     at = datetime(2026, 2, 2, 12, 30, tzinfo=UTC)
     items.deaths(24 + 24, decided_at=at - timedelta(days=2))
     for row in list(items.ledger.rows)[:36]:
@@ -228,27 +280,12 @@ def test_the_scaling_review_says_how_long_clearing_takes(items: DeadItems) -> No
     index = items.followed()
     items.clock.advance((at - items.now).total_seconds())
     stats = index.stats()
-    assert (stats.open, stats.inflow_per_h, stats.outflow_per_h) == (36, 1.0, 1.5)
-    assert stats.time_to_clear_s == timedelta(hours=72).total_seconds()
+    assert stats.open == 36
     assert stats.hours[-1].at == datetime(2026, 2, 2, 12, tzinfo=UTC)
     assert [(hour.at.hour, hour.died, hour.closed) for hour in stats.hours[-11:] if hour.died or hour.closed] == [
         (3, 24, 0),
         (7, 0, 36),
     ]
-
-
-@pytest.mark.parametrize(
-    ("depth", "inflow", "outflow", "takes"),
-    [
-        (0, 5.0, 0.0, timedelta(0)),
-        (10, 1.0, 1.0, None),
-        (10, 2.0, 1.0, None),
-        (10, 0.0, 0.0, None),
-        (10, 1.0, 3.0, timedelta(hours=5)),
-    ],
-)
-def test_time_to_clear(depth: int, inflow: float, outflow: float, takes: timedelta | None) -> None:
-    assert time_to_clear(depth, inflow, outflow) == takes
 
 
 def test_items_are_looked_up_by_number(items: DeadItems) -> None:

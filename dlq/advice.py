@@ -1,0 +1,44 @@
+"""What to do next about dead events, by the class and the kind of their error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.decision import ErrorKind
+
+_BY_CLASS: Mapping[str, str] = {
+    "MerchantUnknown": "add the account to the merchant directory, then replay them all: one missing line is one cause",
+    "MerchantClosed": "open the account in the directory and replay, or have finance settle by hand and resolve",
+    "EventConflict": "send both bodies to the provider; the first stays booked. Resolve once it has answered",
+    "FactConflict": "ask the provider which of the two reports holds; reverse the booking where it is the other",
+    "PreviousEventDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
+    "Poison": "ask the provider what it sends, or mend the adapter; then replay",
+    "Forged": "find out who else writes to the topics; have the provider send the event again",
+    "WrongMode": "find out who else writes to the topics: only a receiver may",
+    "WorkerLost": "look for native crashes or memory in the handler; replay one before the others",
+    "HandlerTimeout": "find what the handler waits for; a breaker or a shorter timeout of its own keeps others going",
+    "HeadOfLineBlocked": "mend what its last error names, then replay; if it comes every week, that is what to mend",
+    "PayloadUndecodable": "the stream's schema doesn't fit what is sent: mend it in streams.toml, restart, replay",
+    "PayloadTooLarge": "raise payload_bytes_max of the stream if such sizes are meant, restart, replay",
+    "NotTaken": "the subscriber refuses: its owner's to mend; replay then with --stream notify",
+    "Unreachable": "the subscriber doesn't answer: its owner's to mend; replay then with --stream notify",
+    "AddressRefused": "the subscriber's address isn't allowed: mend its URL or allow the network",
+}
+_BY_KIND: Mapping[ErrorKind, str] = {
+    ErrorKind.NRE: "no retry helps: mend the handler or the data that it needs, then replay one, then the others",
+    ErrorKind.SLE: "it should have been gone in a moment: if it comes every week, it isn't short-lived: classify it "
+    "as SNBE, or mend what is called",
+    ErrorKind.SNBE: "all its tries were used up: what it waits for takes longer than the retry policy, or nobody "
+    "mended it. Mend, replay, and think about a longer policy",
+    ErrorKind.SBE: "such errors should block the stream and never die: look at the rules that classify it",
+}
+_UNKNOWN = "look at one of them: payhook dlq show"
+_WAITS = "nothing: they were never tried, and wait behind another event"
+
+
+def advise(error_class: str | None, kind: ErrorKind | None) -> str:
+    """Returns one sentence of what to do next about dead events of one cause; without a class they never failed."""
+    if error_class is None:
+        return _WAITS
+    plain = error_class.rsplit(".", 1)[-1]
+    return _BY_CLASS.get(plain) or (_BY_KIND[kind] if kind is not None else _UNKNOWN)
