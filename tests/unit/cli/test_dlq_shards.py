@@ -16,6 +16,7 @@ from core.decision import Decision
 from core.routing import Shard
 from dlq.command import Command
 from dlq.commands import decode
+from dlq.selection import runs
 from tests.dead_items import DeadItems
 from tests.unit.dlq.selection.bench import Acknowledged
 
@@ -56,9 +57,11 @@ def items(shards: dict[str, DeadItems]) -> DeadItems:
 
 @pytest.fixture
 def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> Control:
+    """Nothing decides what is put into it: it isn't waited for."""
     control = Control()
     for module in (acting, dlq_watch):
         monkeypatch.setattr(module, "producer", lambda _: control)
+    monkeypatch.setattr(runs, "DECIDED_S_MAX", 0.0)
     return control
 
 
