@@ -41,8 +41,8 @@ class Announced:
 
     def encode(self) -> bytes:
         keys = f" k{','.join(self.keys)}" if self.keys else ""
-        shard = f" s{self.shard}" if self.shard.count > 1 else ""
-        return f"{self.generation} p{self.partitions}{shard}{keys}{' refused' if self.refused else ''}".encode()
+        part = f" s{self.shard}" if self.shard.count > 1 else ""
+        return f"{self.generation} p{self.partitions}{part}{keys}{' refused' if self.refused else ''}".encode()
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announced | None:
@@ -50,14 +50,14 @@ class Announced:
         wording = _WORDING.fullmatch(value or b"")
         if wording is None:
             return None
-        shard = Shard.read(wording[3].decode()) if wording[3] else WHOLE
+        part = Shard.read(wording[3].decode()) if wording[3] else WHOLE
         keys = tuple(wording[4].decode().split(",")) if wording[4] else ()
-        return cls(int(wording[1]), int(wording[2]), wording[5] is not None, keys, shard)
+        return cls(int(wording[1]), int(wording[2]), wording[5] is not None, keys, part)
 
 
-def generation_key(mode: Mode, shard: int = 0) -> str:
-    """The key in Redis of a shard's announcement. A claim's has fewer characters."""
-    return f"payhook:claims:generation:{mode}{SHARD_MARK}{shard}" if shard else f"payhook:claims:generation:{mode}"
+def generation_key(mode: Mode, number: int = 0) -> str:
+    """The key in Redis of a processor's announcement. A claim's has fewer characters."""
+    return f"payhook:claims:generation:{mode}{SHARD_MARK}{number}" if number else f"payhook:claims:generation:{mode}"
 
 
 MASTERS = range(3, 13)
@@ -65,13 +65,13 @@ MASTERS = range(3, 13)
 
 
 @functools.cache
-def generation_keys(mode: Mode, shard: int = 0, *, cluster: bool) -> tuple[str, ...]:
+def generation_keys(mode: Mode, number: int = 0, *, cluster: bool) -> tuple[str, ...]:
     """Where an announcement stands: in one key; on a Redis Cluster in three, on three of its `MASTERS`.
 
     So the loss of one master doesn't take the generation with it. Each holds for `ANNOUNCED_S` by itself; the highest
     that can be read counts, and a refusal in any.
     """
-    first = generation_key(mode, shard)
+    first = generation_key(mode, number)
     if not cluster:
         return (first,)
     names = (f"{first}:{number}" for number in itertools.count())

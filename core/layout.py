@@ -89,16 +89,16 @@ class StreamLayout:
         """What the processor tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
-    def of_shard(self, shard: int) -> StreamLayout:
-        """The places of another shard of the stream."""
-        return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, shard))
+    def of_shard(self, number: int) -> StreamLayout:
+        """The places of another journal of the stream, by its number."""
+        return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, number))
 
     def derived(self, table: str) -> Location:
-        """A table of the lake beside the journals, in the stream's mode, and of its shard."""
+        """A table of the lake beside the journals, in the stream's mode, and of its journal."""
         return self.lake / stream_of(table, self._mode, shard_of(self.stream))
 
     def shared(self, table: str) -> Location:
-        """A table of the lake that all shards of a mode have together."""
+        """A table of the lake that all journals of a mode have together."""
         return self.lake / stream_of(table, self._mode)
 
     @property
@@ -125,13 +125,13 @@ class Layout:
         """A work stream's places: ``ledger``, or ``ledger-test``."""
         return StreamLayout(self.root, self.lake, name)
 
-    def ledger(self, mode: Mode = "live", shard: int = 0) -> StreamLayout:
-        """The places of one of the ledger stream's shards in a mode."""
-        return self.stream(stream_of(LEDGER, mode, shard))
+    def ledger(self, mode: Mode = "live", number: int = 0) -> StreamLayout:
+        """The places of one of the ledger stream's journals in a mode."""
+        return self.stream(stream_of(LEDGER, mode, number))
 
     def ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
-        """The places of all its shards, in their order: together they are the mode's ledger."""
-        return [self.ledger(mode, shard) for shard in range(self.shards)]
+        """The places of all its journals, in their order: together they are the mode's ledger."""
+        return [self.ledger(mode, number) for number in range(self.shards)]
 
     def console(self, stream: str) -> Path:
         """The folder of a work stream's list of dead items."""

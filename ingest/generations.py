@@ -52,7 +52,7 @@ class RedisGenerations:
         self._read_at = dict.fromkeys(modes, clock.monotonic())
 
     def of(self, mode: Mode, entity_key: str) -> int | None:
-        if any(shard.decides(entity_key) for shard in self._deferring.get(mode, ())):
+        if any(part.decides(entity_key) for part in self._deferring.get(mode, ())):
             return None
         return self._usable.get(mode)
 
@@ -71,7 +71,7 @@ class RedisGenerations:
 
     @property
     def missing(self) -> int:
-        """Modes whose events, or some shard's of them, aren't claimed, but go on deferred."""
+        """Modes whose events, or a part of them, aren't claimed, but go on deferred."""
         return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
 
     async def follow(self) -> None:
@@ -87,7 +87,7 @@ class RedisGenerations:
             async with asyncio.timeout(ANNOUNCE_EVERY_S):
                 for mode in self._modes:
                     try:
-                        self._take(mode, await self._of_all_shards(mode))
+                        self._take(mode, await self._announced_by_all(mode))
                         del unread[mode]
                     except FAILURES as failed:
                         unread[mode] = described(failed)
@@ -97,29 +97,28 @@ class RedisGenerations:
             if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
                 self._defer(mode, f"Redis can't be asked: {problem}")
 
-    async def _of_all_shards(self, mode: Mode) -> dict[Shard, list[Announced]]:
-        """What each shard announces; how many there are is in what the first one does, or did last.
+    async def _announced_by_all(self, mode: Mode) -> dict[Shard, list[Announced]]:
+        """What each processor announces; how many there are is in what the first one does, or did last.
 
         :raises RedisError, RedisClusterException, OSError: one can't be read
         """
         first = await self._announced(mode, 0)
         known = self._announced_last.get(mode, ())
-        count = max((one.shard.count for one in first), default=max((shard.count for shard in known), default=1))
-        shards = [Shard(number, count) for number in range(count)]
-        found = [first, *[await self._announced(mode, shard.number) for shard in shards[1:]]]
+        count = max((one.shard.count for one in first), default=max((part.count for part in known), default=1))
+        parts = [Shard(number, count) for number in range(count)]
+        found = [first, *[await self._announced(mode, part.number) for part in parts[1:]]]
         return {
-            shard: [one for one in announced if one.shard == shard]
-            for shard, announced in zip(shards, found, strict=True)
+            part: [one for one in announced if one.shard == part] for part, announced in zip(parts, found, strict=True)
         }
 
-    async def _announced(self, mode: Mode, shard: int) -> list[Announced]:
-        """What stands in a shard's keys, as far as they can be read.
+    async def _announced(self, mode: Mode, number: int) -> list[Announced]:
+        """What stands in a processor's keys, as far as they can be read.
 
         :raises RedisError, RedisClusterException, OSError: none can
         """
         values: list[Any] = []
         failures: list[Exception] = []
-        for key in generation_keys(mode, shard, cluster=is_cluster(self._redis)):
+        for key in generation_keys(mode, number, cluster=is_cluster(self._redis)):
             try:
                 values.append(await self._redis.get(key))
             except FAILURES as failed:
@@ -128,12 +127,12 @@ class RedisGenerations:
             raise failures[0]
         return [announced for announced in map(Announced.decode, values) if announced is not None]
 
-    def _take(self, mode: Mode, of_shards: Mapping[Shard, Sequence[Announced]]) -> None:
-        # Of a shard's copies, which differ for a moment, the one of its highest generation.
-        now = {shard: max(found, key=lambda one: one.generation) for shard, found in of_shards.items() if found}
-        self._remember(mode, of_shards, now)
-        problems = {shard: problem for shard, found in of_shards.items() if (problem := _problem_of(found)) is not None}
-        if len(problems) == len(of_shards):
+    def _take(self, mode: Mode, by_part: Mapping[Shard, Sequence[Announced]]) -> None:
+        # Of a part's copies, which differ for a moment, the one of its highest generation.
+        now = {part: max(found, key=lambda one: one.generation) for part, found in by_part.items() if found}
+        self._remember(mode, by_part, now)
+        problems = {part: problem for part, found in by_part.items() if (problem := _problem_of(found)) is not None}
+        if len(problems) == len(by_part):
             self._defer(mode, next(iter(problems.values())))
             return
         generation, deferring = self._seen[mode], tuple(problems)
@@ -142,14 +141,14 @@ class RedisGenerations:
         self._usable[mode], self._deferring[mode] = generation, deferring
         self._problems.pop(mode, None)
         log.info("%s events are claimed in generation %d", mode, generation)
-        for shard, problem in problems.items():
-            log.warning("%s events of shard %s go on as deferred, without a claim: %s", mode, shard, problem)
+        for part, problem in problems.items():
+            log.warning("%s events of shard %s go on as deferred, without a claim: %s", mode, part, problem)
 
-    def _remember(self, mode: Mode, shards: Collection[Shard], now: Mapping[Shard, Announced]) -> None:
-        """A silent shard's last announcement holds, for as long as there is one of its number among as many."""
+    def _remember(self, mode: Mode, parts: Collection[Shard], now: Mapping[Shard, Announced]) -> None:
+        """A silent processor's last announcement holds, for as long as there is one of its number among as many."""
         self._seen[mode] = max([self._seen.get(mode, 0), *(one.generation for one in now.values())])
         before = self._announced_last.get(mode, {})
-        kept = {shard: one for shard, one in before.items() if shard in shards}
+        kept = {part: one for part, one in before.items() if part in parts}
         self._announced_last[mode] = {**kept, **now}
         if self._announced_last[mode] != before and (refused := self._mismatch(mode)) is not None:
             log.error("%s events are answered 503: %s", mode, refused)
@@ -163,7 +162,7 @@ class RedisGenerations:
 
 
 def _problem_of(announced: Sequence[Announced]) -> str | None:
-    """Why what a shard decides isn't claimed."""
+    """Why what a processor decides isn't claimed."""
     if not announced:
         return "no processor announces a generation"
     if any(one.refused for one in announced):

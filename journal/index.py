@@ -249,7 +249,7 @@ class Index:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
 
         What was taken up again may have lost its body to retention at that very moment: it stays without one. Items
-        that another shard goes on with are forgotten (`keep`): their bodies may be gone here.
+        that another journal goes on with are forgotten (`keep`): their bodies may be gone here.
 
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
@@ -282,9 +282,9 @@ class Index:
             self._read_mark()
             self._queues = layout.Queues(self._store.keys(layout.QUEUE))
 
-    def keep(self, shard: Shard) -> None:
-        """Forgets the open items that aren't the shard's: those of a journal that was divided after they came."""
-        others = [] if shard.count == 1 else [item for item in self.open_items() if not decides(shard, item.row)]
+    def keep(self, part: Shard) -> None:
+        """Forgets the open items that aren't of this part: those of a journal that was divided after they came."""
+        others = [] if part.count == 1 else [item for item in self.open_items() if not decides(part, item.row)]
         if others:
             changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
             for item in others:

@@ -214,11 +214,11 @@ class JournalWriter:
 
         return self._begin(renewed, "restore")
 
-    def divide(self, topic: str, shard: Shard, at: datetime, lineage: str | None = None) -> JournalState:
-        """Begins an epoch as the journal of one shard: of ``topic`` it goes on with the shard's partitions alone, in a
+    def divide(self, topic: str, part: Shard, at: datetime, lineage: str | None = None) -> JournalState:
+        """Begins an epoch as the journal of one shard: of ``topic`` it goes on with its partitions alone, in a
         history of their own.
 
-        :param lineage: of a journal that is a copy of another shard's; its own rows are those that come now
+        :param lineage: of a journal that is a copy of another one; its own rows are those that come now
             (`journal.shards.own_after`)
         :raises Fenced: as `begin_epoch`, and where another process has made it this shard's
         :raises StorageDown, JournalBroken: as `begin_epoch`
@@ -226,10 +226,10 @@ class JournalWriter:
 
         def divided(version: int) -> JournalState:
             before = read_state(self._path, version)
-            if shard_in(before.notes) == shard and DIVIDING_NOTE not in before.notes:
-                raise Fenced(self._stream, before.epoch, f"it is shard {shard}'s journal already")
+            if shard_in(before.notes) == part and DIVIDING_NOTE not in before.notes:
+                raise Fenced(self._stream, before.epoch, f"it is shard {part}'s journal already")
             marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
-            own = {number: until for number, until in marks.items() if shard.reads(number)}
+            own = {number: until for number, until in marks.items() if part.reads(number)}
             state = replace(
                 before,
                 epoch=before.epoch + 1,
@@ -237,9 +237,9 @@ class JournalWriter:
                 start={**before.start, topic: own},
                 histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
                 lasts=_lasts_at(before, {**before.marks, topic: own}),
-                notes=_without(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(shard)},
+                notes=_without(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(part)},
             )
-            return state if lineage is None else _as_copy(state, lineage, shard, at)
+            return state if lineage is None else _as_copy(state, lineage, part, at)
 
         return self._begin(divided, "split")
 
@@ -435,10 +435,10 @@ def _given_up(before: JournalState, replaced: JournalState | None, at: datetime,
     return [*own, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
 
 
-def _as_copy(state: JournalState, lineage: str, shard: Shard, at: datetime) -> JournalState:
+def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
     """The state of a journal that goes on from another one's: the rows so far are published and anchored there."""
     seq = state.next_seq - 1
-    lineages = _given_up(state, None, at, f"shard {shard}")
+    lineages = _given_up(state, None, at, f"shard {part}")
     notes = {**state.notes, OWN_AFTER_NOTE: str(seq), LINEAGES_NOTE: to_note(lineages)}
     return replace(state, lineage=lineage, published_upto=seq, notes=notes)
 

@@ -114,11 +114,11 @@ class StreamConfig(StreamSettings):
 
     def names(self, mode: Mode) -> list[str]:
         """Its names in a mode, one a journal."""
-        return [stream_of(self.name, mode, shard.number) for shard in self.shards]
+        return [stream_of(self.name, mode, number) for number in range(len(self.shards))]
 
     def dlq_topics(self, mode: Mode) -> list[str]:
         """The topics of its dead letters in a mode, one a journal."""
-        return [self.dlq_topic(mode, shard.number) for shard in self.shards]
+        return [self.dlq_topic(mode, number) for number in range(len(self.shards))]
 
     def dlq_topic(self, mode: Mode, number: int = 0) -> str:
         """The topic of the dead letters of its journal of a number."""

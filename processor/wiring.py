@@ -16,7 +16,7 @@ from core.errors import SettingError
 from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
-from core.routing import WHOLE, Shard, journal_topic, stream_of, topics_of
+from core.routing import Shard, journal_topic, stream_of, topics_of
 from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
@@ -39,7 +39,7 @@ ON_DRIVER = "on_driver"
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The journals that a stream reads: those of another stream's shards, by their names, and who gets what of them."""
+    """The journals that a stream reads: those of another stream, by their names, and who gets what of them."""
 
     journals: Mapping[str, Location]
     feed: Feed
@@ -79,7 +79,7 @@ class Wired:
 
     @property
     def dlq_topic(self) -> str:
-        """The topic of its shard's dead letters."""
+        """The topic of its dead letters."""
         return self.config.dlq_topic(self.mode, self.shard.number)
 
 
@@ -88,14 +88,14 @@ def wire(
     mode: Mode,
     places_of: Callable[[str], StreamLayout],
     sections: Mapping[type, BaseModel],
-    shard: Shard = WHOLE,
+    number: int = 0,
     sources: Sequence[str] = (),
 ) -> Wired:
     """Finds what the configuration names, before Spark is started.
 
     :param places_of: places by a stream's name in its mode
-    :param shard: which part of the events it decides
-    :param sources: the streams whose journals it reads, by their names in the mode; one a shard of its source
+    :param number: which of its shards decides
+    :param sources: the streams whose journals it reads, by their names in the mode
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
     decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
@@ -104,14 +104,14 @@ def wire(
     build_handler = partial(
         Decoding, bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder
     )
-    name = stream_of(config.name, mode, shard.number)
+    name = config.names(mode)[number]
     return Wired(
         config,
         mode,
-        shard,
+        config.shards[number],
         places_of(name),
         _task(config, name, build_handler, _handler_files(config, given)),
-        _rules(config, mode, name, shard.count),
+        _rules(config, mode, name),
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
         _reads(config, mode, places_of, sections, receivers, sources),
@@ -135,7 +135,7 @@ def _reads(
     return Reads({name: places_of(name).journal for name in names}, feed, receivers)
 
 
-def _rules(config: StreamConfig, mode: Mode, name: str, shards: int) -> StreamRules:
+def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
     return StreamRules(
         name=name,
         events_topic=config.events_topic(mode),
@@ -145,7 +145,7 @@ def _rules(config: StreamConfig, mode: Mode, name: str, shards: int) -> StreamRu
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
         replays_max=config.dlq.replays_max,
-        alone=config.dlq.alone.of_each(shards),
+        alone=config.dlq.alone.of_each(len(config.shards)),
     )
 
 

@@ -117,9 +117,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _partitions_are_divided_evenly(self) -> Settings:
-        partitions, shards = self.kafka.events_partitions, self.processor.shards
-        if partitions % shards:
-            problem = f"kafka.events_partitions is {partitions}, processor.shards {shards}: it must be a multiple of it"
+        partitions, count = self.kafka.events_partitions, self.processor.shards
+        if partitions % count:
+            problem = f"kafka.events_partitions is {partitions}, processor.shards {count}: it must be a multiple of it"
             raise ValueError(problem)
         return self
 

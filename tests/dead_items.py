@@ -45,7 +45,7 @@ class DeadItems:
 
     @property
     def layout(self) -> StreamLayout:
-        return Layout(self.data).ledger(shard=self.shard)
+        return Layout(self.data).ledger(number=self.shard)
 
     def divided(self) -> DeadItems:
         """Divides the journal between two shards. This one goes on as the first; returns the other, of a copy."""

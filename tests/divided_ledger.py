@@ -50,7 +50,7 @@ class ShardLedger(SmallLedger):
 
     @property
     def places(self) -> StreamLayout:
-        return Layout(self.data, shards=self.of.count).ledger(shard=self.of.number)
+        return Layout(self.data, shards=self.of.count).ledger(number=self.of.number)
 
     @property
     def journal(self) -> str:

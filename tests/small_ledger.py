@@ -38,15 +38,15 @@ class SmallLedger:
 
     @property
     def journal(self) -> str:
-        return str(Layout(self.data).ledger(shard=self.shard).journal)
+        return str(Layout(self.data).ledger(number=self.shard).journal)
 
     @property
     def postings(self) -> str:
-        return str(Layout(self.data).ledger(shard=self.shard).postings)
+        return str(Layout(self.data).ledger(number=self.shard).postings)
 
     @property
     def bodies(self) -> str:
-        return str(Layout(self.data).ledger(shard=self.shard).bodies)
+        return str(Layout(self.data).ledger(number=self.shard).bodies)
 
     def add(
         self,

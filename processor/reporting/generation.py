@@ -27,7 +27,7 @@ return 0
 
 
 class GenerationWriter:
-    """Writes one shard's generation every second, from a thread of its own; a Redis that is down holds nothing up.
+    """Writes one processor's generation every second, from a thread of its own; a Redis that is down holds nothing up.
 
     Nothing is written before `publish`, nor after `withdraw` until it is published again: what was written then expires
     (`ANNOUNCED_S`), and receivers publish without claims.
@@ -37,9 +37,9 @@ class GenerationWriter:
     """
 
     def __init__(
-        self, open_redis: Callable[[], Client], mode: Mode, key_ids: Callable[[], tuple[str, ...]], shard: int = 0
+        self, open_redis: Callable[[], Client], mode: Mode, key_ids: Callable[[], tuple[str, ...]], number: int = 0
     ) -> None:
-        self._shard = shard
+        self._number = number
         self._open_redis = open_redis
         self._key_ids = key_ids
         self._redis: Client | None = None
@@ -88,7 +88,7 @@ class GenerationWriter:
         try:
             if self._redis is None:
                 self._redis = self._open_redis()
-            keys = generation_keys(self._mode, self._shard, cluster=is_cluster(self._redis))
+            keys = generation_keys(self._mode, self._number, cluster=is_cluster(self._redis))
             problems = [failed for key in keys if (failed := self._write_one(self._redis, key, announced)) is not None]
             fails = len(problems) == len(keys)
         except (*FAILURES, SettingError) as failed:
@@ -106,11 +106,11 @@ class GenerationWriter:
 
 
 def open_generation_writer(
-    settings: RedisSettings, mode: Mode, key_ids: Callable[[], tuple[str, ...]], shard: int = 0
+    settings: RedisSettings, mode: Mode, key_ids: Callable[[], tuple[str, ...]], number: int = 0
 ) -> GenerationWriter:
     """For the receivers' Redis, which isn't asked for anything yet.
 
     :raises SettingError: a file that the settings name can't be read
     """
     check_redis(settings)
-    return GenerationWriter(lambda: sync_redis(settings, TIMEOUT_S), mode, key_ids, shard)
+    return GenerationWriter(lambda: sync_redis(settings, TIMEOUT_S), mode, key_ids, number)

@@ -67,8 +67,8 @@ class JournalSource:
     out and whatever their logs have forgotten; only what is committed after that comes from the streaming source, which
     gives commits in their order. So nothing above a mark is passed over and nothing below it is taken twice.
 
-    Of several shards' journals, the rows of one that began as a copy are the other one's up to there: they are read in
-    the other one, and at a start before any of its own.
+    Of several journals of a stream, the rows of one that began as a copy are the other one's up to there: they are
+    read in the other one, and at a start before any of its own.
     """
 
     every_s = LOOK_EVERY_S
@@ -95,8 +95,8 @@ class JournalSource:
         return JournalLog(self._control.log(), self._records.stream, self._journals)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
-        """A new receiver begins with what is applied since it was first named, one that another shard's journal is
-        read for already with a new shard's first own row.
+        """A new receiver begins with what is applied since it was first named, one that another journal is read
+        for already with a new journal's first own row.
         """
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
@@ -105,8 +105,8 @@ class JournalSource:
         journal: Marks = {}
         for topic, ends in sparse.items():
             first_own = copied[source_of(topic)] + 1
-            is_new_shard = first_own > 1 and receiver_of(topic) in known
-            journal[topic] = {0: first_own if is_new_shard else self._since.start(topic, ends[0][1])}
+            is_new_journal = first_own > 1 and receiver_of(topic) in known
+            journal[topic] = {0: first_own if is_new_journal else self._since.start(topic, ends[0][1])}
         return {**self._control.starts(state, control), **journal}
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:

@@ -53,18 +53,18 @@ log = logging.getLogger("processor")
 def main() -> int:
     """Exit 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
     configure_logging()
-    mode, shard = _arguments()
+    mode, number = _arguments()
     try:
         settings = load_settings()
         own(settings)
         check_restored(settings.layout)
-        configs = _running(settings, mode, shard)
-        wired = _wired(settings, configs, mode, shard)
+        configs = _running(settings, mode, number)
+        wired = _wired(settings, configs, mode, number)
         record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
         # What decides the events that receivers publish holds the generation of their claims.
         ledgers = [one.name for one in wired if base_of(one.name) == LEDGER]
         generations = {
-            name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids, shard) for name in ledgers
+            name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids, number) for name in ledgers
         }
         anchor_keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
         check_kafka_files(settings.kafka)
@@ -76,7 +76,7 @@ def main() -> int:
     files = {one.name: StatusFile(one.places.status, clock) for one in wired}
     for file in files.values():
         file.remove()
-    port, parts = metrics_port(settings, mode, shard), Parts()
+    port, parts = metrics_port(settings, mode, number), Parts()
     if port is not None:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         registry.register(parts)
@@ -110,21 +110,21 @@ def main() -> int:
             tracing.close()
 
 
-def _running(settings: Settings, mode: Mode, shard: int) -> list[StreamConfig]:
+def _running(settings: Settings, mode: Mode, number: int) -> list[StreamConfig]:
     """
     :raises NoSuchShard: ``processor.shards`` are fewer
     """
-    if shard >= settings.processor.shards:
-        raise NoSuchShard(shard, settings.processor.shards)
-    return [config for config in taking(streams_of(settings), mode) if shard < len(config.shards)]
+    if number >= settings.processor.shards:
+        raise NoSuchShard(number, settings.processor.shards)
+    return [config for config in taking(streams_of(settings), mode) if number < len(config.shards)]
 
 
-def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, shard: int) -> list[Wired]:
+def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, number: int) -> list[Wired]:
     layout, sections, streams = settings.layout, _sections(settings), streams_of(settings)
     wired = []
     for config in configs:
         sources = streams[config.source_stream].names(mode) if config.source_stream is not None else []
-        wired.append(wire(config, mode, layout.stream, sections, config.shards[shard], sources))
+        wired.append(wire(config, mode, layout.stream, sections, number, sources))
     return wired
 
 
@@ -155,10 +155,10 @@ def _sections(settings: Settings) -> Mapping[type, BaseModel]:
 class NoSuchShard(PayhookError):
     """``--shard`` names one that there isn't."""
 
-    def __init__(self, shard: int, count: int) -> None:
-        self.shard = shard
+    def __init__(self, number: int, count: int) -> None:
+        self.number = number
         self.count = count
-        super().__init__(f"there is no shard {shard}: processor.shards is {count}, and the first one is 0")
+        super().__init__(f"there is no shard {number}: processor.shards is {count}, and the first one is 0")
 
 
 def _arguments() -> tuple[Mode, int]:

@@ -95,7 +95,7 @@ def test_figures_are_of_all_shards(tmp_path: Path, processor: StatusFile, monkey
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
     processor.write(RUNNING)
-    second = StatusFile(Layout(tmp_path / "third").ledger(shard=1).status, SystemClock())
+    second = StatusFile(Layout(tmp_path / "third").ledger(number=1).status, SystemClock())
     second.write({**RUNNING, "stream": "ledger.1", "seq": 30, "dead": 4, "ready": False})
     shown = status(tmp_path).output
     assert re.search(r"decisions +42\n", shown)

@@ -46,7 +46,7 @@ def dead_letters(
 ) -> DeadLetters:
     """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
     decided."""
-    layout = Layout(data).ledger(shard=shard)
+    layout = Layout(data).ledger(number=shard)
     index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(layout, log, index, clock, recorder)

@@ -48,13 +48,15 @@ def wired(tmp_path: Path, file: Path) -> Wired:
 def test_a_shard_lets_one_person_do_its_part_alone(tmp_path: Path, file: Path) -> None:
     """Each counts by itself; together they allow what the stream's settings say."""
     sections: dict[type, BaseModel] = {NotifySettings: NotifySettings(subscribers_file=str(file))}
-    config = load_streams()["notify"]
-    whole, part = (
-        wire(config, "live", Layout(tmp_path).stream, sections, shard).rules.alone
-        for shard in (Shard(0, 1), Shard(1, 2))
-    )
-    assert whole == config.dlq.alone
-    assert part.items_max == whole.items_max // 2
+
+    def wired_in(shards: int) -> Wired:
+        config = load_streams(shards=shards)["notify"].model_copy(update={"source": "kafka"})
+        return wire(config, "live", Layout(tmp_path).stream, sections, shards - 1)
+
+    whole, part = wired_in(1), wired_in(2)
+    assert (part.name, part.shard) == ("notify.1", Shard(1, 2))
+    assert whole.rules.alone == whole.config.dlq.alone
+    assert part.rules.alone.items_max == whole.rules.alone.items_max // 2
 
 
 def test_a_worker_that_starts_later_knows_whom_its_stream_was_started_with(wired: Wired, file: Path) -> None:
