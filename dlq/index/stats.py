@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -96,39 +96,55 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
 def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
     """Only the rates, within a reading transaction."""
     depth = count(connection, replace(wanted, states=(ItemState.OPEN,)))
-    return _rates(connection, wanted, _hours(_Counted(connection, wanted), now), now, depth)
+    hours = _hours(_Counted(connection, wanted), now) if in_cube(wanted) else ()
+    return _rates(connection, wanted, hours, now, depth)
 
 
 def _rates(
     connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
 ) -> tuple[Rate, ...]:
-    """Counts whole hours from ``hours``, and what lies before the first of them in a window from the items."""
-    rates = []
-    for window_s in WINDOWS:
-        since = now - timedelta(seconds=window_s)
-        whole = [hour for hour in hours if hour.at >= since]
-        until = whole[0].at if whole else None
-        inflow = sum(hour.died for hour in whole) + _count_between(connection, wanted, _DIED, since, until)
-        outflow = sum(hour.closed for hour in whole) + _count_between(connection, wanted, _CLOSED, since, until)
-        rates.append(Rate.of(window_s, inflow, outflow, depth))
-    return tuple(rates)
+    """Takes whole hours from ``hours`` where the table of counts made them, and what a window has before the first of
+    them from the items. Other filters go over the items anyway: once for all windows.
+    """
+    since = [now - timedelta(seconds=window_s) for window_s in WINDOWS]
+    if in_cube(wanted):
+        counts = [[_count_by_hour(connection, wanted, column, one, hours) for one in since] for column in _HELD_AT]
+    else:
+        counts = [_count_since(connection, wanted, column, since) for column in _HELD_AT]
+    return tuple(
+        Rate.of(window_s, inflow, outflow, depth) for window_s, inflow, outflow in zip(WINDOWS, *counts, strict=True)
+    )
 
 
-_DIED, _CLOSED = "since_at", "closed_at"
-_CLOSED_STATES = (ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED)
+_HELD_AT: Mapping[str, str] = {"since_at": "items_by_age", "closed_at": "items_closed"}
+"""When an item died first, and when it was closed; each with its index, which SQLite wouldn't choose by itself."""
 
 
-def _count_between(
-    connection: sqlite3.Connection, wanted: Filter, column: str, since: datetime, until: datetime | None
+def _count_by_hour(
+    connection: sqlite3.Connection, wanted: Filter, column: str, since: datetime, hours: Sequence[Hour]
 ) -> int:
-    """Counts items that had died, by when they died first or were closed. ``until``: before that; None: up to now."""
-    condition = where(wanted, _HELD if column == _DIED else _CLOSED_STATES)
+    whole = [hour for hour in hours if hour.at >= since]
+    counted = sum(hour.died if column == "since_at" else hour.closed for hour in whole)
+    return counted + _count_since(connection, wanted, column, [since], whole[0].at if whole else None)[0]
+
+
+def _count_since(
+    connection: sqlite3.Connection,
+    wanted: Filter,
+    column: str,
+    since: Sequence[datetime],
+    until: datetime | None = None,
+) -> list[int]:
+    """Counts items that had died, from each moment on. ``until``: before that; None: up to now."""
+    condition, moments = where(wanted, _HELD), [to_micros(moment) for moment in since]
+    sums = ", ".join(f"coalesce(sum({column} >= ?), 0)" for _ in moments)
     before, values = ("", ()) if until is None else (f" AND {column} < ?", (to_micros(until),))
     found = connection.execute(
-        f"SELECT count(*) FROM items WHERE {condition.sql} AND {column} >= ?{before} AND first_dead_at IS NOT NULL",
-        (*condition.values, to_micros(since), *values),
+        f"SELECT {sums} FROM items INDEXED BY {_HELD_AT[column]}"
+        f" WHERE {column} >= ?{before} AND first_dead_at IS NOT NULL AND {condition.sql}",
+        (*moments, min(moments), *values, *condition.values),
     )
-    return int(found.fetchone()[0])
+    return list(map(int, found.fetchone()))
 
 
 class _Counted:
