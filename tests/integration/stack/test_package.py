@@ -14,6 +14,8 @@ from cli.main import main
 from stack import paths
 from stack.package import PYTHON, make_package
 
+pytestmark = pytest.mark.more(reason="packs all that is installed, twice, for a cluster's executors")
+
 IMPORTED = "ledger.handler, notify.handler, processor.run.worker, processor.source.map_stage, handler_of_my_own"
 SAYS = f"import {IMPORTED}, json, pyspark; print(json.dumps([ledger.__file__, pyspark.__file__]))"
 
