@@ -24,6 +24,7 @@ from core.record_keys import RecordKeys
 from core.routing import SHARD_MARK, base_of, mode_of, shard_of, stream_of
 from core.settings import KafkaSettings
 from core.visible import kept_text
+from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
@@ -79,10 +80,11 @@ class Place:
         """By stream, a place for each journal of the work stream that is looked at."""
         if SHARD_MARK in self.stream:
             return {self.looked_at.stream: self}
-        names = streams_of(self.settings)[base_of(self.stream)].names(self.mode)
+        config = streams_of(self.settings)[base_of(self.stream)]
+        names = config.names(self.mode)
         if len(names) == 1:
             return {names[0]: self}
-        return {name: replace(self, stream=f"{self.stream}{SHARD_MARK}{at}") for at, name in enumerate(names)}
+        return {name: replace(self, stream=part) for name, part in zip(names, _part_names(config), strict=True)}
 
     @property
     def has_several(self) -> bool:
@@ -202,13 +204,15 @@ def check_stream(settings: Settings, stream: str) -> None:
     :raises click.BadParameter: there is no such stream; names those there are, and their parts where there are several
     """
     known = streams_of(settings)
-    parts = {
-        name: [f"{name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
-        for name, config in known.items()
-    }
+    parts = {name: _part_names(config) for name, config in known.items()}
     if stream not in known and stream not in parts.get(base_of(stream), []):
         listed = [one for name in known for one in (name, *(parts[name] if len(parts[name]) > 1 else []))]
         raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(listed)}", param_hint="--stream")
+
+
+def _part_names(config: StreamConfig) -> list[str]:
+    """What ``--stream`` calls a stream's journals: ``ledger.0``, ``ledger.1``."""
+    return [f"{config.name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
 
 
 def _place(data: Path | None, config: Path | None) -> Place:

@@ -18,11 +18,11 @@ from rich.table import Column, Table
 from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
 from core.layout import LEDGER
-from core.routing import base_of, shard_of, stream_of
+from core.routing import base_of
 from journal.lake import has_table
-from journal.shards import check_shard
 from ledger.verify import Finding, Watch
 from stack.jars import spark_jars
+from stack.journals import journals_of
 from stack.settings import streams_of
 
 if TYPE_CHECKING:
@@ -96,29 +96,30 @@ def _remember(path: Path, report: Report, *, deep: bool) -> None:
 
 
 def _streams(place: Place, stream: str | None) -> list[str]:
-    """The streams to verify, one name a shard, the ledger first; the ledger also where it has no journal, so that this
-    is said.
+    """The streams to verify, one name a journal, the ledger first; it also where it has no journal, so that this is
+    said.
     """
     known = streams_of(place.settings)
-    shards = {name: known[name].names(place.mode) for name in known}
+    names = {name: config.names(place.mode) for name, config in known.items()}
     if stream is not None:
-        later = {stream_of(base, "live", shard_of(one)): [one] for base, names in shards.items() for one in names[1:]}
-        choices = {**shards, **later}
+        pairs = [
+            pair for config in known.values() for pair in zip(config.names("live"), names[config.name], strict=True)
+        ]
+        choices = names | {live: [name] for live, name in pairs if live not in names}
         if stream not in choices:
             problem = f"there is no stream {stream}; there is {', '.join(choices)}"
             raise click.BadParameter(problem, param_hint="--stream")
         return choices[stream]
-    others = [name for base, names in shards.items() if base != LEDGER for name in names]
-    return [*shards[LEDGER], *(name for name in others if has_table(str(place.layout.stream(name).journal)))]
+    others = [name for base, of_base in names.items() if base != LEDGER for name in of_base]
+    return [*names[LEDGER], *(name for name in others if has_table(str(place.layout.stream(name).journal)))]
 
 
 def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
     from ledger.verify import run
 
-    config, number = streams_of(place.settings)[base_of(stream)], shard_of(stream)
-    shard = config.shards[number]
-    places = place.layout.stream(stream)
-    check_shard(stream, shard, places.of_shard(0).journal, places.journal)
+    config = streams_of(place.settings)[base_of(stream)]
+    journals = journals_of(place.settings, config, place.mode)
+    journals.check_one(journals.named(stream))
     with watching(console, silent=silent) as watch:
         return run(
             place.settings.data_dir,
@@ -127,7 +128,7 @@ def _report(place: Place, stream: str, options: Options, console: Console, *, si
             spark_jars(place.layout.lake),
             place.settings.ledger,
             stream=stream,
-            dead_letters=config.dlq_topic(place.mode, number),
+            dead_letters=config.dlq_topics(place.mode)[journals.streams.index(stream)],
             options=options,
             watch=watch,
             lake=place.layout.lake,

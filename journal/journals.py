@@ -12,7 +12,7 @@ from core.layout import StreamLayout
 from core.location import Location
 from core.routing import Shard
 from journal.lake import has_table
-from journal.shards import OfEntity, check_shards, decides, own_rows_after
+from journal.shards import OfEntity, check_shard, check_shards, decides, own_rows_after
 
 
 class StreamUnknown(PayhookError):
@@ -90,3 +90,11 @@ class Journals:
         :raises IncompleteJournals: some would be left out
         """
         check_shards(self.first.stream, [place.journal for place in self.places])
+
+    def check_one(self, place: StreamLayout) -> None:
+        """As `check`, of one of them, which is looked at alone, and of the first, which a division marks.
+
+        :raises IncompleteJournals: one says another number of them, or they are being divided
+        :raises ShardMisplaced: at its place is another one's
+        """
+        check_shard(place.stream, self.shard(place), self.first.journal, place.journal)
