@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 WINDOWS: Mapping[int, str] = {900: "15 minutes", 3_600: "hour", 86_400: "24 hours"}
 """By their seconds, the shortest first."""
 
-LONGEST = timedelta(seconds=max(WINDOWS))
 HOUR_S = 3_600.0
 HOURS_SHOWN_MAX = 72
 
