@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from core.clock import SystemClock
@@ -19,6 +20,8 @@ from load.subscriber import Subscriber
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
 from tests.integration.processor.own_streams import OwnStreams, says
+
+MORE = pytest.mark.more(reason="half a minute on Spark and Kafka; tests/unit/processor has it on the engine")
 
 
 def names(count: int, since: int = 0) -> list[str]:
@@ -108,6 +111,7 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     wait_for(lambda: any((row.item_seq, row.decision) == entry for row in streams.rows("greet")), "the reversing entry")
 
 
+@MORE
 def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: OwnStreams) -> None:
     with streams.running("greet", "broken") as wait_for:
         wait_for(lambda: says(streams, "broken").get("restarts", 0) >= 1, "a second start of the broken one")
@@ -120,6 +124,7 @@ def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: Own
         assert says(streams, "greet")["restarts"] == 0
 
 
+@MORE
 def test_what_blocks_a_stream_is_purged_while_it_is_blocked_and_the_stream_goes_on(streams: OwnStreams) -> None:
     """Nothing else has come that could tell whose failure it is; a restart changes nothing of that."""
     streams.post("bad", kind="refused")

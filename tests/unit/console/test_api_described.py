@@ -21,6 +21,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiBench]:
     yield ApiBench(tmp_path_factory.mktemp("engine"))
 
 
+@pytest.mark.more(reason="a search by schemathesis; test_api has what each request is answered")
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(
     ("path", "method", "mode", "reached"),
