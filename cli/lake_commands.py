@@ -18,7 +18,6 @@ from core.errors import PayhookError
 from core.location import LakeUrl, Location, is_url, location_of
 from core.routing import row_name
 from core.store import URL, WANTED
-from journal.lake import has_table
 from stack.jars import spark_jars
 from stack.settings import reach
 
@@ -141,7 +140,7 @@ def rebuild_postings(place: Place) -> None:
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
     """
-    there = [one for one in place.ledger.places if has_table(str(one.journal))]
+    there = place.ledger.begun()
     if not there:
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
     # Spark's modules take a second to load; no other command of the group needs them.

@@ -29,7 +29,7 @@ from core.event import Mode
 from core.kafka import open_consumer
 from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
-from core.routing import is_shard_of, mode_of, stream_of
+from core.routing import mode_of, of_stream, stream_of
 from core.settings import KafkaSettings
 from core.status_file import STANDBY, fresh, moment_of, read_said
 
@@ -108,8 +108,7 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
 
 
 def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
-    ledger = stream_of(LEDGER, mode)
-    parts = [one for name, one in streams.items() if is_shard_of(name, ledger)] or [{"ready": False}]
+    parts = list(of_stream(streams, stream_of(LEDGER, mode)).values()) or [{"ready": False}]
     return {"ready": ingest_ready and all(one["ready"] for one in parts), "processor": parts[0]}
 
 
@@ -122,7 +121,7 @@ def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
     """The words of all parts of a mode's ledger, in a status."""
     wanted, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
-    return [one for name, one in streams.items() if is_shard_of(name, wanted)] or [side.get("processor", {})]
+    return list(of_stream(streams, wanted).values()) or [side.get("processor", {})]
 
 
 def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:

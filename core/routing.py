@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from core.event import Event, Mode
+
+Value = TypeVar("Value")
 
 MODES: Final[tuple[Mode, ...]] = ("live", "test")
 TENANT_MARK = "~"
@@ -138,6 +141,11 @@ def base_of(stream: str) -> str:
 def is_shard_of(stream: str, whole: str) -> bool:
     """Whether a stream is one of the shards that another one's are: of the same name, in the same mode."""
     return base_of(stream) == base_of(whole) and mode_of(stream) == mode_of(whole)
+
+
+def of_stream(values: Mapping[str, Value], whole: str) -> dict[str, Value]:
+    """Of values by stream, those of all shards that another stream's are, in the order that they are in."""
+    return {name: value for name, value in values.items() if is_shard_of(name, whole)}
 
 
 def in_mode(topic: str, mode: Mode) -> str:

@@ -22,7 +22,7 @@ from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
-from core.routing import is_shard_of, mode_of
+from core.routing import mode_of, of_stream
 from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 from ledger.queries.journals import LedgerJournals
@@ -183,7 +183,7 @@ class DlqPlace:
 
     def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
         """All of a stream's journals, this one too."""
-        return {name: one for name, one in self.streams.items() if is_shard_of(name, stream.name)}
+        return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """An address that goes on looking at the same stream."""
