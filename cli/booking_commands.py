@@ -24,7 +24,7 @@ from journal.reader import lineage_of
 from journal.schema import JournalRow
 from ledger.reversals import all_proposals, bookings_of, entry_of, evidence_sha256, reversal_of
 
-ACTIONS = {"propose_reversal": "reversal", "propose_reprocess": "reprocessing"}
+ACTIONS = {"propose_reversal": "reversal"}
 
 
 @click.command("reverse")
@@ -70,7 +70,7 @@ def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Jour
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
-    """List the reversals, entries and reprocessing that wait for another person, newest first."""
+    """List the reversals and entries that wait for another person, newest first."""
     proposed = all_proposals(place.ledger, topics_of(place.mode).control)
     found = [Proposal.of(one) for one in proposed if every or one.waits]
     if as_json:

@@ -52,7 +52,6 @@ LEDGER_COMMANDS = {
     "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),
     "reconcile": Later("cli.reconcile_commands:reconcile", "a provider's settlement report against what was booked"),
     "reconciliations": Later("cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"),
-    "reprocess": Later("cli.reprocess_command:reprocess", "book what was ignored while no handler knew its type"),
     "reverse": Later("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
     "enter": Later("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
     "proposals": Later("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
@@ -126,7 +125,6 @@ def main() -> None:
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
       payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
-      payhook ledger reprocess --dry-run         what was ignored, and would be booked today
       payhook dlq list                           what died, and why
       payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
       payhook dlq audit                          who did what, and was refused what

@@ -101,9 +101,9 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one person proposed to book. ``action``: propose_reversal, propose_entry or propose_reprocess; ``state``:
-    waits, approved, or older than a restore. ``items``: those whose bookings are to be taken back, or that are to be
-    reprocessed, as the shard of ``stream`` numbers them. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
+    """What one person proposed to book. ``action``: propose_reversal or propose_entry; ``state``: waits, approved, or
+    older than a restore. ``items``: those whose bookings are to be taken back, as the shard of ``stream`` numbers them.
+    ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
     """
 
     command_id: str

@@ -1,4 +1,4 @@
-"""What two people book in a ledger (entries, reversals, reprocessing), one proposing and one approving; and its API."""
+"""What two people book in a ledger (entries, reversals), one proposing and one approving; and its API."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def booking_routes(services: Bookings) -> APIRouter:
         dependencies=[Depends(require(Role.FINANCE))],
     )
     async def proposals(mode: Mode = "live") -> Response:
-        """Reversals, entries and reprocessing that were proposed, newest first."""
+        """Reversals and entries that were proposed, newest first."""
         found = await asyncio.to_thread(_service(services, mode).proposals)
         return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
 

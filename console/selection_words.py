@@ -25,8 +25,8 @@ from dlq.selection import (
 
 
 class SelectionAsked(BaseModel):
-    """What is to be frozen: everything dead that matches now, each item as it is now; or single items as they were
-    seen."""
+    """What is to be frozen: everything dead, or ignored, that matches now, each item as it is now; or single items as
+    they were seen."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -35,7 +35,9 @@ class SelectionAsked(BaseModel):
         },
     )
 
-    filter: FilterAsked = Field(default_factory=FilterAsked, description="`states` is always open here")
+    filter: FilterAsked = Field(
+        default_factory=FilterAsked, description="`states`: open, or ignored for events that no handler took"
+    )
     items: list[ItemAsked] = Field(
         [],
         max_length=ITEMS_MAX,

@@ -39,7 +39,7 @@ class PreviousEvent:
 @dataclass(frozen=True, slots=True)
 class WorkItem:
     """One event to handle. ``attempt`` is 0 on the first run, and on the first one after a replay; ``replays``: how
-    often a person had it replayed, or reprocessed, since it was last closed.
+    often a person had it replayed since it was last closed.
 
     ``previous`` is an earlier event of the same entity that died and was passed over. Keys are scoped by ``tenant``
     (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: if it fails now
@@ -91,7 +91,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """No handler knows this type yet; it can be reprocessed when one does.
+    """No handler knows this type yet; it can be replayed when one does.
 
     ``note``: what the handler's `DriverSide` is to keep of this answer.
     """

@@ -7,7 +7,7 @@ decided meanwhile, and for an item that got one the order is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -16,7 +16,7 @@ from core.decision import Decision, ErrorKind
 from dlq.command import Command, ReplayMode, Target
 from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
-from journal.index_changes import Line
+from journal.index_changes import EMPTY_SHA256, Line
 from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.schema import JournalRow
 
@@ -32,6 +32,22 @@ class Lookup(Protocol):
     def of_entity(self, entity_key: str) -> Iterator[int]: ...
     def line(self, entity_key: str) -> Line | None: ...
     def known_event(self, event_key: str) -> KnownEvent | None: ...
+    def reopened_at(self, item_seq: int) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredEvents:
+    """Events that were ignored and are to be replayed: what is known of them beside the open items.
+
+    ``by_row``: each as it was seen, by the seq of the row that ignored it; one whose bytes aren't kept has none.
+    ``applied``: by entity, its latest applied event.
+    """
+
+    by_row: Mapping[int, OpenItem] = field(default_factory=dict)
+    applied: Mapping[str, int] = field(default_factory=dict)
+
+
+NONE_IGNORED = IgnoredEvents()
 
 
 class ReplayOrder(Protocol):
@@ -85,14 +101,19 @@ class Judged:
 
 
 def judge_replay(
-    order: ReplayOrder, index: Lookup, replays_max: int, meanwhile: Meanwhile | None = None
+    order: ReplayOrder,
+    index: Lookup,
+    replays_max: int,
+    meanwhile: Meanwhile | None = None,
+    ignored: IgnoredEvents = NONE_IGNORED,
 ) -> list[Judged]:
     """What a replay would come to, in the order in which its items would run: heads before their followers.
 
     :param replays_max: see `DlqSettings`
     :param meanwhile: takes in what is accepted
+    :param ignored: those of the targets that aren't open because they were ignored
     """
-    judge = _ReplayJudge(order, index, replays_max, meanwhile or Meanwhile())
+    judge = _ReplayJudge(order, index, replays_max, meanwhile or Meanwhile(), ignored)
     targets = sorted(order.targets, key=lambda target: target.item_seq)
     if order.mode is not ReplayMode.WITH_FOLLOWERS:
         return [judge.accept(judge.judge(target)) for target in targets]
@@ -152,6 +173,7 @@ class _ReplayJudge:
     index: Lookup
     replays_max: int
     meanwhile: Meanwhile
+    ignored: IgnoredEvents
 
     def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
         """Of each entity all targets or none."""
@@ -202,11 +224,31 @@ class _ReplayJudge:
 
     def judge(self, target: Target) -> Judged:
         found = self.index.open_item(target.item_seq)
+        if found is None and (closed := self.ignored.by_row.get(target.seen_seq)) is not None:
+            return self._judge_ignored(target, closed)
         refusal = _not_as_seen(target, found, self.meanwhile)
         if refusal is not None or found is None:
             return Judged(target, found, refusal)
         in_place = found.row.blocking or not self._is_passed(found.row)
         return Judged(target, found, self._refusal(found), in_place)
+
+    def _judge_ignored(self, target: Target, found: OpenItem) -> Judged:
+        """An event that no handler took, as it was seen then. Its place is in its entity's order as far as that still
+        holds: before all that came later and waits, behind what was applied since."""
+        row, number = found.row, target.item_seq
+        reopened = self.index.reopened_at(number)
+        refusal: Refusal | None = None
+        if row.item_seq != number or row.decision is not Decision.IGNORED or row.event_key is None:
+            refusal = Refusal(Ground.NOT_OPEN, number)
+        elif not target.is_row(row):
+            refusal = restored(target)
+        elif number in self.meanwhile.moved or reopened not in (None, target.seen_seq):
+            refusal = Refusal(Ground.MOVED, number, {"row": target.seen_seq})
+        elif not found.body and row.body_sha256 != EMPTY_SHA256:
+            refusal = Refusal(Ground.NO_BODY, number)
+        entity = row.entity_key or ""
+        applied = max(self.ignored.applied.get(entity, 0), self.meanwhile.applied.get(entity, 0))
+        return Judged(target, found, refusal, applied <= number)
 
     def _refusal(self, found: OpenItem) -> Refusal | None:
         row = found.row

@@ -19,7 +19,6 @@ CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
 PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purge", "propose_resolve"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
-REPROCESS, PROPOSE_REPROCESS = "reprocess", "propose_reprocess"
 PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
 PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
@@ -36,7 +35,6 @@ APPROVES = {
     RESOLVE: PROPOSE_RESOLVE,
     BOOK_ENTRY: PROPOSE_ENTRY,
     REPLAY: PROPOSE_REPLAY,
-    REPROCESS: PROPOSE_REPROCESS,
     RUN: PROPOSE_RUN,
 }
 """By an act: the proposal of it that a second person approves by giving it."""
@@ -45,7 +43,6 @@ APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
 """Actions that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
-REPROCESS_ACTIONS = frozenset({REPROCESS, PROPOSE_REPROCESS})
 """On ignored events, as replays are on dead ones."""
 
 ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
@@ -57,21 +54,11 @@ RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 RUN_ACTS = (REPLAY, PURGE, RESOLVE)
 """What a run does with the items of its selection."""
 
-ACTIONS = (
-    ITEM_ACTIONS
-    | {PROPOSE_REPLAY}
-    | CLOSING_ACTIONS
-    | REVERSAL_ACTIONS
-    | REPROCESS_ACTIONS
-    | ENTRY_ACTIONS
-    | RUN_ACTIONS
-)
+ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
 
-REPROCESS_MAX = 100
-"""Events of one command: their rows and bodies are read again from their tables while the stream waits."""
 
 COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
@@ -155,7 +142,7 @@ class Command:
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
-    ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay or a reprocess:
+    ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
     see `ReplayMode`. ``force``: replays what the loop guard would refuse.

@@ -23,8 +23,6 @@ from dlq.command import (
     PROPOSE_REPLAY,
     PROPOSE_RUN,
     REPLAY,
-    REPROCESS_ACTIONS,
-    REPROCESS_MAX,
     REVERSAL_ACTIONS,
     REVERSALS_MAX,
     RUN,
@@ -115,7 +113,6 @@ def command_tree(command: Command) -> dict[str, Any]:
 _FIELDS = frozenset({"command_id", "stream", "lineage", "action", "actor", "reason", "at"})
 _OWN_FIELDS = {
     **dict.fromkeys((REPLAY, PROPOSE_REPLAY), frozenset({"mode", "interval_us", "force"})),
-    **dict.fromkeys(REPROCESS_ACTIONS, frozenset({"interval_us"})),
     **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "force"})),
 }
 _SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTIONS, "selection")}
@@ -123,7 +120,6 @@ _SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTION
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TARGETS_MAX = {
     **dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX),
-    **dict.fromkeys(REPROCESS_ACTIONS, REPROCESS_MAX),
 }
 _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 

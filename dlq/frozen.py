@@ -30,6 +30,10 @@ from journal.storage import Storage, open_storage
 _HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
 _NUMBER_DIGITS = 12
 NEWEST = 10**_NUMBER_DIGITS
+SPAN_SEQS_MAX = 250_000
+"""Most rows of the journal from the first to the last of a portion of ignored items: these are read while live traffic
+waits, and rows lie by their seq."""
+
 TRIES_MAX = 20
 """Other selections that may be frozen at the same moment."""
 
@@ -59,11 +63,12 @@ class SelectionBroken(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A frozen set of dead items. ``digest``: hex SHA-256 of its file.
+    """A frozen set of dead, or of ignored, items. ``digest``: hex SHA-256 of its file.
 
     ``amounts``: minor units by currency, of the items whose money is known; ``unknown_amounts`` counts the others.
     ``journal_seq``: how much of the journal was known when it was frozen, ``lineage``: the journal's then; after a
-    restore nothing is done with it any more. ``filter`` is its JSON, for people.
+    restore nothing is done with it any more. ``filter`` is its JSON, for people. ``state``: ``open`` for dead items,
+    or ``ignored``.
     """
 
     stream: str
@@ -76,6 +81,7 @@ class Selection:
     lineage: str
     amounts: Mapping[str, int] = field(default_factory=dict)
     unknown_amounts: int = 0
+    state: str = "open"
     number: int = 0
     digest: str = ""
 
@@ -158,6 +164,10 @@ class Turns:
     def __init__(self, frozen: Frozen, mode: ReplayMode) -> None:
         self._frozen = frozen
         count, lines = frozen.selection.count, frozen.table["line"].to_numpy()
+        # The rows of ignored items are read from the journal; those of dead ones are in the index.
+        self._seen: np.ndarray | None = (
+            None if frozen.selection.state == "open" else frozen.table["seen_seq"].to_numpy()
+        )
         self.places: np.ndarray = np.arange(count)
         self._lines: np.ndarray | None = None
         if mode is ReplayMode.WITH_FOLLOWERS:
@@ -172,6 +182,9 @@ class Turns:
         """Where a portion of about ``count`` items from a turn on ends: an entity's are never parted, unless they are
         more than are looked through for followers: each part is refused then."""
         end = min(begin + count, self.count)
+        if self._seen is not None:
+            seen = self._seen[self.places[begin:end]]
+            end = begin + max(1, int(np.sum(np.maximum.accumulate(seen) - np.minimum.accumulate(seen) < SPAN_SEQS_MAX)))
         if self._lines is None or end == self.count or self._lines[end] != self._lines[end - 1]:
             return end
         line = self._lines[end]

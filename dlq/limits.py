@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dlq.command import REPLAY, REPROCESS
+from dlq.command import REPLAY
 
 EVERY_CURRENCY = "*"
 
@@ -20,12 +20,12 @@ class Kind(StrEnum):
     CLOSED = "closed_alone"
     """Purges and resolves."""
     REPLAYED = "replayed_alone"
-    """Replays, and reprocessing of ignored events."""
+    """Replays, of ignored events too."""
 
 
 def kind_of(action: str) -> Kind:
     """Of an act that one person may do alone."""
-    return Kind.REPLAYED if action in (REPLAY, REPROCESS) else Kind.CLOSED
+    return Kind.REPLAYED if action == REPLAY else Kind.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class AloneLimits:
 
     ``items_max``: items that are purged and resolved; ``amounts_minor_max``: the money of all of them, in minor units
     by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no limit.
-    ``replay_items_max``, ``replay_amounts_minor_max``: the same of what is replayed and reprocessed.
+    ``replay_items_max``, ``replay_amounts_minor_max``: the same of what is replayed.
     """
 
     items_max: int = 100

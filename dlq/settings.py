@@ -52,11 +52,11 @@ class DlqSettings(BaseModel):
         "24 hours; * stands for currencies that aren't named, none for no limit",
     )
     alone_replay_items_max: int = Field(
-        100_000, ge=1, description="most items that one person may replay or reprocess within 24 hours"
+        100_000, ge=1, description="most items that one person may replay within 24 hours"
     )
     alone_replay_amounts_minor_max: dict[str, NonNegativeInt] = Field(
         default_factory=lambda: {"EUR": 1_000_000_000, "GBP": 1_000_000_000, "USD": 1_000_000_000},
-        description="most money, as above, whose events one person may replay or reprocess within 24 hours",
+        description="most money, as above, whose events one person may replay within 24 hours",
     )
     alone_redactions_max: int = Field(
         100, ge=1, description="most bodies that one person may have removed (`payhook ledger redact`) within 24 hours"

@@ -15,7 +15,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, CommandInvalid
+from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, CommandInvalid
 from dlq.commands import decode
 from dlq.entry import Entry, check_booking
 from dlq.orders import command_entity
@@ -109,7 +109,7 @@ def evidence_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY, PROPOSE_REPROCESS)
+PROPOSALS = (PROPOSE_REVERSAL, PROPOSE_ENTRY)
 APPROVALS = tuple(act for act, proposal in APPROVES.items() if proposal in PROPOSALS)
 _BOOKED = (Decision.REVERSED, Decision.APPLIED, Decision.REPLAYED)
 

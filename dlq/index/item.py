@@ -26,11 +26,15 @@ class ItemState(StrEnum):
     """It died, and a later try ended it: applied, or found to be a copy or of no effect. `Item.decision` says which."""
     PURGED = "purged"
     RESOLVED = "resolved"
+    IGNORED = "ignored"
+    """It never died: no handler took it. The index doesn't hold such items; a selection may be of them."""
     SETTLED = "settled"
     """It never died. The index doesn't hold such items; a story may be of one."""
 
 
 OPEN_STATES = (ItemState.OPEN, ItemState.WAITING)
+NOT_HELD_STATES = frozenset({ItemState.IGNORED, ItemState.SETTLED})
+"""Of items that the index doesn't hold."""
 
 
 class Mark(StrEnum):

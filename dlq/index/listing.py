@@ -16,7 +16,7 @@ from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from dlq.index.file import IndexFile, entries
-from dlq.index.item import Entry, Item, ItemState, Mark, Seen, item_of
+from dlq.index.item import NOT_HELD_STATES, Entry, Item, ItemState, Mark, Seen, item_of
 
 ITEMS_MAX = 5_000
 TEXT_CHARS_MAX = 200
@@ -84,7 +84,7 @@ class Filter:
 
     @property
     def wanted_states(self) -> tuple[ItemState, ...]:
-        return tuple(dict.fromkeys(self.states)) or tuple(state for state in ItemState if state != ItemState.SETTLED)
+        return tuple(dict.fromkeys(self.states)) or tuple(state for state in ItemState if state not in NOT_HELD_STATES)
 
 
 @dataclass(frozen=True, slots=True)

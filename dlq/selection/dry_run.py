@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from core.clock import Clock
+from core.decision import Decision
 from dlq.acceptance import Judged, Meanwhile, dead_head_of, judge_replay
 from dlq.command import ReplayMode, Target
 from dlq.frozen import Frozen, SelectionFiles, Turns
@@ -62,11 +63,13 @@ _REFUSED = {
     Ground.MOVED: Verdict.MOVED,
     Ground.RESTORED: Verdict.MOVED,
     Ground.NOT_DEAD: Verdict.REFUSED,
+    Ground.NO_BODY: Verdict.NO_BODY,
     Ground.KEY_HELD: Verdict.CONFLICT,
     Ground.WORN_OUT: Verdict.LOOP,
     Ground.NOT_WHOLE: Verdict.REFUSED,
 }
 _VERDICTS = tuple(Verdict)
+IN_PLACE_TEXT = "before every later event of its entity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,14 @@ def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: M
     ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
     """
     order = _Order(targets, asked.mode, asked.force)
-    judged = {one.target: one for one in judge_replay(order, facts.known, asked.replays_max, meanwhile)}
+    judged = {one.target: one for one in judge_replay(order, facts.known, asked.replays_max, meanwhile, facts.ignored)}
     return [_forecast(judged[target], facts, asked, meanwhile) for target in targets]
 
 
 def _forecast(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
     entry = facts.entries.get(one.target.item_seq)
+    if one.item is not None and one.item.row.decision is Decision.IGNORED:
+        return Forecast(one.target, *_ignored(one, facts), 0)
     if one.refusal is not None or one.item is None or entry is None:
         return Forecast(one.target, *_refused(one, entry), 0)
     verdict, why = _accepted(one, one.item, entry, facts, asked, meanwhile)
@@ -128,6 +133,18 @@ def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
     return _REFUSED[refusal.ground], refusal.why
 
 
+def _ignored(one: Judged, facts: Facts) -> tuple[Verdict, str]:
+    """What comes of an event that was ignored."""
+    if one.refusal is not None:
+        return _REFUSED[one.refusal.ground], one.refusal.why
+    if one.in_place or one.item is None:
+        return Verdict.IN_PLACE, IN_PLACE_TEXT
+    return (
+        Verdict.BEHIND,
+        f"its place is gone: it runs behind item {facts.ignored.applied[one.item.row.entity_key or '']}",
+    )
+
+
 def _accepted(
     one: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
 ) -> tuple[Verdict, str]:
@@ -142,7 +159,7 @@ def _accepted(
     if entry.mark == Mark.POISON:
         return Verdict.POISON, "its bytes are read again, and it runs at the end of whatever entity they name"
     if one.in_place:
-        return Verdict.IN_PLACE, "before every later event of its entity"
+        return Verdict.IN_PLACE, IN_PLACE_TEXT
     applied = facts.known.line(entry.entity_key or "").applied_upto
     return Verdict.BEHIND, f"its place is gone: it runs behind item {applied}"
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from core.decision import Decision, ErrorKind
 from core.location import Location
+from dlq.acceptance import NONE_IGNORED, IgnoredEvents
 from dlq.command import Target
 from dlq.index.file import IndexFile
 from dlq.index.follow import read_entries
@@ -90,14 +91,20 @@ class Known:
     :param standing: every open item of the entities that are asked for, in item order
     :param applied: by entity, its latest applied event
     :param holders: who holds an event key, by key (`holders`)
+    :param last_rows: of ignored items, their last row's seq
     """
 
     def __init__(
-        self, standing: Iterable[Standing], applied: Mapping[str, int], holders: Mapping[str, KnownEvent]
+        self,
+        standing: Iterable[Standing],
+        applied: Mapping[str, int],
+        holders: Mapping[str, KnownEvent],
+        last_rows: Mapping[int, int] | None = None,
     ) -> None:
         self._items = {one.item_seq: one for one in standing}
         self._applied = applied
         self._holders = holders
+        self._last_rows = last_rows or {}
         self._entities: dict[str, _Entity] = {}
         for one in self._items.values():
             entity = self._entities.setdefault(one.entity_key or "", _Entity())
@@ -123,6 +130,9 @@ class Known:
 
     def known_event(self, event_key: str) -> KnownEvent | None:
         return self._holders.get(event_key)
+
+    def reopened_at(self, item_seq: int) -> int | None:
+        return self._last_rows.get(item_seq)
 
     def followers(self, item: OpenItem) -> int:
         """How many wait behind it."""
@@ -156,6 +166,10 @@ def _holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
     return KnownEvent(content8(row.content_sha256 or ""), row.content_version or 0, purged)
 
 
+HELD = b"kept"
+"""In place of a body that is kept: what it holds decides nothing here."""
+
+_PLACE = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
 HOLDER_COLUMNS = [
     *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "decision", "decided_at"),
     *("error_class", "handler_version", "content_sha256", "content_version"),
@@ -166,12 +180,14 @@ HOLDER_COLUMNS = [
 class Facts:
     """What is known of some items. ``entries``: as the index has them, by number; what it doesn't hold is left out.
 
-    ``bodies``: hashes of the bodies that are kept.
+    ``bodies``: hashes of the bodies that are kept. ``ignored``: of items that were ignored, with `HELD` for a body that
+    is kept.
     """
 
     entries: Mapping[int, Entry]
     known: Known
     bodies: Collection[str]
+    ignored: IgnoredEvents = NONE_IGNORED
 
     def has_body(self, entry: Entry) -> bool:
         return entry.body_sha256 is None or entry.body_sha256 in self.bodies
@@ -198,9 +214,28 @@ class FactFinder:
             entries = {entry.item_seq: entry for entry in read_entries(connection, [t.item_seq for t in targets])}
             keys = sorted({entry.entity_key for entry in entries.values() if entry.entity_key is not None})
             standing = sorted([*_standing(connection, keys), *_alone(entries.values())])
-        applied = self._applied(keys, min(target.item_seq for target in targets))
-        known = Known(standing, applied, self._holders(one for one in standing if one.item_seq in entries))
-        return Facts(entries, known, self._held(entries.values()))
+        after = min(target.item_seq for target in targets)
+        others = [target for target in targets if target.item_seq not in entries]
+        ignored, last_rows = self._ignored(others, after)
+        holders = self._holders(one for one in standing if one.item_seq in entries)
+        known = Known(standing, self._applied(keys, after), holders, last_rows)
+        return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
+
+    def _ignored(self, targets: Sequence[Target], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
+        """Those of the targets that were ignored when they were seen, and the seqs of their items' last rows."""
+        seqs = pa.array([target.seen_seq for target in targets], pa.int64())
+        wanted = pc.field("seq").isin(seqs) & (pc.field("decision") == Decision.IGNORED.value)
+        rows = rows_where(self._journal, wanted) if targets else []
+        if not rows:
+            return NONE_IGNORED, {}
+        held = self._held(row.body_sha256 for row in rows)
+        by_row = {row.seq: OpenItem(row, HELD if row.body_sha256 in held else b"", row.seq) for row in rows}
+        items = pa.array([row.item_seq for row in rows], pa.int64())
+        last_rows = {
+            row.item_seq: row.seq for row in rows_where(self._journal, pc.field("item_seq").isin(items), _PLACE)
+        }
+        entities = sorted({row.entity_key for row in rows if row.entity_key is not None})
+        return IgnoredEvents(by_row, self._applied(entities, after)), last_rows
 
     def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
         """By entity: its latest applied event behind ``after``."""
@@ -215,8 +250,8 @@ class FactFinder:
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
         return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 
-    def _held(self, entries: Iterable[Entry]) -> set[str]:
-        hashes = {entry.body_sha256 for entry in entries if entry.body_sha256 is not None}
+    def _held(self, hashes_of: Iterable[str | None]) -> set[str]:
+        hashes = {sha256 for sha256 in hashes_of if sha256 is not None}
         held = BodyStore(self._bodies, may_create=False).held(hashes) if hashes and has_table(self._bodies) else set()
         return held | {EMPTY_SHA256}
 

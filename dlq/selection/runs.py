@@ -74,9 +74,9 @@ class Runs:
         :raises CommandNotSent: Kafka didn't acknowledge it; the same again is safe
         """
         with self._orders.giving(actor, run.action, self._name(number), run.reason) as giving:
-            _check(number, run)
             kept, wanted = self._selections.get(number), replace(run, propose=False)
             selection, before = kept.selection, kept.run
+            _check(selection, run)
             check_lineage(selection, self._log.lineage())
             if before is not None and (before.run != wanted or selection.digest not in self._log.ordered):
                 return _again(before, wanted, giving)
@@ -217,11 +217,16 @@ def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: 
     return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
 
 
-def _check(number: int, run: Run) -> None:
+def _check(selection: Selection, run: Run) -> None:
+    number = selection.number
     if run.action not in RUN_ACTS:
         raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTS)} is wanted")
     if run.action != REPLAY and run != Run(run.action, run.reason, propose=run.propose):
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
+    if selection.state != "open" and run.action != REPLAY:
+        raise RunRefused(
+            number, f"its events were ignored, and nothing of them is open: a {run.action} would do nothing"
+        )
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
         raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")
 

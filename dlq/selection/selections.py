@@ -20,6 +20,7 @@ from dlq.frozen import NEWEST, SCHEMA, Frozen, Selection, SelectionFiles, each_l
 from dlq.index import DeadLetterIndex, Filter, ItemState, Seen
 from dlq.recorder import Recorder
 from dlq.run import RunState
+from dlq.selection.ignored import IGNORED_MAX, IgnoredEventFinder
 from dlq.selection.journal import RunItems, RunLog, why_slow
 from dlq.selection.model import (
     ItemShown,
@@ -46,9 +47,16 @@ class Selections:
     """One stream's selections. Its methods block; threads may share it."""
 
     def __init__(
-        self, places: StreamLayout, log: RunLog, index: DeadLetterIndex, clock: Clock, recorder: Recorder
+        self,
+        places: StreamLayout,
+        log: RunLog,
+        index: DeadLetterIndex,
+        clock: Clock,
+        recorder: Recorder,
+        ignored: IgnoredEventFinder,
     ) -> None:
         self._index = index
+        self._ignored = ignored
         self._clock = clock
         self._recorder = recorder
         self._status = places.status
@@ -59,7 +67,8 @@ class Selections:
         self.files = SelectionFiles(places.selections)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
-        """What is dead and matches now, under a new number: from here on nothing changes it.
+        """What is dead and matches now, or is ignored if that is wanted, under a new number: from here on nothing
+        changes it.
 
         ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
         order is refused.
@@ -67,14 +76,19 @@ class Selections:
         :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
         :raises SelectionsFull: there is no room
         """
-        wanted = replace(wanted, states=(ItemState.OPEN,))
+        is_ignored = wanted.states == (ItemState.IGNORED,)
+        wanted = wanted if is_ignored else replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self.stream} {text}", note):
             lineage, upto = self.log.lineage(), self._index.follow().seq
-            table, amounts, unknown = gather(self._index.seen(wanted), ITEMS_MAX, {one.item_seq: one for one in seen})
+            found, items_max = (
+                (self._ignored.find(wanted), IGNORED_MAX) if is_ignored else (self._index.seen(wanted), ITEMS_MAX)
+            )
+            table, amounts, unknown = gather(found, items_max, {one.item_seq: one for one in seen})
             count, now = table.num_rows, self._clock.now()
             leaving = self._leaving(count)
-            selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown)
+            state = wanted.states[0].value
+            selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown, state)
             made = self.files.put(Frozen(selection, table))
             for one in leaving:
                 self.files.drop(one)

@@ -23,7 +23,6 @@ from dlq.command import (
     PROPOSE_REPLAY,
     PURGE,
     REPLAY,
-    REPROCESS_ACTIONS,
     RUN_ACTIONS,
     Command,
     Portion,
@@ -35,7 +34,7 @@ from journal.open_item import OpenItem, frees_key, is_conflict
 from processor.decide.item import Item, again, attempt, die, park, settle
 from processor.decide.ports import Known
 from processor.decide.records import KafkaRecord, first_row
-from processor.decide.reprocess import Accepted, Reprocess, passed, renamed_if_readable
+from processor.decide.reprocess import Accepted, ignored_events, passed, renamed_if_readable
 from processor.decide.runs import Runs, Turn
 from processor.decide.two_people import Entries, OnePerson, Reversals, reason_of
 from processor.judge.classify import Failure
@@ -75,7 +74,6 @@ class Orders:
     _one_person: OnePerson = field(init=False)
     _reversals: Reversals = field(init=False)
     _entries: Entries = field(init=False)
-    _reprocess: Reprocess = field(init=False)
     _heads: dict[str, Item] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
@@ -86,7 +84,6 @@ class Orders:
         self._one_person = OnePerson(known, self.rules.alone, now)
         self._reversals = Reversals(known, now)
         self._entries = Entries(known.index)
-        self._reprocess = Reprocess(known, self.rules, self._meanwhile)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
@@ -189,9 +186,6 @@ class Orders:
         action = command.action
         if action in (REPLAY, PROPOSE_REPLAY):
             self._replay(control, command)
-        elif action in REPROCESS_ACTIONS:
-            accepted, refusals = self._reprocess.judge(command)
-            self._take(control, command, accepted, refusals, "taken up again", Decision.REPLAYED, self._replayed)
         elif action in CLOSING_ACTIONS:
             self._close(control, command)
         elif action in RUN_ACTIONS:
@@ -202,7 +196,8 @@ class Orders:
             self.rows += self._reversals.decide(control, command)
 
     def _replay(self, control: Item, command: Command) -> None:
-        judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile)
+        ignored = ignored_events(self.known, command.targets, self.rules.control_topic)
+        judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile, ignored)
         control.refusals = [one.refusal for one in judged if one.refusal is not None]
         accepted = _accepted(judged)
         if command.action == REPLAY:

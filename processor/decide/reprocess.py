@@ -1,5 +1,5 @@
-"""Events that a person has taken up again, under the names that their adapter gives them now: dead ones, and ignored
-ones whose type a handler knows by now.
+"""Events that a person has replayed, under the names that their adapter gives them now: dead ones, and ignored ones
+whose type a handler knows by now.
 
 Their receiver may have run another version, or the adapter didn't know their type yet. A fact that was named otherwise
 was never looked up, so it could be booked twice.
@@ -11,19 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from core.decision import Decision
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Mode
-from dlq.acceptance import Meanwhile
-from dlq.command import Command, Target
-from dlq.refusals import restored
+from dlq.acceptance import NONE_IGNORED, IgnoredEvents, Meanwhile
+from dlq.command import Target
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from processor.decide.item import attempt, failure_of
+from processor.decide.item import attempt
 from processor.decide.ports import AppliedUpto, Known
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
-from processor.rules import StreamRules
+from processor.judge.classify import Failure
 from providers.reread import Names, OtherKey, Reader, renamed
 
 
@@ -94,71 +91,16 @@ def _under(names: Names, row: JournalRow) -> JournalRow:
     return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)
 
 
-@dataclass(slots=True)
-class Reprocess:
-    """Judges which events of one batch's commands are taken up again. Each gets a row `replayed`, which opens it: the
-    next batch hands it to the handler like anything that is due.
-
-    Its place is in its entity's order as far as that still holds: before all that came later and waits, behind what
-    was applied since. Its fact and its entity are named again, because an adapter names no movement of money in a type
-    that it doesn't know.
-    """
-
-    known: Known
-    rules: StreamRules
-    meanwhile: Meanwhile
-
-    def judge(self, command: Command) -> tuple[list[Accepted], list[str]]:
-        """The events that may be taken up, under the names of now, and of each other one why not."""
-        targets = sorted(command.targets, key=lambda target: target.item_seq)
-        rows = self.known.rows_of(sorted({target.seen_seq for target in targets}))
-        bodies = self.known.bodies_of({row.body_sha256 for row in rows.values() if row.body_sha256 is not None})
-        named: list[OpenItem] = []
-        refusals: list[str] = []
-        for target in targets:
-            found = self._judge(target, rows.get(target.seen_seq), bodies)
-            if isinstance(found, OpenItem):
-                named.append(found)
-            else:
-                refusals.append(found)
-        late = passed([one.row for one in named], self.known.applied_upto, self.meanwhile)
-        return [Accepted(one, one.row.item_seq not in late) for one in named], refusals
-
-    def _judge(self, target: Target, row: JournalRow | None, bodies: Mapping[str, bytes]) -> OpenItem | str:
-        """The event as today's adapter names it, or why it can't be taken up as it was seen."""
-        number = target.item_seq
-        if row is None or row.item_seq != number:
-            return f"there is no row {target.seen_seq} of item {number}"
-        if not target.is_row(row):
-            return restored(target).why
-        if row.topic == self.rules.control_topic or row.event_key is None:
-            return f"item {number} is a command, not an event"
-        if row.decision is not Decision.IGNORED:
-            return f"row {target.seen_seq} of item {number} is {row.decision.value}, not ignored"
-        if number in self.meanwhile.moved or self.known.index.open_item(number) is not None:
-            return f"item {number} was taken up again and is open: see what comes of it first"
-        last = self.known.index.reopened_at(number)
-        if last is not None and last != target.seen_seq:
-            return f"item {number} was taken up again before, by row {last}; look again"
-        return self._by_today(row, bodies)
-
-    def _by_today(self, row: JournalRow, bodies: Mapping[str, bytes]) -> OpenItem | str:
-        number = row.item_seq
-        body = b"" if row.body_sha256 == EMPTY_SHA256 else bodies.get(row.body_sha256 or "")
-        if body is None:
-            return f"the body of item {number} isn't kept: retention dropped it, or it was redacted"
-        adapter = self.known.adapters.get(row.provider or "")
-        if adapter is None:
-            return f"there is no adapter for {row.provider}, the provider of item {number}"
-        named = attempt(_named_today, adapter, row, body)
-        if isinstance(named, Failure):
-            return f"item {number} can't be read again: {named.message}"
-        return OpenItem(named, body, named.seq)
-
-
-def _named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow | Failure:
-    """The row with the names that its adapter gives the event today."""
-    try:
-        return named_today(adapter, row, body)
-    except Unparseable as unreadable:
-        return replace(failure_of(unreadable), message=clean(unreadable.problem, MESSAGE_CHARS_MAX))
+def ignored_events(known: Known, targets: Iterable[Target], control_topic: str) -> IgnoredEvents:
+    """Those of a replay's targets that aren't open: the rows that were seen, with their bodies."""
+    closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
+    rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}
+    if not rows:
+        return NONE_IGNORED
+    bodies = known.bodies_of({row.body_sha256 for row in rows.values() if row.body_sha256 is not None})
+    by_row = {seq: OpenItem(row, bodies.get(row.body_sha256 or "", b""), seq) for seq, row in rows.items()}
+    first: dict[str, int] = {}
+    for row in rows.values():
+        entity = row.entity_key or ""
+        first[entity] = min(first.get(entity, row.item_seq), row.item_seq)
+    return IgnoredEvents(by_row, dict(known.applied_upto(first)))

@@ -17,6 +17,7 @@ from dlq.index import DeadLetterIndex, Payloads, kafka_origin
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
+from dlq.selection.ignored import IgnoredEventFinder
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
@@ -26,10 +27,13 @@ def open_dead_letter_index(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
     """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
-    known = partial(body_statuses, layout.stream, layout.bodies, layout.shared("redactions"))
-    payloads = Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
-    amounts = BodyAmounts(settings.providers)
+    payloads, amounts = _payloads(layout, kafka), BodyAmounts(settings.providers)
     return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, amounts=amounts)
+
+
+def _payloads(layout: StreamLayout, kafka: KafkaSettings | None) -> Payloads:
+    known = partial(body_statuses, layout.stream, layout.bodies, layout.shared("redactions"))
+    return Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
 
 
 def open_dead_letters(
@@ -43,7 +47,8 @@ def open_dead_letters(
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
-    selections = Selections(places, log, index, clock, recorder)
+    ignored = IgnoredEventFinder(places.journal, _payloads(places, None).kept, BodyAmounts(settings.providers))
+    selections = Selections(places, log, index, clock, recorder, ignored)
     if channel == "cli":  # accounts of the machine act there
         orders = Orders(producer, control, recorder)
     else:

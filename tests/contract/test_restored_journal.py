@@ -100,7 +100,7 @@ def second(engine: DeltaEngine, event_id: str, came: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("action", "came"), [("replay", "dead"), ("purge", "dead"), ("resolve", "dead"), ("reprocess", "ignored")]
+    ("action", "came"), [("replay", "dead"), ("purge", "dead"), ("resolve", "dead"), ("replay", "ignored")]
 )
 def test_an_order_of_before_does_nothing_to_the_event_that_has_its_number_now(
     engine: DeltaEngine, action: str, came: str

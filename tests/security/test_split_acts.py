@@ -24,7 +24,7 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.command import PROPOSE_REPROCESS, REPROCESS, Command, Target
+from dlq.command import REPLAY, Command, Target
 from dlq.commands import send
 from dlq.limits import AloneLimits
 from dlq.orders import DeltaView, Orders, OrderService
@@ -36,7 +36,7 @@ from ledger.maintain.redact import AnotherPersonRedacts, Order, redact
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
-from tests.unit.console.listening import ADA, BOB, FAY, PASSWORD, Browser, Listener
+from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 from tests.unit.console.places import bookings_at, dead_letters
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.journal.rows import STARTS, marks, row, sha
@@ -73,7 +73,7 @@ class Night:
             clock,
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
-        dead = dead_letters(data, clock, acts, limits, kafka, lambda _: letters.batch())
+        dead = dead_letters(data, clock, acts, limits, kafka, lambda _: letters.batch(), amounts=self.amount_of)
         mount_api(app, {"ledger": service}, bookings, BreakableAnswers(clock), Streams({"ledger": dead}))
         accounts.add_user(self.listener.users, AMY, frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
         token = accounts.make_token(self.listener.users, AMY, "more", clock.now(), lambda *_: None)
@@ -89,6 +89,10 @@ class Night:
         """Its adapter says what it moved."""
         fact = MoneyFact(f"f_{event_id}", Movement.CAPTURE, "acct_1", event_id, Money(EACH_MINOR, "EUR"))
         self.letters.adapter.facts[event_id.encode()] = fact
+
+    def amount_of(self, provider: str, event_type: str, body: bytes) -> Money | None:
+        fact = self.letters.adapter.facts.get(body)
+        return None if fact is None else fact.money
 
     def row_of(self, key: str) -> JournalRow:
         return [one for one in self.letters.journal.rows if one.event_key == key][-1]
@@ -177,23 +181,15 @@ def test_ignored_events_are_no_way_around_it(night: Night) -> None:
     night.replays(ADA, *night.keys[:3])
     letters.batch()
     target, at = Target.of(night.row_of(key)), letters.clock.now()
-    send(night.kafka, Command.new("ledger", letters.lineage, REPROCESS, [target], ADA, "its type is known", at))
+    send(night.kafka, Command.new("ledger", letters.lineage, REPLAY, [target], ADA, "its type is known", at))
     letters.batch()
     assert night.applied() == 3
-    proposed = Command.new("ledger", letters.lineage, PROPOSE_REPROCESS, [target], ADA, "its type is known", at)
-    send(night.kafka, proposed)
-    letters.batch()
-    [listed] = night.listener.request("GET", "/api/ledger/proposals", FAY).json()["proposals"]
-    assert (listed["action"], listed["state"], listed["items"]) == ("propose_reprocess", "waits", [target.item_seq])
-    fay = Browser(night.listener)
-    fay.sign_in(FAY)
-    assert "reprocessing of <a " in fay.get("/ledger/reversals").text
-    where = f"ledger/proposals/{proposed.command_id}/approve"
-    assert night.post(where, ADA, reason="mine").status_code == 409
-    assert night.post(where, AMY, reason="compared").status_code == 202
-    letters.batch()
+    frozen = night.post("dlq/selections", ADA, filter={"states": ["ignored"]}, note="known now").json()["number"]
+    assert night.post(f"dlq/selections/{frozen}/replay", ADA, reason="its type is known").json()["state"] == "proposed"
+    assert night.post(f"dlq/selections/{frozen}/approve", ADA, reason="mine").status_code == 409
+    assert night.post(f"dlq/selections/{frozen}/approve", AMY, reason="compared").status_code == 200
+    night.round()
     assert night.applied() == 4
-    assert night.post(where, AMY, reason="again").status_code == 404
 
 
 # Redaction

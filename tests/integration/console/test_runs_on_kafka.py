@@ -16,6 +16,7 @@ from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import Run, RunLog, Runs, RunState, Selections
+from dlq.selection.ignored import IgnoredEventFinder
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 
@@ -29,7 +30,9 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     recorder = Recorder(AuditLog(layout.audit_log), clock, "cli")
     log = RunLog(journal, topics.control)
     index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock)
-    selections = Selections(places, log, index, clock, recorder)
+    selections = Selections(
+        places, log, index, clock, recorder, IgnoredEventFinder(places.journal, Payloads(places.bodies).kept, None)
+    )
     orders = Orders(lambda: producer, topics.control, recorder)
     runs = Runs(selections, orders, AloneLimits(), clock, sleep=lambda _: None)
     made = selections.freeze(Filter(), "ada")

@@ -10,11 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
-from dlq.command import PROPOSE_REPROCESS, Command, Target
-from dlq.commands import encode
 from tests.dead_letters import DeadLetters
 from tests.filled_ledger import propose
-from tests.unit.processor.harness import CONTROL, ignored
 
 LOST, OPEN = "merchant:m1:dispute_losses", "merchant:m1:disputes"
 
@@ -85,21 +82,3 @@ def test_a_proposal_is_listed_with_what_it_would_book(tmp_path: Path) -> None:
         ("debit", 123_450, 2),
         ("credit", 123_450, 2),
     ]
-
-
-def test_reprocessing_that_was_proposed_is_listed_by_its_items(tmp_path: Path) -> None:
-    letters = DeadLetters(tmp_path / "data")
-    key = letters.receive("evt_1")
-    letters.handler.script[key] = ignored
-    letters.batch()
-    [row] = letters.journal.rows
-    wanted = Command.new(
-        "ledger", letters.lineage, PROPOSE_REPROCESS, [Target.of(row)], "ada", "known now", letters.clock.now()
-    )
-    letters.send(CONTROL, encode(wanted), [])
-    letters.batch()
-    command = ["ledger", "proposals", "--data", str(tmp_path / "data")]
-    said = CliRunner().invoke(main, command)
-    assert "  proposes  reprocessing of items 1" in said.output.splitlines(), said.output
-    (reported,) = json.loads(CliRunner().invoke(main, [*command, "--json"]).output)
-    assert (reported["action"], reported["items"], reported["entity"]) == ("propose_reprocess", [1], None)

@@ -21,7 +21,7 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REPROCESS, PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
 from dlq.commands import decode
 from dlq.entry import Entry
 from dlq.orders import Orders
@@ -196,14 +196,13 @@ def test_proposals_are_listed_once_and_those_of_moved_entities_wait_no_more(
     assert said.output.count("waits") == 2, said.output
 
 
-@pytest.mark.parametrize(("action", "what"), [(PROPOSE_REVERSAL, "reversal"), (PROPOSE_REPROCESS, "reprocessing")])
-def test_a_proposal_names_its_items_with_their_shard(divided: Divided, action: str, what: str) -> None:
+def test_a_proposal_names_its_items_with_their_shard(divided: Divided) -> None:
     """The first shard has other items of the same numbers."""
-    _, meant = divided.proposed(action)
+    _, meant = divided.proposed(PROPOSE_REVERSAL)
     [found] = json.loads(payhook(divided, "proposals", "--json").output)
     assert (found.get("stream"), found["items"]) == ("ledger.1", [meant.item_seq])
     said = payhook(divided, "proposals").output
-    assert f"{what} of items ledger.1:{meant.item_seq}\n" in said, said
+    assert f"reversal of items ledger.1:{meant.item_seq}\n" in said, said
 
 
 def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, dict[str, Command]]) -> None:
@@ -242,25 +241,17 @@ class IgnoredOfShards(IgnoredEvents, ShardLedger):
     """Real events that were ignored, in a ledger that is divided then."""
 
 
-def test_ignored_events_are_reprocessed_by_each_entitys_shard(sent: SentTo, tmp_path: Path) -> None:
+def test_ignored_events_are_selected_of_each_entitys_shard_with_their_amounts(tmp_path: Path) -> None:
     before = IgnoredOfShards(tmp_path / "data")
     for number, shard in enumerate((Shard(0, 2), Shard(1, 2), Shard(1, 2)), 1):
         payment = next(one for one in (f"pi_{number}_{n}" for n in range(99)) if shard.decides(f"stripe:acct_1:{one}"))
         before.ignored(f"evt_{number}", payment=payment, object_id=f"re_{number}")
     before.write()
     divided = Divided(before.split(), before, {})
-    reported = json.loads(payhook(divided, "reprocess", "--dry-run", "--json").output)
-    assert (reported["ignored"], reported["counts"]) == (3, {"books": 3})
-    assert [(one["stream"], one["seq"]) for one in reported["events"]] == [
-        ("ledger", 1),
-        ("ledger.1", 2),
-        ("ledger.1", 3),
-    ]
-    assert "ledger.1:2" in payhook(divided, "reprocess", "--dry-run").output
-    said = payhook(divided, "reprocess", "--reason", "known now", "--propose", "--no-wait")
+    command = ["dlq", "select", "--state", "ignored", "--type", "refund.created", "--data", str(divided.layout.root)]
+    said = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)
     assert said.exit_code == 0, said.output
-    commands = [decode(value) for value in sent.values]
-    assert [(one.stream, one.lineage, [target.item_seq for target in one.targets]) for one in commands] == [
-        (shard.places.stream, lineage_of(shard.journal), items)
-        for shard, items in zip(divided.shards, ([1], [2, 3]), strict=True)
+    assert [line for line in said.output.splitlines() if line.startswith("frozen")] == [
+        "frozen as s1 of ledger: 1 items (7.00 EUR)",
+        "frozen as s1 of ledger.1: 2 items (14.00 EUR)",
     ]

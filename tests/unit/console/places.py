@@ -24,10 +24,12 @@ from dlq.alerts.settings import AlertsSettings
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, Payloads
+from dlq.index.dead_letter_index import Amounts
 from dlq.limits import AloneLimits
 from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
+from dlq.selection.ignored import IgnoredEventFinder
 from ledger.queries import LedgerJournals
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
@@ -43,13 +45,16 @@ def dead_letters(
     producer: Producer | None = None,
     sleep: Callable[[float], object] = lambda _: None,
     shard: int = 0,
+    amounts: Amounts | None = None,
 ) -> DeadLetters:
     """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
     decided."""
     layout = Layout(data).ledger(number=shard)
     index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
-    selections = Selections(layout, log, index, clock, recorder)
+    selections = Selections(
+        layout, log, index, clock, recorder, IgnoredEventFinder(layout.journal, Payloads(layout.bodies).kept, amounts)
+    )
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
     orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.check_signed_in)
     runs = Runs(selections, orders, limits, clock, sleep)  # type: ignore[arg-type]

@@ -96,7 +96,7 @@ class TwoVersions(Engine):
 
     def reprocess(self, actor: str, targets: list[Target]) -> None:
         if targets:
-            command(self, "reprocess", *targets, actor=actor)
+            command(self, "replay", *targets, actor=actor)
             self.batch()
         self.advance(0)
 

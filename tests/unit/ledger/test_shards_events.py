@@ -14,11 +14,12 @@ from console.pages.place import Asking, Place
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Movement
+from dlq.index import Filter, ItemState
+from dlq.selection.ignored import IgnoredEventFinder
 from journal.schema import JournalRow
 from ledger.provider_bugs import all_provider_bugs
 from ledger.queries import LedgerJournals
 from ledger.receipts import answered_since, undecided
-from ledger.reprocess import Wanted, ignored, what_else
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START
@@ -67,11 +68,9 @@ def test_an_ignored_event_is_its_entitys_shards(before: ShardLedger) -> None:
     new = shards[1].add(None, payment=MOVES[2])
     shards[1].commit()
     ledger = ledger_of(shards)
-    found = [ignored(at.journal, Wanted(), ledger.shard(at)).seqs for at in ledger.places]
-    assert found == [(stays.seq,), (moves.seq, new.seq)]
-    at, key, _ = ledger.of_event(taken_up.event_key or "")
-    assert at.stream == "ledger.1"
-    assert what_else(at.journal, [key])[key].startswith("applied in row 5")
+    ignored = Filter(states=(ItemState.IGNORED,))
+    found = [IgnoredEventFinder(at.journal, lambda _: {}, None).find(ignored) for at in ledger.places]
+    assert [[one.seen_seq for one in some] for some in found] == [[stays.seq], [moves.seq, new.seq]]
 
 
 def test_an_event_that_any_shard_decided_is_not_undecided(before: ShardLedger) -> None:

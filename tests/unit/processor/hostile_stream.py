@@ -32,7 +32,7 @@ ROUNDS_MAX = 60
 
 ANSWERS = {**ODD_ANSWERS, **{name: answer for name, (answer, _) in MADE_SAFE.items()}}
 ADAPTERS = {**ODD_HASHES, **ODD_EVENTS, **ODD_FACTS}
-ACTIONS = ("replay", "purge", "resolve", "reprocess")
+ACTIONS = ("replay", "purge", "resolve")
 
 
 @dataclass(frozen=True)

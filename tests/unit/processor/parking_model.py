@@ -221,21 +221,6 @@ class Model:
         for number, event in enumerate(accepted):
             event.due = now + number * timedelta(seconds=order.interval_s)
 
-    def reprocess(self, order: Order, now: datetime) -> None:
-        """Ignored events are taken up again, each for itself, in Kafka's order."""
-        accepted = 0
-        for event, seen in sorted(order.targets, key=lambda target: target[0].order):
-            was_seen = event.version == seen == self.before.get(event)
-            if not was_seen or event.state != "ignored":
-                continue
-            placed = not was_passed(event, self._entity_of(event))
-            due = now + accepted * timedelta(seconds=order.interval_s)
-            event.becomes("replayed", due=due, holds=placed)
-            event.attempt, event.replays = 0, 1
-            event.out_of_order = event.out_of_order or not placed
-            event.saw_closed |= event.came_before_closing
-            accepted += 1
-
     def close(self, order: Order) -> None:
         """A purge or a resolve of events as they were seen."""
         for event, seen in order.targets:
@@ -279,6 +264,8 @@ class Model:
         return []
 
     def _may_be_replayed(self, event: Event, seen: int, order: Order) -> bool:
+        if event.state == "ignored":
+            return event.version == seen == self.before.get(event)
         if event not in self.open_before or event.version != seen or not event.is_dead:
             return False
         if event.kind == "conflict" and event.key not in self.free:
@@ -290,6 +277,9 @@ class Model:
 
     def _replayed(self, event: Event, now: datetime) -> None:
         placed = self._is_placed(event)
+        if event.state == "ignored":
+            placed, event.replays = not was_passed(event, self._entity_of(event)), 0
+            event.saw_closed |= event.came_before_closing
         if event.kind == "conflict":
             event.kind = "event"
             self.free.discard(event.key)

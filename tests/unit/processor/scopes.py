@@ -20,7 +20,7 @@ SCOPES: Mapping[str, Callable[[DeadHead], Scope]] = {
         policy,
         answers=("applied", "ignored", "stuck", "bug"),
         arrivals=((), (_ONE,), (_COPY,), (_CHANGED,)),
-        actions=("replay", "purge", "reprocess"),
+        actions=("replay", "purge", "replay ignored"),
         events_max=1,
         records_max=2,
     ),

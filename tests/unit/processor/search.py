@@ -226,9 +226,9 @@ class Search:
     def _acts(self, world: World) -> Iterator[Act]:
         for event in world.model.events():
             for action in self.scope.actions:
-                if action == "reprocess":
+                if action == "replay ignored":
                     if event.state in ("ignored", "replayed"):
-                        yield Act(action, (event.order,))
+                        yield Act("replay", (event.order,))
                 elif event.is_dead or (action != "replay" and event.is_open):
                     yield Act(action, (event.order,))
         if "replay" in self.scope.actions:
@@ -325,7 +325,7 @@ class Search:
             rows = [world.last[event.order] for event in events]
             targets = tuple(Target(row.item_seq, row.seq, hash_head(row.row_hash)) for row in rows)
             offset = world.marks[CONTROL][0] + number
-            paced = act.action in ("replay", "reprocess")
+            paced = act.action == "replay"
             command = Command(f"c{offset}", "ledger", LINEAGE, act.action, targets, "ada", "mended", NOW)
             command = replace(command, mode=act.mode) if paced else command
             records.append(KafkaRecord(CONTROL, 0, offset, encode(command), []))
@@ -375,8 +375,6 @@ class Search:
         for order in orders:
             if order.action == "replay":
                 world.model.replay(order, world.clock)
-            elif order.action == "reprocess":
-                world.model.reprocess(order, world.clock)
             else:
                 world.model.close(order)
         world.model.release(world.clock)

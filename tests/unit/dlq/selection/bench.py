@@ -23,6 +23,7 @@ from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.run import PortionResult
 from dlq.selection import DryRuns, FactFinder, Run, RunLog, Runs, Selections
+from dlq.selection.ignored import IgnoredEventFinder
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from processor.decide import runs
@@ -128,7 +129,14 @@ class SelectionBench:
         """Another process on the same stream. What it orders is decided while it waits."""
         clock, log = self.engine.clock, RunLog(self.places.journal, CONTROL)
         recorder = Recorder(acts or self.acts, clock, channel)
-        selections = Selections(self.places, log, self.index, clock, recorder)
+        selections = Selections(
+            self.places,
+            log,
+            self.index,
+            clock,
+            recorder,
+            IgnoredEventFinder(self.places.journal, Payloads(self.places.bodies).kept, None),
+        )
         orders = Orders(lambda: self.kafka, CONTROL, recorder)
         return selections, Runs(selections, orders, self.alone, clock, lambda _: self.decide())
 

@@ -196,29 +196,28 @@ def test_an_approval_of_another_replay_than_was_proposed_is_refused(engine: Engi
     assert (row.decision, "no proposal" in str(row.reason)) == (Decision.IGNORED, True)
 
 
-@pytest.mark.parametrize("act", ["replay", "reprocess"])
+@pytest.mark.parametrize("came", ["dead", "ignored"])
 @pytest.mark.parametrize("approver", ["ada", " ADA "])
-def test_who_proposed_does_not_approve_it(engine: Engine, act: str, approver: str) -> None:
-    keys = dead(engine, 3) if act == "replay" else [passed_over(engine, "evt_9")]
-    row = by_two(engine, act, keys, approver=approver)
+def test_who_proposed_does_not_approve_it(engine: Engine, came: str, approver: str) -> None:
+    keys = dead(engine, 3) if came == "dead" else [passed_over(engine, "evt_9")]
+    row = by_two(engine, "replay", keys, approver=approver)
     assert (row.decision, "another person must approve it" in str(row.reason)) == (Decision.IGNORED, True)
 
 
-def test_what_is_reprocessed_counts_with_what_is_replayed(engine: Engine) -> None:
+def test_ignored_events_count_with_dead_ones(engine: Engine) -> None:
     keys, ignored_one = dead(engine, 2), passed_over(engine, "evt_9")
     assert order(engine, "replay", *keys).decision is Decision.REPLAYED
-    refused = order(engine, "reprocess", ignored_one)
+    refused = order(engine, "replay", ignored_one)
     assert (refused.decision, last(engine, ignored_one).decision) == (Decision.IGNORED, Decision.IGNORED)
-    assert "have it proposed (propose_reprocess)" in str(refused.reason)
-    assert by_two(engine, "reprocess", [ignored_one]).decision is Decision.REPLAYED
+    assert "have it proposed (propose_replay)" in str(refused.reason)
+    assert by_two(engine, "replay", [ignored_one]).decision is Decision.REPLAYED
     engine.advance(0)
     assert last(engine, ignored_one).decision is Decision.APPLIED
 
 
-@pytest.mark.parametrize("action", ["propose_replay", "propose_reprocess"])
-def test_a_proposal_of_what_cannot_be_tried_says_why(engine: Engine, action: str) -> None:
+def test_a_proposal_of_what_cannot_be_tried_says_why(engine: Engine) -> None:
     [key] = dead(engine, 1)
     gone = target(engine, key)
     order(engine, "purge", key)
-    row = give(engine, given(engine, action, gone))
+    row = give(engine, given(engine, "propose_replay", gone))
     assert row.decision is Decision.IGNORED and str(row.reason).startswith("refused: ")

@@ -52,7 +52,7 @@ TRIES = st.sampled_from(
 CRASHES = st.sampled_from(["", "", "", "", "before", "after"])
 RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
 ORDERS = st.tuples(
-    st.sampled_from(["replay", "replay", "replay", "purge", "resolve", "reprocess", "reprocess"]),
+    st.sampled_from(["replay", "replay", "replay", "purge", "resolve", "replay ignored", "replay ignored"]),
     st.sets(st.integers(0, 3), min_size=1, max_size=3),
     st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS]),
     st.sampled_from([0, 0, 3]),
@@ -169,28 +169,27 @@ class Parking(RuleBasedStateMachine):
         return key
 
     def _order(self, action: str, which: set[int], mode: ReplayMode, interval_s: int, force: bool) -> None:
-        """What can be replayed are dead events; what is to be closed may be any that is open, and what is to be
-        reprocessed any that a handler has seen."""
+        """What can be replayed are dead events, or ignored ones; what is to be closed may be any that is open."""
         events = [event for event in self.model.events() if self._may_be_ordered(action, event)]
         chosen = tuple((event, event.version) for number, event in enumerate(events) if number in which)
         if not chosen:
             return
-        how = Order(action, chosen)
-        if action == "replay":
-            how = Order(action, chosen, mode, interval_s, force)
-        elif action == "reprocess":
-            how = Order(action, chosen, interval_s=interval_s)
-        self._send_order(how)
+        if action == "replay ignored":
+            self._send_order(Order("replay", chosen, interval_s=interval_s))
+        elif action == "replay":
+            self._send_order(Order(action, chosen, mode, interval_s, force))
+        else:
+            self._send_order(Order(action, chosen))
 
     def _may_be_ordered(self, action: str, event: Event) -> bool:
-        if action == "reprocess":
+        if action == "replay ignored":
             return event.state in ("ignored", "applied", "replayed")
         return event.is_dead or (action != "replay" and event.is_open)
 
     def _send_order(self, how: Order) -> None:
         targets = tuple(Target.of(self._last(event)) for event, _ in how.targets)
         number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
-        paced = how.action in ("replay", "reprocess")
+        paced = how.action == "replay"
         replay = (None, how.mode, how.interval_s * 1_000_000, how.force) if paced else ()
         command = Command(number, "ledger", self.engine.lineage, how.action, targets, "ada", "mended", NOW, *replay)
         self.engine.send(CONTROL, encode(command), [])
@@ -239,8 +238,6 @@ class Parking(RuleBasedStateMachine):
         for order in commands:
             if order.action == "replay":
                 self.model.replay(order, now)
-            elif order.action == "reprocess":
-                self.model.reprocess(order, now)
             else:
                 self.model.close(order)
 
@@ -323,7 +320,7 @@ TestParking = Parking.TestCase
 
 
 def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch() -> None:
-    """An ignored event is reprocessed beside its entity's queue, dies, and so holds back what waits there; the head of
+    """An ignored event is replayed beside its entity's queue, dies, and so holds back what waits there; the head of
     the queue is purged in that batch. Who comes next is behind the dead one, and waits."""
     parking = Parking()
     parking.begins(policy=DeadHead.WAIT, drain_max=1, replays_max=1, due_max=1_000)
@@ -333,7 +330,7 @@ def test_a_purge_wakes_nobody_behind_an_event_that_died_in_the_same_batch() -> N
             _step(parking)
         _step(parking, arriving=[["ignored", "bug"], ["held"], ["stuck", "ignored"]])
         _step(parking, arriving=[[]], seconds=20)
-        _step(parking, orders=[("replay", {0}, *alone), ("reprocess", {0}, *alone)])
+        _step(parking, orders=[("replay", {0}, *alone), ("replay ignored", {0}, *alone)])
         _step(parking, orders=[("replay", {0}, *alone), ("purge", {1}, *alone)])
         woken = parking.model.events()[-1].due
         _step(parking)

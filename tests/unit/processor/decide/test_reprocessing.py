@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from core.decision import Decision
-from core.errors import Unparseable
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
-from dlq.command import REPROCESS_MAX, CommandInvalid
 from journal.schema import JournalRow
 from load.samples.stripe import stripe_event
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Stuck, ignored
+from tests.unit.processor.harness import EVENTS, NOW, Engine, Stuck, ignored
 from tests.unit.processor.ordering import command, decided, last, order, target
 
 BODY = stripe_event(
@@ -56,13 +54,13 @@ def of_key(engine: Engine, key: str) -> list[JournalRow]:
 def test_an_ignored_event_is_booked_by_the_handler_that_knows_its_type(engine: Engine) -> None:
     key = passed_over(engine)
     knows(engine)
-    ordered = order(engine, "reprocess", key)
+    ordered = order(engine, "replay", key)
     engine.advance(0)
     before, opened, booked = of_key(engine, key)
     assert [row.decision.value for row in (before, opened, booked)] == ["ignored", "replayed", "applied"]
     assert [row.handler_version for row in (before, opened, booked)] == ["test-1", None, "test-2"]
     assert (opened.cause_seq, opened.actor, opened.reason) == (ordered.seq, "ada", "garbage")
-    assert (ordered.decision, ordered.reason) == (Decision.REPLAYED, "1 of 1 taken up again")
+    assert (ordered.decision, ordered.reason) == (Decision.REPLAYED, "1 of 1 accepted")
     assert booked.postings is not None
     assert engine.index.open_count() == 0
 
@@ -70,17 +68,17 @@ def test_an_ignored_event_is_booked_by_the_handler_that_knows_its_type(engine: E
 def test_the_same_command_again_has_no_second_effect_and_says_so(engine: Engine) -> None:
     key = passed_over(engine)
     knows(engine)
-    given = command(engine, "reprocess", target(engine, key))
+    given = command(engine, "replay", target(engine, key))
     decided(engine)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "applied"]
     again = replace(given, command_id="another")
-    command(engine, "reprocess", *again.targets, actor="bob")
+    command(engine, "replay", *again.targets, actor="bob")
     row = decided(engine)
     engine.advance(0)
     assert (row.decision, row.reason) == (
         Decision.IGNORED,
-        "0 of 1 taken up again; refused: item 1 was taken up again before, by row 3; look again",
+        "0 of 1 accepted; refused: item 1 has moved on since row 1; look again",
     )
     assert engine.decisions(key) == ["ignored", "replayed", "applied"]
 
@@ -90,23 +88,23 @@ def test_after_a_restart_it_is_known_too(engine: Engine, keeps_index: bool) -> N
     key = passed_over(engine)
     knows(engine)
     seen = target(engine, key)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.start(keeps_index=keeps_index)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "applied"]
     engine.start(keeps_index=keeps_index)
-    command(engine, "reprocess", seen)
-    assert "was taken up again before" in str(decided(engine).reason)
+    command(engine, "replay", seen)
+    assert "has moved on since row 1" in str(decided(engine).reason)
 
 
 def test_two_commands_of_one_batch_take_it_up_once(engine: Engine) -> None:
     key = passed_over(engine)
     knows(engine)
     for actor in ("ada", "bob"):
-        command(engine, "reprocess", target(engine, key), actor=actor)
+        command(engine, "replay", target(engine, key), actor=actor)
     row = decided(engine)
     engine.advance(0)
-    assert "item 1 was taken up again and is open" in str(row.reason)
+    assert "item 1 has moved on since row 1" in str(row.reason)
     assert engine.decisions(key) == ["ignored", "replayed", "applied"]
 
 
@@ -114,13 +112,13 @@ def test_what_is_ignored_again_may_be_taken_up_another_time_as_it_was_seen_then(
     key = passed_over(engine)
     first = target(engine, key)
     engine.handler.version = "test-2"
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "ignored"]
     knows(engine, "test-3")
-    command(engine, "reprocess", first)
-    assert "was taken up again before" in str(decided(engine).reason)
-    order(engine, "reprocess", key)
+    command(engine, "replay", first)
+    assert "has moved on since row 1" in str(decided(engine).reason)
+    order(engine, "replay", key)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "ignored", "replayed", "applied"]
     assert last(engine, key).handler_version == "test-3"
@@ -131,7 +129,7 @@ def test_it_runs_behind_what_was_applied_since_and_says_so(engine: Engine) -> No
     engine.post("evt_2")
     engine.batch()
     knows(engine)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     opened, booked = of_key(engine, key)[1:]
     assert (opened.out_of_order, opened.blocking, booked.out_of_order) == (True, False, True)
@@ -141,7 +139,7 @@ def test_what_arrives_in_the_batch_of_the_command_and_is_applied_came_before_it(
     key = passed_over(engine)
     knows(engine)
     engine.post("evt_2")
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     assert last(engine, key).out_of_order
 
@@ -152,7 +150,7 @@ def test_it_takes_its_place_before_what_waits_and_what_comes(engine: Engine) -> 
     waiting = engine.post("evt_2")
     engine.handler.fails(waiting, Stuck("no answer"), times=1)
     engine.batch()
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     coming = engine.post("evt_3")
     engine.handler.calls.clear()
     engine.advance(2)
@@ -166,7 +164,7 @@ def test_other_entities_do_not_make_it_late(engine: Engine) -> None:
     engine.post("evt_2", "e2")
     engine.batch()
     knows(engine)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     assert not last(engine, key).out_of_order
 
@@ -175,7 +173,7 @@ def test_it_fails_dies_and_is_replayed_as_any_event(engine: Engine) -> None:
     key = passed_over(engine)
     knows(engine)
     engine.handler.fails(key, ZeroDivisionError("division by zero"), times=1)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     assert last(engine, key).decision is Decision.DEAD
     assert [row.event_key for row in engine.dead_letters.published] == [key]
@@ -219,7 +217,7 @@ def test_its_fact_and_its_entity_are_named_by_todays_adapter(engine: Engine) -> 
     key = passed_over(engine)
     engine.adapters["stripe"] = Names("e9", FACT)
     knows(engine)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     row = last(engine, key)
     assert (row.decision, row.entity_key) == (Decision.APPLIED, "e9")
@@ -233,7 +231,7 @@ def test_a_fact_that_was_booked_under_another_event_is_not_booked_again(engine: 
     engine.batch()
     engine.adapters["stripe"] = Names("e1", FACT)
     knows(engine)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     engine.advance(0)
     assert engine.decisions(key) == ["ignored", "replayed", "duplicate_fact"]
 
@@ -255,49 +253,38 @@ def test_tenants_facts_are_reported_apart(engine: Engine) -> None:
     engine.batch()
     engine.adapters["stripe"] = Names("e1", FACT)
     knows(engine)
-    order(engine, "reprocess", event.event_key)
+    order(engine, "replay", event.event_key)
     engine.advance(0)
     row = last(engine, event.event_key)
     assert (row.decision, row.fact_key, row.entity_key) == (Decision.APPLIED, f"shop~{FACT.fact_key}", "shop~e1")
 
 
-def test_an_event_that_has_another_name_today_is_refused(engine: Engine) -> None:
+def test_an_event_that_has_another_name_today_keeps_its_key_and_gets_its_fact(engine: Engine) -> None:
     key = passed_over(engine)
     engine.adapters["stripe"] = Names("e1", FACT, key="stripe:evt_other:charge.captured")
-    row = order(engine, "reprocess", key)
-    assert "its adapter reads it as stripe:evt_other:charge.captured now" in str(row.reason)
-    assert engine.decisions(key) == ["ignored"]
+    knows(engine)
+    order(engine, "replay", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "applied"]
+    assert last(engine, key).fact_key == FACT.fact_key
 
 
-class Unread(Names):
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        raise Unparseable("its amount is not a number")
-
-
-def test_what_cannot_be_read_is_refused_and_stays_ignored(engine: Engine) -> None:
+def test_what_is_ignored_by_todays_handler_too_stays_so(engine: Engine) -> None:
     key = passed_over(engine)
-    engine.adapters["stripe"] = Unread("e1")
-    row = order(engine, "reprocess", key)
-    assert (row.decision, row.reason) == (
-        Decision.IGNORED,
-        "0 of 1 taken up again; refused: item 1 can't be read again: its amount is not a number",
-    )
-
-
-def test_an_event_of_a_provider_without_an_adapter_is_refused(engine: Engine) -> None:
-    key = passed_over(engine)
-    engine.adapters.clear()
-    assert "there is no adapter for stripe" in str(order(engine, "reprocess", key).reason)
+    order(engine, "replay", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["ignored", "replayed", "ignored"]
+    assert engine.index.open_count() == 0
 
 
 def test_an_event_whose_body_is_gone_is_refused(engine: Engine) -> None:
     key, other = passed_over(engine), passed_over(engine, "evt_2", "e2")
     del engine.bodies.by_hash[last(engine, key).body_sha256 or ""]
     knows(engine)
-    row = order(engine, "reprocess", key, other)
+    row = order(engine, "replay", key, other)
     engine.advance(0)
     assert row.reason == (
-        "1 of 2 taken up again; refused: the body of item 1 isn't kept: retention dropped it, or it was redacted"
+        "1 of 2 accepted; refused: the body of item 1 isn't kept: retention dropped it, or it was redacted"
     )
     assert (engine.decisions(key), engine.decisions(other)[-1]) == (["ignored"], "applied")
 
@@ -306,7 +293,7 @@ def test_a_body_that_goes_just_then_leaves_the_event_ignored(engine: Engine) -> 
     """Retention and redactions look at the journal before they remove a body; this is decided in between."""
     key = passed_over(engine)
     knows(engine)
-    order(engine, "reprocess", key)
+    order(engine, "replay", key)
     del engine.bodies.by_hash[last(engine, key).body_sha256 or ""]
     engine.start()
     engine.advance(0)
@@ -331,48 +318,30 @@ def test_a_body_that_only_the_index_lacks_is_fetched(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item_seq", "seen_seq", "why"),
+    ("item_seq", "seen_seq"),
     [
-        (1, 1, "row 1 of item 1 is applied, not ignored"),
-        (1, 2, "there is no row 2 of item 1"),
-        (7, 9, "there is no row 9 of item 7"),
-        (3, 3, "item 3 is a command, not an event"),
+        pytest.param(1, 1, id="it was applied"),
+        pytest.param(1, 2, id="the row is another item's"),
+        pytest.param(7, 9, id="there is no such row"),
+        pytest.param(3, 3, id="a command"),
     ],
 )
-def test_what_is_no_ignored_event_is_refused(engine: Engine, item_seq: int, seen_seq: int, why: str) -> None:
+def test_what_is_no_ignored_event_is_refused(engine: Engine, item_seq: int, seen_seq: int) -> None:
     engine.post("evt_1")
     engine.batch()
     passed_over(engine, "evt_2")
     command(engine, "replay", engine.target(2, 2))
     assert decided(engine).seq == 3
-    command(engine, "reprocess", engine.target(item_seq, seen_seq))
+    command(engine, "replay", engine.target(item_seq, seen_seq))
     row = decided(engine)
-    assert (row.decision, row.reason) == (Decision.IGNORED, f"0 of 1 taken up again; refused: {why}")
+    assert (row.decision, row.reason) == (Decision.IGNORED, f"0 of 1 accepted; refused: item {item_seq} is not open")
 
 
 def test_one_at_a_time_at_a_rate(engine: Engine) -> None:
     keys = [passed_over(engine, f"evt_{number}", f"e{number}") for number in range(3)]
     knows(engine)
-    order(engine, "reprocess", *keys, interval_us=2_000_000)
+    order(engine, "replay", *keys, interval_us=2_000_000)
     due = [last(engine, key).due_at for key in keys]
     assert due == [engine.clock.now() + timedelta(seconds=2 * number) for number in range(3)]
     engine.advance(2)
     assert [last(engine, key).decision.value for key in keys] == ["applied", "applied", "replayed"]
-
-
-def test_a_command_has_no_more_events_than_are_read_while_the_stream_waits(engine: Engine) -> None:
-    with pytest.raises(CommandInvalid, match=f"1 to {REPROCESS_MAX} targets"):
-        command(engine, "reprocess", *(engine.target(seq, seq) for seq in range(1, REPROCESS_MAX + 2)))
-
-
-@pytest.mark.parametrize("option", ["force", "mode"])
-def test_a_reprocess_knows_no_replays_option(engine: Engine, option: str) -> None:
-    engine.send(
-        CONTROL,
-        b'{"command_id":"c","stream":"ledger","lineage":"l","action":"reprocess","targets":[],"actor":"a","reason":"r",'
-        b'"at":"2026-01-31T12:00:00Z","' + option.encode() + b'":true}',
-        [],
-    )
-    row = decided(engine)
-    assert (row.decision, row.error_class) == (Decision.DEAD, "CommandInvalid")
-    assert "interval_us, proposal may be" in str(row.error_message)

@@ -97,9 +97,9 @@ def test_an_approved_reversal_reverses_no_other_booking(engine: Engine, lineage:
 
 
 @LINEAGES
-def test_a_reprocess_takes_up_no_other_event(engine: Engine, lineage: str) -> None:
+def test_a_replay_takes_up_no_other_ignored_event(engine: Engine, lineage: str) -> None:
     older = engine.copy()
-    seen = given(engine, "reprocess", target(engine, is_ignored(engine, "evt_2")))
+    seen = given(engine, "replay", target(engine, is_ignored(engine, "evt_2")))
     engine.restore(older, lineage)
     other = is_ignored(engine, "evt_3")
     assert was_refused(send(engine, seen))

@@ -1,0 +1,121 @@
+"""Ignored events that may be selected: an event is ignored where its last decision says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.decision import Decision
+from core.location import Location
+from dlq.command import hash_head
+from dlq.index import Filter, FilterInvalid
+from dlq.index.dead_letter_index import Amounts
+from dlq.index.item import Seen
+from journal.lake import has_table, open_table
+from journal.reader import read_rows
+from journal.shards import decides, shard_at
+
+IGNORED_MAX = 100_000
+"""Most events of one selection: the body of each is read, for its amount."""
+
+BODIES_AT_ONCE = 2_000
+OWN_PROVIDER = "payhook"
+"""Commands that were refused are ignored too."""
+
+_COLUMNS = ["seq", "item_seq", "row_hash", "entity_key", "partition", "provider", "event_type", "body_sha256"]
+_NOT_OF_IGNORED = ("kinds", "classes", "text", "fingerprint", "marks")
+
+
+class _Row(NamedTuple):
+    """`_COLUMNS` of a row that ignored an event."""
+
+    seq: int
+    item_seq: int
+    row_hash: str
+    entity_key: str | None
+    partition: int
+    provider: str
+    event_type: str
+    body_sha256: str | None
+
+
+class IgnoredEventFinder:
+    """Finds them in one stream's journal. ``bodies``: those of some hashes that are kept."""
+
+    def __init__(
+        self, journal: Location, bodies: Callable[[Collection[str]], Mapping[str, bytes]], amounts: Amounts | None
+    ) -> None:
+        self._journal = str(journal)
+        self._bodies = bodies
+        self._amounts = amounts
+
+    def find(self, wanted: Filter) -> Iterator[Seen]:
+        """Those that match, in item order, one more than `IGNORED_MAX` at most.
+
+        :raises FilterInvalid: it asks for what only a dead event has
+        """
+        for name in _NOT_OF_IGNORED:
+            if getattr(wanted, name):
+                raise FilterInvalid(name, "an ignored event has none; leave it out")
+        rows = self._rows(wanted)[: IGNORED_MAX + 1]
+        for begin in range(0, len(rows), BODIES_AT_ONCE):
+            some = rows[begin : begin + BODIES_AT_ONCE]
+            bodies = self._bodies({row.body_sha256 for row in some if row.body_sha256 is not None})
+            yield from (self._seen(row, bodies.get(row.body_sha256 or "")) for row in some)
+
+    def _rows(self, wanted: Filter) -> list[_Row]:
+        if not has_table(self._journal):
+            return []
+        table, shard = open_table(self._journal), shard_at(self._journal)
+        found = read_rows(table, _condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
+        seqs, items = found["seq"].to_numpy(), found["item_seq"].to_numpy()
+        # Of an item that was taken up again, whether it is ignored once more its last row tells.
+        later = read_rows(table, ~pc.field("first"), ["seq", "item_seq"])
+        later_seqs, later_items = later["seq"].to_numpy(), later["item_seq"].to_numpy()
+        ours = np.isin(later_items, items)
+        last = dict(zip(items.tolist(), seqs.tolist(), strict=True))
+        for item_seq, seq in zip(later_items[ours].tolist(), later_seqs[ours].tolist(), strict=True):
+            last[item_seq] = max(seq, last[item_seq])
+        kept = [seq for item_seq, seq in zip(items.tolist(), seqs.tolist(), strict=True) if last[item_seq] == seq]
+        wanted_seqs = pc.field("seq").isin(pa.array(kept[: IGNORED_MAX + 1], pa.int64()))
+        rows = [_Row(**row) for row in read_rows(table, wanted_seqs, _COLUMNS).sort_by("item_seq").to_pylist()]
+        return [row for row in rows if decides(shard, row)]
+
+    def _seen(self, row: _Row, body: bytes | None) -> Seen:
+        money = None
+        if body is not None and self._amounts is not None:
+            money = self._amounts(row.provider, row.event_type, body)
+        amount, currency = (None, None) if money is None else (money.amount_minor, money.currency)
+        return Seen(row.item_seq, row.seq, hash_head(row.row_hash), amount, currency, row.entity_key)
+
+
+def _condition(wanted: Filter) -> pc.Expression:
+    """Of a row that ignored an event of a provider's."""
+    parts = [
+        pc.field("decision") == Decision.IGNORED.value,
+        pc.field("event_key").is_valid(),
+        pc.field("provider") != OWN_PROVIDER,
+    ]
+    for column, values in (
+        ("provider", wanted.providers),
+        ("event_type", wanted.types),
+        ("account", wanted.accounts),
+        ("tenant", wanted.tenants),
+    ):
+        if values:
+            parts.append(pc.field(column).isin(pa.array(values, pa.string())))
+    if wanted.items:
+        parts.append(pc.field("item_seq").isin(pa.array(wanted.items, pa.int64())))
+    if wanted.entity is not None:
+        parts.append(pc.field("entity_key") == wanted.entity)
+    if wanted.since is not None:
+        parts.append(pc.field("decided_at") >= pa.scalar(wanted.since, pa.timestamp("us", "UTC")))
+    if wanted.until is not None:
+        parts.append(pc.field("decided_at") < pa.scalar(wanted.until, pa.timestamp("us", "UTC")))
+    return reduce(and_, parts)
