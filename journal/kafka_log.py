@@ -272,7 +272,7 @@ def _record(message: Message) -> Record:
     headers: Any = message.headers() or ()
     kind, milliseconds = message.timestamp()
     at = None if kind == TIMESTAMP_NOT_AVAILABLE else from_micros(milliseconds * 1_000)
-    return Record(_offset(message), message.value(), tuple(headers), at=at)
+    return Record(_offset(message), message.value(), tuple(headers), at=at, key=message.key())
 
 
 @contextlib.contextmanager

@@ -222,6 +222,7 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     body_known: bool = True
     at: datetime | None = None
+    key: bytes | None = None
 
 
 def record_sha256(row: JournalRow) -> str | None:

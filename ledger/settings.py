@@ -10,6 +10,12 @@ from providers.settings import Section
 class VerifySettings(Section):
     """What `payhook verify` lets pass."""
 
+    memory: str = Field(
+        "1g",
+        pattern=r"^[1-9][0-9]*[mgMG]$",
+        description="memory that a verification on this machine may take; what doesn't fit is put into the data folder. "
+        "Where ledger.master is a cluster, ledger.driver_memory counts instead",
+    )
     refund_awaits_days_max: float = Field(
         30.0,
         gt=0,
@@ -65,3 +71,8 @@ class LedgerSettings(Section):
     maintain: MaintainSettings = Field(
         default_factory=MaintainSettings, description="payhook ledger maintain, and its schedule"
     )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the ledger's batch jobs run on this machine, and not on a cluster."""
+        return self.master.startswith("local")

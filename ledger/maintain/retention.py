@@ -22,8 +22,9 @@ from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
 from ledger.maintain.tables import SORTED_BY, StreamTables
 from ledger.redactions import Retained
-from ledger.spark import MAINTAIN, read_table, staging
-from ledger.verify.views import journal_view
+from ledger.spark import MAINTAIN, staging
+from ledger.verify.spark_engine import Spark
+from ledger.verify.views import journal_sql
 
 BEHIND_MAX = timedelta(days=7)
 """For a reading stream that is further behind no file is kept: it may never come back, and then begins by seq."""
@@ -150,7 +151,9 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
 
 def _needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
     """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
-    rows = journal_view(read_table(spark, stream.journal, state.version), shard_in(state.notes))
+    engine = Spark(spark)
+    columns = engine.add_delta("retained_rows", stream.journal, state.version)
+    rows = spark.sql(journal_sql("retained_rows", columns, shard_in(state.notes)))
     last = (
         rows.where("mine AND (NOT first OR waits)").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
     )

@@ -39,9 +39,7 @@ class AnchorsHold(Invariant):
     def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
         heads = _heads(evidence)
         at, head = next(heads)
-        for offset, record in anchor_records(
-            evidence.kafka, evidence.session, evidence.lake.stream, evidence.anchor_ends
-        ):
+        for offset, record in anchor_records(evidence.kafka, evidence.lake.stream, evidence.anchor_ends):
             try:
                 anchor = evidence.anchor_keys.decode(record)
             except AnchorInvalid as invalid:
@@ -112,7 +110,7 @@ def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]
     """Offset and anchor of every record that names the audit log; there is one for live and test traffic."""
     topic = topics_of("live").anchors
     ends = evidence.kafka.ends([topic]).get(topic, {})
-    for offset, record in anchor_records(evidence.kafka, evidence.session, STREAM, ends):
+    for offset, record in anchor_records(evidence.kafka, STREAM, ends):
         try:
             yield offset, evidence.anchor_keys.decode(record)
         except AnchorInvalid as invalid:

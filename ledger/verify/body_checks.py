@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as fn
 
+from core.clock import to_micros
 from core.decision import Decision
 from core.location import Location
 from journal.index_changes import EMPTY_SHA256
 from journal.lake import has_table, open_table
+from journal.schema import TIMESTAMP
 from ledger.handler import handler_version
 from ledger.redactions import Redactions, Retained
-from ledger.spark import read_table
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, Invariant
@@ -39,11 +37,8 @@ class BodiesWhole(Invariant):
         if not has_table(str(self.bodies)):
             nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
             return self.finding(evidence, nowhere, {"bodies": 0})
-        missing = self._register(evidence)
-        try:
-            return self.finding(evidence, self._offenders(evidence), self._figures(evidence))
-        finally:
-            missing.unpersist()
+        self._register(evidence)
+        return self.finding(evidence, self._offenders(evidence), self._figures(evidence))
 
     def _offenders(self, evidence: Evidence) -> list[dict[str, Any]]:
         offenders = evidence.sample(
@@ -57,46 +52,56 @@ class BodiesWhole(Invariant):
         )
         offenders += evidence.sample(
             """
+            WITH brought AS (
+                SELECT body_sha256, max(decided_at) AS last_at FROM whole
+                WHERE first AND decision <> 'duplicate' AND body_sha256 IN (SELECT body_sha256 FROM redacted)
+                GROUP BY body_sha256)
             SELECT 'a redacted body is there again, as from a backup: redact it again' AS problem,
-                   body_sha256, event_key
-            FROM redacted LEFT SEMI JOIN bodies USING (body_sha256)
-            WHERE own AND done AND NOT EXISTS (
-                SELECT 1 FROM whole
-                WHERE first AND decision <> 'duplicate'
-                      AND whole.body_sha256 = redacted.body_sha256 AND decided_at >= redacted.at)
+                   redacted.body_sha256 AS body_sha256, event_key
+            FROM redacted LEFT JOIN brought ON brought.body_sha256 = redacted.body_sha256
+            WHERE own AND done AND redacted.body_sha256 IN (SELECT body_sha256 FROM bodies)
+                  AND NOT coalesce(last_at >= redacted.at, false)
             """
         )
         return offenders
 
-    def _register(self, evidence: Evidence) -> DataFrame:
+    def _register(self, evidence: Evidence) -> None:
         """The journal is pinned already, so every body that it refers to is there, or went by order or by time.
 
-        Returns what is missing, ``bodiless``, which is kept for the queries that read it.
+        What is missing is named ``bodiless``, and kept for the queries that read it.
         """
-        session = evidence.session
+        engine = evidence.engine
         table = open_table(str(self.bodies))
-        held = read_table(session, self.bodies, table.version())
-        held.createOrReplaceTempView("bodies")
+        engine.add_delta("bodies", self.bodies, table.version())
         stream = evidence.lake.stream
-        last = Redactions(self.redactions).last_orders(stream).values()
-        ordered = [
-            (one.body_sha256, one.event_key, one.at, one.stream == stream, done is not None) for one, done in last
+        orders = [
+            {
+                "body_sha256": order.body_sha256,
+                "event_key": order.event_key,
+                "at": order.at,
+                "own": order.stream == stream,
+                "done": done is not None,
+            }
+            for order, done in Redactions(self.redactions).last_orders(stream).values()
         ]
-        columns = "body_sha256 string, event_key string, at timestamp, own boolean, done boolean"
-        session.createDataFrame(ordered, columns).createOrReplaceTempView("redacted")
+        evidence.add_rows("redacted", _REDACTED, orders)
         retained = Retained.of(table)
-        missing = session.sql(
+        engine.add_result(
+            "bodiless",
             f"""
             WITH missing AS (
                 SELECT min(seq) AS seq, body_sha256, max(decided_at) AS decided_at, max(seq) AS brought
-                FROM journal LEFT ANTI JOIN bodies USING (body_sha256)
+                FROM journal
                 WHERE first AND body_sha256 <> '{EMPTY_SHA256}' AND decision <> 'duplicate'
+                      AND body_sha256 NOT IN (SELECT body_sha256 FROM bodies)
                 GROUP BY body_sha256),
             referring AS (
-                SELECT whole.seq, body_sha256, whole.decided_at, brought, int(mine AND waits) AS open,
-                       int({_unpublished(retained)}) AS unpublished,
-                       lag(int(mine AND waits), 1, 0) OVER (PARTITION BY item_seq ORDER BY whole.seq) AS was_open
-                FROM whole JOIN missing USING (body_sha256)),
+                SELECT whole.seq AS seq, whole.body_sha256 AS body_sha256, whole.decided_at AS decided_at, brought,
+                       CASE WHEN mine AND waits THEN 1 ELSE 0 END AS open,
+                       CASE WHEN {_unpublished(retained)} THEN 1 ELSE 0 END AS unpublished,
+                       coalesce(lag(CASE WHEN mine AND waits THEN 1 ELSE 0 END)
+                                OVER (PARTITION BY item_seq ORDER BY whole.seq), 0) AS was_open
+                FROM whole JOIN missing ON missing.body_sha256 = whole.body_sha256),
             spans AS (
                 SELECT body_sha256, seq >= brought AS is_last, decided_at,
                        sum(open - was_open) OVER by_seq AS open,
@@ -110,13 +115,13 @@ class BodiesWhole(Invariant):
             FROM missing LEFT JOIN redacted
                       ON redacted.body_sha256 = missing.body_sha256 AND (own OR redacted.at >= missing.decided_at)
                  LEFT JOIN had_its_time ON had_its_time.body_sha256 = missing.body_sha256
-            """  # noqa: S608 - a moment, a number and words of our own making
-        ).persist(StorageLevel.MEMORY_AND_DISK)
-        missing.createOrReplaceTempView("bodiless")
-        return missing
+            """,  # noqa: S608 - a moment, a number and words of our own making
+        )
 
     def _figures(self, evidence: Evidence) -> dict[str, Any]:
-        [held] = evidence.rows("SELECT count(*) AS bodies, coalesce(sum(length(body)), 0) AS bytes FROM bodies")
+        [held] = evidence.rows(
+            "SELECT count(*) AS bodies, CAST(coalesce(sum(octet_length(body)), 0) AS bigint) AS bytes FROM bodies"
+        )
         counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
         counts = {one["status"]: one["count"] for one in counted}
         return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
@@ -139,8 +144,8 @@ def _had_its_time(retained: Retained | None) -> str:
     if retained is None:
         return "false"
     return (
-        f"is_last AND open = 0 AND unpublished = 0 AND decided_at < timestamp'{retained.before.isoformat()}' "
-        f"AND (next_at IS NULL OR next_at >= decided_at + INTERVAL {retained.days} DAYS)"
+        f"is_last AND open = 0 AND unpublished = 0 AND unix_micros(decided_at) < {to_micros(retained.before)} "
+        f"AND (next_at IS NULL OR unix_micros(next_at) - unix_micros(decided_at) >= {retained.days * DAY_US})"
     )
 
 
@@ -148,7 +153,7 @@ def _had_its_time(retained: Retained | None) -> str:
 class BodyFacts:
     """The view ``body_facts`` (`ledger.verify.body_facts.FACTS`) of all applied rows, made once.
 
-    Rows and bodies are sorted together by Spark: its scratch folder needs room for as much as the bodies take.
+    Rows and bodies are put together by the engine: its scratch folder needs room for as much as the bodies take.
     """
 
     bodies: Location
@@ -163,31 +168,43 @@ class BodyFacts:
                 self._is_there = True
 
     def _register(self, evidence: Evidence) -> None:
-        rows = evidence.session.table("journal").where(
-            "decision = 'applied' AND fact_sha256 IS NOT NULL AND handler_version LIKE 'ledger-%.%'"
+        applied = (
+            f"SELECT {', '.join(COLUMNS[:-1])}, body_sha256 FROM journal "  # noqa: S608 - names of our own
+            "WHERE decision = 'applied' AND fact_sha256 IS NOT NULL AND handler_version LIKE 'ledger-%.%'"
         )
+        engine = evidence.engine
         if has_table(str(self.bodies)):
-            version = open_table(str(self.bodies)).version()
-            held = read_table(evidence.session, self.bodies, version)
-            rows = rows.join(held, "body_sha256", "left")
+            engine.add_delta("kept_bodies", self.bodies, open_table(str(self.bodies)).version())
+            rows = (
+                f"SELECT {', '.join(COLUMNS)} FROM ({applied}) AS applied LEFT JOIN kept_bodies "  # noqa: S608
+                "ON kept_bodies.body_sha256 = applied.body_sha256"
+            )
         else:
-            rows = rows.withColumn("body", fn.lit(None).cast("binary"))
+            rows = f"SELECT {', '.join(COLUMNS[:-1])}, CAST(NULL AS binary) AS body FROM ({applied}) AS applied"  # noqa: S608
         settings = self.providers
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return read_bodies(batches, settings)
 
-        facts = rows.select(*COLUMNS).mapInArrow(read, FACTS)
-        facts.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView("body_facts")
+        engine.add_read("body_facts", rows, read, FACTS)
 
+
+_REDACTED = pa.schema(
+    [
+        *((name, pa.string()) for name in ("body_sha256", "event_key")),
+        ("at", TIMESTAMP),
+        *((name, pa.bool_()) for name in ("own", "done")),
+    ]
+)
+DAY_US = 86_400_000_000
 
 _IN_ORDER = """
     WITH before AS (
-        SELECT one.seq, bool_or(other.seq < one.seq) AS pair_was_applied
+        SELECT one.seq AS seq, bool_or(other.seq < one.seq) AS pair_was_applied
         FROM body_facts AS one JOIN whole AS other ON other.fact_key = coalesce(one.undoes, one.undone_by)
         WHERE other.decision = 'applied'
         GROUP BY one.seq)
-    SELECT facts.seq, is_read, reads,
+    SELECT facts.seq AS seq, is_read, reads,
            CASE WHEN problem IS NOT NULL THEN problem
                 WHEN undone_by IS NOT NULL AND is_booked AND coalesce(pair_was_applied, false)
                 THEN 'it was undone before it was reported, and is booked'
@@ -216,21 +233,18 @@ class BookingsAreInBodies(Invariant):
 
     def check(self, evidence: Evidence) -> Finding:
         self.facts.register(evidence)
-        evidence.session.sql(_IN_ORDER).createOrReplaceTempView("facts_in_order")
+        evidence.engine.add_view("facts_in_order", _IN_ORDER)
         offenders = evidence.sample(
-            f"""
-            WITH wrong AS (
-                SELECT seq, problem, reads FROM facts_in_order WHERE problem IS NOT NULL
-                ORDER BY seq LIMIT {evidence.sample_max})
-            SELECT /*+ BROADCAST(wrong) */
-                   problem, seq, event_key, event_type, reads, fact_key, postings, handler_version
-            FROM journal JOIN wrong USING (seq) ORDER BY seq
-            """  # noqa: S608 - a number
+            """
+            SELECT problem, journal.seq AS seq, event_key, event_type, reads, fact_key, postings, handler_version
+            FROM journal JOIN facts_in_order ON facts_in_order.seq = journal.seq
+            WHERE problem IS NOT NULL ORDER BY seq
+            """
         )
         [counts] = evidence.rows(
             """
-            SELECT count_if(is_read) AS compared, count_if(NOT is_read) AS without_body,
-                   count_if(problem IS NOT NULL) AS wrong
+            SELECT count(*) FILTER (WHERE is_read) AS compared, count(*) FILTER (WHERE NOT is_read) AS without_body,
+                   count(*) FILTER (WHERE problem IS NOT NULL) AS wrong
             FROM facts_in_order
             """
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from core.event import Mode
 from core.layout import LEDGER, StreamLayout
@@ -19,13 +17,13 @@ from core.routing import Shard, base_of, dlq_topic, mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
 from journal.index import Index
+from journal.schema import GENESIS, extend
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
-from ledger.verify.fast_path import Doubt, FastPath, Progress, Tables, take_fast_path
-from ledger.verify.fast_path.commits import CommitDigest
-from ledger.verify.fast_path.hashes import SALT_BYTES
+from ledger.verify.engine import Engine
 from ledger.verify.kafka import Ends, Kafka
-from ledger.verify.views import Base, collect, commit_digests
+from ledger.verify.promises import read_promise
+from ledger.verify.views import COMMITS, Base
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +128,36 @@ class Limits:
     """A refund that waits for its capture for longer is an offence."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommitDigest:
+    """One commit by its rows (`ledger.verify.views.COMMITS`). ``decided_at``: its last row's."""
+
+    batch_seq: int
+    last_seq: int
+    decided_at: datetime
+    digest: str
+
+
+_TAKES = """
+    SELECT count(*) FILTER (WHERE account LIKE 'merchant:%' AND split_part(account, ':', 3) <> 'payouts'
+                    AND NOT (split_part(account, ':', 3) = 'payable' AND side = 'credit')) AS taken_back,
+           count(DISTINCT CASE WHEN entity_key NOT LIKE '%:%:%' THEN seq END) AS nameless
+    FROM own_lines WHERE mine AND entity_key IS NOT NULL
+"""
+
+
 @dataclass
 class Evidence:
     """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
-    The views ``journal`` (see `journal_view`), ``postings`` and, where they are collected, ``receipts`` are registered
-    in ``session``; and the journal up to the mark of what is derived from it: ``booked`` for the postings, ``indexed``
-    for the index. All begin with the row after ``base``; ``whole`` is the journal from its first row. ``every_row`` and
-    ``every_line`` are the rows and the postings of all shards, each once (`journal.shards`).
+    The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.journal_sql`), and
+    ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``open_items``; ``postings``;
+    ``receipts`` where they are collected; ``every_row`` and ``every_line``, the rows and the postings of all shards,
+    each once (`journal.shards`); ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this
+    verification asks.
     """
 
-    session: SparkSession
+    engine: Engine
     lake: Lake
     state: JournalState
     kafka: Kafka
@@ -153,10 +170,12 @@ class Evidence:
     index: Index | None
     now: datetime
     limits: Limits
-    tables: Tables
     base: Base
-    has_every_line: bool = False
-    """Whether each shard has a table of postings."""
+    postings_mark: int | None
+    """None: there is no table of postings."""
+
+    lowest: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """The lowest offset of each history and partition among the rows that are looked at, where not all are."""
 
     every_mark: Marks = field(default_factory=dict)
     """The marks of all shards together."""
@@ -164,18 +183,14 @@ class Evidence:
     every_end: Ends = field(default_factory=dict)
     """Of all partitions, whichever shard reads them."""
 
-    sources: Mapping[str, DataFrame] = field(default_factory=dict)
-    """The journals that the stream reads, by their stream's name, as `journal_view`."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The views of the journals that the stream reads, by their stream's name."""
 
     no_index: str = ""
     """Why there is none."""
 
-    progress: Progress = lambda done, of: None
-    salt: bytes = field(default_factory=lambda: os.urandom(SALT_BYTES))
-    """Of the digests by which keys are compared."""
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-    _fast_path: FastPath | None = None
     _commits: Sequence[CommitDigest] | None = None
+    _takes: dict[str, Any] | None = None
 
     @property
     def seq(self) -> int:
@@ -192,11 +207,6 @@ class Evidence:
         return own_after(self.state.notes)
 
     @property
-    def postings_mark(self) -> int | None:
-        """None: there is no table of postings."""
-        return None if self.tables.postings is None else self.tables.postings_mark
-
-    @property
     def dlq_ends(self) -> dict[int, tuple[int, int]]:
         return self.ends.get(self.lake.dlq_topic, {})
 
@@ -209,37 +219,48 @@ class Evidence:
         return reads(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """The result of a query, for results that are small by construction: one job."""
-        return collect(self.session.sql(sql))
+        """The result of a query, for results that are small by construction."""
+        return self.engine.ask(sql)
 
     def sample(self, sql: str) -> list[dict[str, Any]]:
-        """At most ``sample_max`` rows of a query's result: one job."""
-        return collect(self.session.sql(sql).limit(self.sample_max))
+        """At most ``sample_max`` rows of a query's result."""
+        return self.engine.ask(sql, self.sample_max)
 
-    def fast_path(self) -> FastPath:
-        """What one pass over the ledger clears, made once. What it doubts is to be looked at by itself."""
-        with self._lock:
-            if self._fast_path is None:
-                self._fast_path = take_fast_path(self.session, self.tables, self.salt, self.since, self.progress)
-            return self._fast_path
+    def search(self, promise: str) -> list[dict[str, Any]]:
+        """A sample of what offends a promise."""
+        return self.sample(read_promise(promise).sql)
 
-    def search(self, doubt: Doubt, sql: str) -> list[dict[str, Any]]:
-        """At most ``sample_max`` rows of a query's result; none where the fast path has no such doubt."""
-        return [] if self.fast_path().clears(doubt) else self.sample(sql)
+    def add_rows(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Names a few rows of Python's."""
+        self.engine.add_table(name, pa.Table.from_pylist(list(rows), schema).to_batches(), schema)
 
     def commits(self) -> Sequence[CommitDigest]:
-        """Every commit's digest in order, one a commit."""
-        with self._lock:
-            if self._commits is None:
-                self._commits = (
-                    self.fast_path().commits if self.fast_path().clears(Doubt.ORDER) else self._search_commits()
-                )
-            return self._commits
+        """Every commit in order, one a commit; ``commits`` and ``chain_heads`` are named then."""
+        if self._commits is None:
+            self.engine.add_result("commits", COMMITS.format(joined=self.engine.joined))
+            columns = "batch_seq, last_seq, decided_at, digest"
+            rows = self.rows(f"SELECT {columns} FROM commits ORDER BY batch_seq")  # noqa: S608 - words of our own
+            self._commits = [CommitDigest(**row) for row in rows]
+            head = self.base.chain
+            if head is not None:
+                for commit in self._commits:
+                    head = extend(head, commit.digest)
+            known = [] if head is None else [{"computed": head, "recorded": self.state.chain or GENESIS}]
+            self.add_rows("chain_heads", pa.schema([("computed", pa.string()), ("recorded", pa.string())]), known)
+        return self._commits
 
-    def _search_commits(self) -> list[CommitDigest]:
-        """However their rows lie: one job over the journal."""
-        table = commit_digests(self.session.table("journal")).toArrow().sort_by("batch_seq")
-        return [CommitDigest(**row) for row in table.to_pylist()]
+    def taken_back(self) -> int:
+        """Lines of other movements than captures and payouts, among the rows that are looked at."""
+        return int(self._take_figures()["taken_back"])
+
+    def nameless(self) -> int:
+        """Bookings whose entity is a merchant account as a whole."""
+        return int(self._take_figures()["nameless"])
+
+    def _take_figures(self) -> dict[str, Any]:
+        if self._takes is None:
+            [self._takes] = self.rows(_TAKES)
+        return self._takes
 
     def last_row_age_s(self) -> float:
         """Since the journal's last row was decided; 0 of an empty one."""
@@ -283,4 +304,4 @@ class Evidence:
 
     def _lowest(self, life: str, number: int, until: int) -> int:
         """The lowest offset among the rows that are looked at."""
-        return min((low for low, _ in self.fast_path().runs.get((life, number), ())), default=until)
+        return self.lowest.get((life, number), until)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import reduce
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
 
+import orjson
+import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 
-from core.clock import Clock
+from core.clock import Clock, from_rfc3339, to_micros
 from core.errors import PayhookError
 from core.routing import Shard, is_sparse, source_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.index import Index
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader
+from journal.schema import TIMESTAMP
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.postings import mark_of
-from ledger.spark import read_table
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Evidence, Lake, Limits, reads
-from ledger.verify.fast_path import Tables
 from ledger.verify.kafka import Ends, Kafka, anchor_records
-from ledger.verify.views import base_before, journal_view, mine
+from ledger.verify.views import BOOKED_LINES, OPEN_ITEMS, base_before, journal_sql, mine_sql
 from providers.settings import ProvidersSettings
 
 
@@ -48,7 +49,7 @@ class Options:
 
 
 def gather(
-    session: SparkSession,
+    engine: Engine,
     lake: Lake,
     kafka: Kafka,
     anchor_keys: AnchorKeys,
@@ -59,35 +60,30 @@ def gather(
 ) -> Evidence:
     """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
     postings = _postings(lake)
-    has_receipts = lake.is_ledger and _register_receipts(session, lake, kafka)
+    has_receipts = lake.is_ledger and _add_receipts(engine, lake, kafka)
     anchors = topics_of(lake.mode).anchors
     anchor_ends = kafka.ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
     shard, copied = shard_in(state.notes), own_after(state.notes)
     others = _others(lake, shard)
-    sources, ends = _sources(session, lake, [topic for topic in state.marks if is_sparse(topic)])
+    sources, ends = _sources(engine, lake, [topic for topic in state.marks if is_sparse(topic)])
     every_end = kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
     ends |= {
         topic: {number: held for number, held in partitions.items() if reads(lake, shard, topic, number)}
         for topic, partitions in every_end.items()
     }
-    whole = journal_view(read_table(session, lake.journal, state.version), shard)
-    whole.createOrReplaceTempView("whole")
-    has_every_line = _register_every(session, lake, whole, state, postings, others, shard, options.since)
-    anchored = anchor_records(kafka, session, lake.stream, anchor_ends)
-    base = base_before(whole, state, options.since, anchored, anchor_keys)
-    looked_at = fn.col("seq") > base.seq
-    journal = whole if base.seq == 0 else whole.where(looked_at)
-    journal.createOrReplaceTempView("journal")
-    if postings is not None:
-        own = journal.where(fn.col("seq") > copied)
-        own.where(fn.col("seq") <= mark_of(postings)).createOrReplaceTempView("booked")
-        lines = read_table(session, lake.postings, postings.version())
-        (lines if base.seq == 0 else lines.where(looked_at)).createOrReplaceTempView("postings")
-    if index is not None:
-        journal.where(fn.col("seq") <= index.seq).createOrReplaceTempView("indexed")
-    return Evidence(
-        session=session,
+    columns = engine.add_delta("whole_rows", lake.journal, state.version)
+    engine.add_view("whole", journal_sql("whole_rows", columns, shard))
+    _add_every(engine, lake, state, postings, others, shard, options.since)
+    base = base_before(engine, state, options.since, anchor_records(kafka, lake.stream, anchor_ends), anchor_keys)
+    engine.add_view("journal", f"SELECT * FROM whole WHERE seq > {base.seq}")  # noqa: S608 - a number
+    engine.add_view("own_lines", BOOKED_LINES.format(rows="journal"))
+    engine.add_view("open_items", OPEN_ITEMS.format(rows="journal"))
+    index_seq = index.seq if index is not None else 0
+    engine.add_view("indexed", f"SELECT * FROM journal WHERE seq <= {index_seq}")  # noqa: S608 - a number
+    engine.add_view("indexed_items", OPEN_ITEMS.format(rows="indexed"))
+    evidence = Evidence(
+        engine=engine,
         lake=lake,
         state=state,
         kafka=kafka,
@@ -99,23 +95,87 @@ def gather(
         now=clock.now(),
         limits=limits,
         base=base,
-        has_every_line=has_every_line,
+        postings_mark=None if postings is None else mark_of(postings),
+        lowest=_lowest(engine) if base.seq else {},
         every_mark=_every_mark([state, *(one.state for one in others)]),
         every_end=every_end,
         sources=sources,
-        tables=Tables(
-            journal=str(lake.journal),
-            journal_version=state.version,
-            last_seq=state.next_seq - 1,
-            postings=str(lake.postings) if postings is not None else None,
-            postings_version=postings.version() if postings is not None else 0,
-            postings_mark=mark_of(postings) if postings is not None else 0,
-            index_seq=index.seq if index is not None else 0,
-            mode=str(lake.mode),
-            shard=shard,
-            own_after=copied,
-        ),
     )
+    _add_asked(evidence, copied, index_seq)
+    _add_partitions(evidence)
+    return evidence
+
+
+def _lowest(engine: Engine) -> dict[tuple[str, int], int]:
+    rows = engine.ask(
+        "SELECT life, partition, min(kafka_offset) AS low FROM journal WHERE first GROUP BY life, partition"
+    )
+    return {(row["life"], row["partition"]): row["low"] for row in rows}
+
+
+_ASKED = pa.schema(
+    [
+        ("own_mode", pa.string()),
+        *((name, pa.int64()) for name in ("before_seq", "last_seq", "own_after")),
+        *((name, pa.int64()) for name in ("index_seq", "postings_mark", "published_upto")),
+        *((name, TIMESTAMP) for name in ("waits_since", "late_before")),
+    ]
+)
+
+
+def _add_asked(evidence: Evidence, copied: int, index_seq: int) -> None:
+    now, limits = evidence.now, evidence.limits
+    asked = {
+        "own_mode": str(evidence.lake.mode),
+        "before_seq": evidence.base.seq,
+        "last_seq": evidence.seq,
+        "own_after": copied,
+        "index_seq": index_seq,
+        "postings_mark": evidence.postings_mark or 0,
+        "published_upto": evidence.state.published_upto,
+        "waits_since": now - timedelta(seconds=limits.in_flight_age_s_max),
+        "late_before": now - timedelta(days=limits.refund_awaits_days_max),
+    }
+    evidence.add_rows("asked", _ASKED, [asked])
+
+
+_SPANS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("topic", "life")),
+        ("partition", pa.int32()),
+        *((name, pa.int64()) for name in ("start_offset", "until_offset")),
+        ("sparse", pa.bool_()),
+    ]
+)
+_MARKS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *((name, pa.int64()) for name in ("until_offset", "kafka_low", "kafka_high")),
+        ("sparse", pa.bool_()),
+    ]
+)
+
+
+def _add_partitions(evidence: Evidence) -> None:
+    spans = [
+        {
+            "topic": span.topic,
+            "life": span.life,
+            "partition": span.partition,
+            "start_offset": span.start,
+            "until_offset": span.until,
+            "sparse": is_sparse(span.topic),
+        }
+        for span in evidence.spans()
+    ]
+    evidence.add_rows("spans", _SPANS, spans)
+    marks = []
+    for topic, partition, _, until in evidence.partitions():
+        low, high = evidence.ends.get(topic, {}).get(partition, (None, None))
+        where = {"topic": topic, "partition": partition, "sparse": is_sparse(topic)}
+        marks.append({**where, "until_offset": until, "kafka_low": low, "kafka_high": high})
+    evidence.add_rows("marks", _MARKS, marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,60 +207,103 @@ def _every_mark(states: Sequence[JournalState]) -> Marks:
     return marks
 
 
-def _register_every(
-    session: SparkSession,
+def _add_every(
+    engine: Engine,
     lake: Lake,
-    whole: DataFrame,
     state: JournalState,
     postings: DeltaTable | None,
     others: Sequence[OtherShard],
     shard: Shard,
     since: int | datetime | None,
-) -> bool:
-    """The views ``every_row`` and, where each shard has postings, ``every_line``; returns whether that is there.
+) -> None:
+    """The views ``postings``, ``every_row`` and ``every_line``.
 
     ``stream`` is whose journal a row is in, ``recent`` whether it is to be looked at; ``mine`` is by the first one's
     shard.
     """
-    rows = whole.where(fn.col("seq") > own_after(state.notes)).withColumn("stream", fn.lit(lake.stream))
-    for one in others:
-        theirs = journal_view(read_table(session, one.lake.journal, one.state.version), shard)
-        own = theirs.where(fn.col("seq") > own_after(one.state.notes)).withColumn("stream", fn.lit(one.lake.stream))
-        rows = rows.unionByName(own, allowMissingColumns=True)
-    recent = fn.lit(True) if since is None else fn.col("seq" if isinstance(since, int) else "decided_at") >= since
-    rows.withColumn("recent", recent).createOrReplaceTempView("every_row")
-    tables = [(lake, postings), *((one.lake, one.postings) for one in others)]
-    parts = [read_table(session, one.postings, table.version()) for one, table in tables if table is not None]
-    if len(parts) < len(tables):
-        return False
-    lines = reduce(DataFrame.unionByName, parts)
-    lines.withColumn("mine", mine(shard)).createOrReplaceTempView("every_line")
-    return True
+    if since is None:
+        recent = "true"
+    else:
+        recent = f"seq >= {since}" if isinstance(since, int) else f"unix_micros(decided_at) >= {to_micros(since)}"
+    journals = [("whole", own_after(state.notes), lake.stream)]
+    tables = [("postings", lake, postings)]
+    for number, other in enumerate(others):
+        columns = engine.add_delta(f"other_{number}_rows", other.lake.journal, other.state.version)
+        engine.add_view(f"other_{number}", journal_sql(f"other_{number}_rows", columns, shard))
+        journals.append((f"other_{number}", own_after(other.state.notes), other.lake.stream))
+        tables.append((f"other_{number}_postings", other.lake, other.postings))
+    every_row = (
+        f"SELECT *, '{stream}' AS stream, {recent} AS recent FROM {name} WHERE seq > {after}"  # noqa: S608
+        for name, after, stream in journals
+    )
+    engine.add_view("every_row", " UNION ALL ".join(every_row))
+    for name, its_lake, table in tables:
+        if table is not None:
+            engine.add_delta(name, its_lake.postings, table.version())
+    if any(table is None for _, _, table in tables):
+        engine.add_view("every_line", BOOKED_LINES.format(rows="every_row"))
+        return
+    columns = (
+        "seq",
+        "event_key",
+        "fact_key",
+        "entity_key",
+        "account",
+        "side",
+        "amount_minor",
+        "currency",
+        "decided_at",
+    )
+    every_line = (
+        f"SELECT {', '.join(columns)}, {mine_sql(shard)} AS mine FROM {name}"  # noqa: S608 - names of our own
+        for name, _, _ in tables
+    )
+    engine.add_view("every_line", " UNION ALL ".join(every_line))
 
 
-def _register_receipts(session: SparkSession, lake: Lake, kafka: Kafka) -> bool:
+_RECEIPTS = pa.schema([("at", TIMESTAMP), ("event_key", pa.string()), ("outcome", pa.string()), ("status", pa.int32())])
+RECORDS_PER_BATCH = 10_000
+
+
+def _add_receipts(engine: Engine, lake: Lake, kafka: Kafka) -> bool:
     """The view ``receipts``: those that were collected; where none were yet, those on their topic."""
     if has_table(str(lake.receipts)):
-        read_table(session, lake.receipts, open_table(str(lake.receipts)).version()).createOrReplaceTempView("receipts")
+        engine.add_delta("receipts", lake.receipts, open_table(str(lake.receipts)).version())
         return True
     topic = topics_of(lake.mode).receipts
     if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
         return False
-    lines = kafka.frame(session, topic).selectExpr("explode(split(CAST(value AS string), '\\n')) AS line")
-    parsed = lines.selectExpr("from_json(line, 'at timestamp, event_key string, outcome string, status int') AS line")
-    parsed.select("line.*").createOrReplaceTempView("receipts")
+    engine.add_table("receipts", _receipts(kafka, topic), _RECEIPTS)
     return True
 
 
-def _sources(session: SparkSession, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, DataFrame], Ends]:
+def _receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
+    lines = (line for _, record in kafka.records(topic) for line in (record.value or b"").split(b"\n"))
+    receipts = (receipt for line in lines if (receipt := _receipt(line)) is not None)
+    while some := list(islice(receipts, RECORDS_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist(some, _RECEIPTS)
+
+
+def _receipt(line: bytes) -> dict[str, Any] | None:
+    """What counts of a receipt; None of what isn't one."""
+    try:
+        said = orjson.loads(line)
+        return {**{name: said.get(name) for name in _RECEIPTS.names}, "at": from_rfc3339(said["at"])}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+
+
+def _sources(engine: Engine, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, str], Ends]:
     """The journals that are read under these names, and what each topic holds; without those that aren't there."""
-    sources: dict[str, DataFrame] = {}
+    sources: dict[str, str] = {}
     ends: Ends = {}
-    for name in sorted({source_of(topic) for topic in topics}):
+    for number, name in enumerate(sorted({source_of(topic) for topic in topics})):
         path = lake.journal.parent / name
         if has_table(str(path)):
             reader = JournalReader(str(path))
-            sources[name] = journal_view(read_table(session, path, reader.version))
+            columns = engine.add_delta(f"source_{number}_rows", path, reader.version)
+            engine.add_view(f"source_{number}", journal_sql(f"source_{number}_rows", columns))
+            sources[name] = f"source_{number}"
             ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
     return sources, ends
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
@@ -19,7 +17,6 @@ from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.index import Index
 from ledger.settings import LedgerSettings
-from ledger.spark import read_session
 from ledger.verify.anchor_checks import AnchorsHold, AuditLogWhole
 from ledger.verify.body_checks import BodiesWhole, BodyFacts, BookingsAreInBodies
 from ledger.verify.booking_checks import (
@@ -30,6 +27,8 @@ from ledger.verify.booking_checks import (
     ReversalsMirrorBookings,
 )
 from ledger.verify.derived_checks import DlqEqualsOpenDead, IndexEqualsJournal, PostingsEqualJournal
+from ledger.verify.duckdb_engine import duckdb_engine
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Evidence, Lake, Limits
 from ledger.verify.gather import Options, gather, last_seq
 from ledger.verify.journal_checks import (
@@ -98,22 +97,15 @@ OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, AuditLogWhole.name, 
 
 ERROR_CHARS_MAX = 500
 
-AT_ONCE = 4
-"""Invariants under way at the same time: planning one overlaps with running another."""
-
-
-EARLY = {IndexEqualsJournal.name}
-"""It reads on the driver while the executors take the fast path: it mustn't wait for that."""
-
 
 class Watch:
-    """How far a verification is; this one shows nothing. Called from several threads."""
+    """How far a verification is; this one shows nothing."""
 
     def begins(self, invariants: int) -> None:
         """So many will be checked."""
 
-    def looked_through(self, done: int, of: int) -> None:
-        """Portions of the ledger on the fast path."""
+    def gets_on(self, percent: float) -> None:
+        """How far the query is that is under way."""
 
     def found(self, finding: Finding) -> None:
         """One invariant has answered."""
@@ -132,7 +124,8 @@ def run(
     watch: Watch,
     lake: Location,
 ) -> Report:
-    """Verifies one stream with a Spark session of its own, while everything may go on running.
+    """Verifies one stream, while everything may go on running: by DuckDB in a process of its own, or by Spark where
+    the ledger's master is a cluster.
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :param watch: shows how far it is
@@ -145,14 +138,33 @@ def run(
     started = clock.monotonic()
     places = Lake.under(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
-    limits, name = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max), "payhook verify"
-    with read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
-        report = verify(session, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
+    limits = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
+    with open_engine(settings, data_dir, jars, rows, watch) as engine:
+        report = verify(engine, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic() - started)
 
 
+@contextmanager
+def open_engine(
+    settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: Watch
+) -> Iterator[Engine]:
+    """The engine for a journal of so many rows."""
+    if settings.is_local:
+        with duckdb_engine(data_dir, settings.verify.memory) as engine:
+            engine.progress = watch.gets_on
+            yield engine
+        return
+    # Spark's modules take a second to load.
+    from ledger.spark import read_session
+    from ledger.verify.spark_engine import Spark
+
+    name = "payhook verify"
+    with read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
+        yield Spark(session)
+
+
 def verify(
-    session: SparkSession,
+    engine: Engine,
     lake: Lake,
     kafka: Kafka,
     anchor_keys: AnchorKeys,
@@ -162,7 +174,7 @@ def verify(
     watch: Watch | None = None,
     names: Collection[str] = (),
 ) -> Report:
-    """As `run`, in a session and with a Kafka that are passed in.
+    """As `run`, with an engine and a Kafka that are passed in.
 
     :param names: the invariants to check; empty: all
     """
@@ -170,22 +182,16 @@ def verify(
     last_seq(lake)
     index, no_index = _index(lake)
     try:
-        evidence = gather(session, lake, kafka, anchor_keys, limits, clock, index, options)
+        evidence = gather(engine, lake, kafka, anchor_keys, limits, clock, index, options)
         evidence.no_index = no_index
         watch = watch or Watch()
-        evidence.progress = watch.looked_through
         deep = _deep_ones(lake, options)
         instead = {one.name for one in deep}
         left_out = instead | _left_out(evidence)
         made = [*(one for one in INVARIANTS if one.name not in left_out), *deep]
         asked = [one for one in made if not names or one.name in names]
         watch.begins(len(asked))
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            begun = {
-                invariant.name: pool.submit(_check, invariant, evidence, watch)
-                for invariant in sorted(asked, key=lambda one: one.name not in EARLY)
-            }
-            findings = [begun[invariant.name].result() for invariant in asked]
+        findings = [_check(invariant, evidence, watch) for invariant in asked]
     finally:
         if index is not None:
             index.close()

@@ -1,4 +1,4 @@
-"""Kafka as a verification sees it: the ends of partitions, single records, and whole topics as frames."""
+"""Kafka as a verification sees it: the ends of partitions, single records, and all that a topic holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
+import orjson
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.kafka import spark_options
 from core.routing import mode_of, topics_of
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent, Point, TopicMissing
@@ -46,8 +44,11 @@ class Kafka(Protocol):
         :raises KafkaUnreachable: it doesn't answer
         """
 
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        """All of a topic: ``partition, offset, key, value, headers`` as Spark's Kafka source gives them."""
+    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+        """All that a topic holds now, with the partition of each record.
+
+        :raises KafkaUnreachable: it doesn't answer
+        """
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Kafka's own id of each topic; one that doesn't exist is left out."""
@@ -62,7 +63,7 @@ class Kafka(Protocol):
 class RealKafka:
     """A running broker.
 
-    :raises KafkaUnreachable: it doesn't answer (from each method but `frame`)
+    :raises KafkaUnreachable: it doesn't answer (from each method)
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -84,18 +85,11 @@ class RealKafka:
         with self._log() as log:
             return log.records_at(points)
 
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        return (
-            session.read.format("kafka")
-            .options(**spark_options(self._kafka))
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("endingOffsets", "latest")
-            .option("includeHeaders", "true")
-            .option("failOnDataLoss", "false")
-            .load()
-            .select("partition", "offset", "key", "value", "headers")
-        )
+    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+        with self._log() as log:
+            for partition, (low, high) in log.held([topic])[topic].items():
+                for record in log.records(topic, partition, low, high):
+                    yield partition, record
 
     def _of_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
         """What is asked of each topic; one that isn't there is left out."""
@@ -115,16 +109,23 @@ class RealKafka:
                 raise KafkaUnreachable(self._kafka.bootstrap_servers, silent.problem) from silent
 
 
-def anchor_records(
-    kafka: Kafka, session: SparkSession, stream: str, ends: dict[int, tuple[int, int]]
-) -> Iterator[tuple[int, bytes]]:
+def anchor_records(kafka: Kafka, stream: str, ends: dict[int, tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes of what the anchors' topic holds of a stream below ``ends``, by seq."""
     if not any(high > low for low, high in ends.values()):
         return
-    until = max(high for _, high in ends.values())
-    frame = kafka.frame(session, topics_of(mode_of(stream)).anchors).where(
-        (fn.col("offset") < until) & (fn.col("key").cast("string") == stream)
-    )
-    by_seq = frame.select("offset", "value", fn.expr("get_json_object(CAST(value AS string), '$.seq')").alias("at"))
-    for row in by_seq.orderBy(fn.expr("TRY_CAST(at AS bigint)"), "offset").toLocalIterator():
-        yield row["offset"], bytes(row["value"])
+    until, key = max(high for _, high in ends.values()), stream.encode()
+    records = [
+        (record.offset, record.value or b"")
+        for _, record in kafka.records(topics_of(mode_of(stream)).anchors)
+        if record.offset < until and record.key == key
+    ]
+    yield from sorted(records, key=lambda record: (_seq_in(record[1]), record[0]))
+
+
+def _seq_in(anchor: bytes) -> int:
+    """The seq that an anchor names; -1 of what isn't one."""
+    try:
+        seq = orjson.loads(anchor)["seq"]
+    except (ValueError, KeyError, TypeError):
+        return -1
+    return seq if isinstance(seq, int) else -1

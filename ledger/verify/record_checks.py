@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +11,12 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
+from core.clock import from_rfc3339
 from core.routing import is_sparse, source_of
 from journal.histories import FIRST
 from journal.kafka_log import Point
-from journal.schema import JournalRow, from_arrow, same_record
+from journal.schema import TIMESTAMP, JournalRow, Record, same_record
 from ledger.verify.evidence import Evidence, Span
 from ledger.verify.report import Finding, Invariant
 
@@ -23,31 +25,38 @@ BY_CHANCE = 1_000
 once in 20,000 times."""
 
 _COLUMNS = (
-    "seq, item_seq, first, topic, partition, offset, decision, decided_at, event_key, body_sha256, original_sha256, "
-    "received_at"
+    "seq, item_seq, first, journal.topic AS topic, journal.partition AS partition, kafka_offset, decision, decided_at, "
+    "journal.event_key AS event_key, body_sha256, original_sha256, journal.received_at AS received_at"
 )
-_POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("life", pa.int32())])
-_PARTS = "topic string, history int, low long, high long"
+_POINTS = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("at_offset", pa.int64()), ("history", pa.int32())]
+)
+_PARTS = pa.schema(
+    [("topic", pa.string()), ("history", pa.int32()), ("from_offset", pa.int64()), ("to_offset", pa.int64())]
+)
 
 _OTHER_ROWS = f"""
-SELECT CASE WHEN row IS NULL THEN 'a row of the source was passed over'
-            WHEN decided_at IS NULL THEN 'the source has no such row'
-            ELSE 'the source has another row than was decided' END AS problem,
-       topic, offset, row
-FROM (
-    SELECT parts.topic, source_rows.seq AS offset, source_rows.decided_at
-    FROM source_rows JOIN parts ON source_rows.seq >= low AND source_rows.seq < high
-    LEFT ANTI JOIN journal AS passed
-    ON passed.topic = parts.topic AND source_rows.seq >= passed.offset AND source_rows.seq < passed.offset_until
-    WHERE source_rows.books AND NOT (source_rows.first AND source_rows.decision = 'reversed'))
-FULL OUTER JOIN (
-    SELECT parts.topic, offset, seq AS row, received_at
-    FROM journal JOIN parts
-    ON journal.topic = parts.topic AND coalesce(journal.history, {FIRST}) = parts.history
-       AND offset >= low AND offset < high
-    WHERE first AND offset_until IS NULL)
-USING (topic, offset)
-WHERE row IS NULL OR decided_at IS NULL OR received_at <> decided_at
+    WITH theirs AS (
+        SELECT parts.topic AS topic, source_rows.seq AS at_offset, source_rows.decided_at AS decided_at
+        FROM source_rows JOIN parts ON source_rows.seq >= from_offset AND source_rows.seq < to_offset
+        WHERE source_rows.books AND NOT (source_rows.first AND source_rows.decision = 'reversed')),
+    passed AS (SELECT topic, kafka_offset, offset_until FROM journal WHERE offset_until IS NOT NULL),
+    wanted AS (
+        SELECT theirs.* FROM theirs ANTI JOIN passed
+        ON passed.topic = theirs.topic AND at_offset >= kafka_offset AND at_offset < offset_until),
+    decided AS (
+        SELECT parts.topic AS topic, kafka_offset AS at_offset, seq AS row_seq, received_at
+        FROM journal JOIN parts
+        ON journal.topic = parts.topic AND coalesce(journal.history, {FIRST}) = parts.history
+           AND kafka_offset >= from_offset AND kafka_offset < to_offset
+        WHERE first AND offset_until IS NULL)
+    SELECT CASE WHEN row_seq IS NULL THEN 'a row of the source was passed over'
+                WHEN decided_at IS NULL THEN 'the source has no such row'
+                ELSE 'the source has another row than was decided' END AS problem,
+           coalesce(wanted.topic, decided.topic) AS topic,
+           coalesce(wanted.at_offset, decided.at_offset) AS offset, row_seq AS row
+    FROM wanted FULL OUTER JOIN decided ON decided.topic = wanted.topic AND decided.at_offset = wanted.at_offset
+    WHERE row_seq IS NULL OR decided_at IS NULL OR received_at <> decided_at
 """  # noqa: S608 - a number
 
 
@@ -130,11 +139,15 @@ def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
     """What was read of other streams' journals against what they hold; a row counts as received when it was decided."""
-    for source, rows in evidence.sources.items():
-        parts = [(one.topic, one.history, one.low, one.high) for one in stretches if _is_of(source, one)]
+    for source, view in evidence.sources.items():
+        parts = [
+            {"topic": one.topic, "history": one.history, "from_offset": one.low, "to_offset": one.high}
+            for one in stretches
+            if _is_of(source, one)
+        ]
         if parts:
-            evidence.session.createDataFrame(parts, _PARTS).createOrReplaceTempView("parts")
-            rows.createOrReplaceTempView("source_rows")
+            evidence.add_rows("parts", _PARTS, parts)
+            evidence.engine.add_view("source_rows", f"SELECT * FROM {view}")  # noqa: S608 - a name of our own
             yield from evidence.sample(_OTHER_ROWS)
 
 
@@ -164,19 +177,31 @@ def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
     """The rows that decided them; none of an offset that one row for several stands for."""
     if not points:
         return []
-    columns = zip(*((*point, life) for point, life in sorted(points.items())), strict=True)
-    table = pa.table([list(column) for column in columns], _POINTS)
-    evidence.session.createDataFrame(table).createOrReplaceTempView("points")
-    found = evidence.session.sql(
+    evidence.add_rows(
+        "points",
+        _POINTS,
+        [
+            {"topic": topic, "partition": partition, "at_offset": offset, "history": history}
+            for (topic, partition, offset), history in sorted(points.items())
+        ],
+    )
+    found = evidence.rows(
         f"""
-        SELECT /*+ BROADCAST(points) */ {_COLUMNS}
-        FROM journal LEFT SEMI JOIN points
-        ON journal.topic = points.topic AND journal.partition = points.partition AND journal.offset = points.offset
-           AND coalesce(journal.history, {FIRST}) = points.life
+        SELECT {_COLUMNS}
+        FROM journal JOIN points
+        ON journal.topic = points.topic AND journal.partition = points.partition
+           AND journal.kafka_offset = points.at_offset AND coalesce(journal.history, {FIRST}) = points.history
         WHERE first AND offset_until IS NULL
         """  # noqa: S608 - names and a number
-    ).toArrow()
-    return _once(from_arrow(found))
+    )
+    return _once(_journal_rows(found))
+
+
+def _journal_rows(found: Sequence[dict[str, Any]]) -> list[JournalRow]:
+    return [
+        JournalRow(**{"offset" if name == "kafka_offset" else name: value for name, value in row.items()})
+        for row in found
+    ]
 
 
 def _once(rows: Sequence[JournalRow]) -> list[JournalRow]:
@@ -205,38 +230,64 @@ def _was_removed(evidence: Evidence, row: JournalRow) -> bool:
     return row.offset < low
 
 
+_RECORDS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("at_offset", pa.int64()),
+        ("value_sha256", pa.string()),
+        ("said_key", pa.string()),
+        ("said_received", pa.bool_()),
+        ("said_received_at", TIMESTAMP),
+    ]
+)
+RECORDS_PER_BATCH = 10_000
+
+
 def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
-    """Compares all of them by Spark; what differs there is looked at by itself."""
+    """Compares all of them; what differs there is looked at by itself."""
     doubtful: list[JournalRow] = []
     for topic in sorted({one.topic for one in stretches}):
-        of_topic = [one for one in stretches if one.topic == topic]
-        _held_rows(evidence, of_topic).createOrReplaceTempView("decided_rows")
-        evidence.kafka.frame(evidence.session, topic).createOrReplaceTempView("held_records")
-        header = "CAST(get(filter(record.headers, h -> h.key = '{}'), 0).value AS string)"
-        key, at = header.format("event_key"), header.format("received_at")
-        found = evidence.session.sql(
+        evidence.engine.add_table("held_records", _records(evidence, topic), _RECORDS)
+        held = " OR ".join(
+            f"(coalesce(history, {FIRST}) = {one.history} AND journal.partition = {one.partition} "
+            f"AND kafka_offset >= {one.low} AND kafka_offset < {one.high})"
+            for one in stretches
+            if one.topic == topic
+        )
+        found = evidence.engine.ask(
             f"""
-            SELECT decided_rows.*
-            FROM decided_rows LEFT JOIN held_records AS record
-            ON record.partition = decided_rows.partition AND record.offset = decided_rows.offset
-            WHERE record.offset IS NULL
-               OR sha2(coalesce(record.value, X''), 256) <> coalesce(body_sha256, original_sha256)
-               OR {key} <> event_key
-               OR ({at} IS NOT NULL AND NOT coalesce(TRY_CAST({at} AS timestamp) = received_at, received_at IS NULL))
-            ORDER BY seq LIMIT {BY_CHANCE}
-            """  # noqa: S608 - words of our own making
-        ).toArrow()
-        doubtful += _once(from_arrow(found))
+            SELECT {_COLUMNS}
+            FROM journal LEFT JOIN held_records
+            ON held_records.partition = journal.partition AND at_offset = kafka_offset
+            WHERE first AND offset_until IS NULL AND journal.topic = '{topic}' AND ({held})
+                  AND (at_offset IS NULL OR value_sha256 <> coalesce(body_sha256, original_sha256)
+                       OR said_key <> journal.event_key
+                       OR (said_received AND NOT coalesce(said_received_at = journal.received_at,
+                                                          journal.received_at IS NULL)))
+            """,  # noqa: S608 - words of our own making
+            BY_CHANCE,
+        )
+        doubtful += _once(_journal_rows(found))
     return list(islice(_differing(evidence, doubtful), evidence.sample_max))
 
 
-def _held_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> DataFrame:
-    held = " OR ".join(
-        f"(coalesce(history, {FIRST}) = {one.history} AND partition = {one.partition} "
-        f"AND offset >= {one.low} AND offset < {one.high})"
-        for one in stretches
-    )
-    topic = stretches[0].topic
-    assert "'" not in topic
-    rows = evidence.session.table("journal").where("first AND offset_until IS NULL").where(f"topic = '{topic}'")
-    return rows.where(held).selectExpr(*_COLUMNS.split(", "))
+def _records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
+    """What a topic holds, as far as it is compared."""
+    rows = (_compared(partition, record) for partition, record in evidence.kafka.records(topic))
+    while some := list(islice(rows, RECORDS_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist(some, _RECORDS)
+
+
+def _compared(partition: int, record: Record) -> dict[str, Any]:
+    texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
+    received_at = None
+    with contextlib.suppress(KeyError, ValueError):
+        received_at = from_rfc3339(texts["received_at"])
+    return {
+        "partition": partition,
+        "at_offset": record.offset,
+        "value_sha256": hashlib.sha256(record.value or b"").hexdigest(),
+        "said_key": texts.get("event_key"),
+        "said_received": "received_at" in texts,
+        "said_received_at": received_at,
+    }

@@ -15,6 +15,7 @@ from core.clock import to_rfc3339
 from core.files import write_whole
 from core.status_file import read_said
 from ledger.verify.evidence import Evidence
+from ledger.verify.promises import read_promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,35 @@ class Invariant(ABC):
         """The answer, with ``evidence.sample_max`` of the offenders at most; no more are looked for."""
         sample = tuple(islice(offenders, evidence.sample_max))
         return Finding(self.name, self.sentence, sample, figures or {}, unknown, not_checked)
+
+
+class PromiseInvariant(Invariant):
+    """One that is proved by its promise's SQL (`ledger.verify.promises`), which has the sentence too.
+
+    ``looked_past``: what isn't looked at where only the newest rows are.
+    """
+
+    looked_past: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            cls.sentence = read_promise(cls.name).sentence
+
+    def check(self, evidence: Evidence) -> Finding:
+        found = [self.offender(row, evidence) for row in evidence.search(self.name)]
+        unknown = None if self.looked_past is None else evidence.in_part(self.looked_past)
+        return self.finding(evidence, found, self.figures(evidence), unknown)
+
+    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+        """A row of the promise's as it is told; the row itself unless a promise finds several kinds of problems."""
+        return row
+
+    def figures(self, evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+        return {}
+
+
+def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

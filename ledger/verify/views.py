@@ -1,15 +1,12 @@
-"""What the invariants query: the journal and its tables as views of a Spark session."""
+"""What the promises query: the journal and its tables as views of an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as fn
-
+from core.clock import to_micros
 from core.decision import NO_STEP_DECISIONS, OPEN_DECISIONS, Decision
 from core.routing import WHOLE, Shard
 from journal.anchors import AnchorInvalid, AnchorKeys
@@ -17,96 +14,130 @@ from journal.histories import is_given_up
 from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
-from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
+from ledger.postings import BOOKING_DECISIONS
+from ledger.verify.engine import Engine
+
+_SQL_TYPES = {"int32": "int", "int64": "bigint"}
 
 
-def collect(frame: DataFrame) -> list[dict[str, Any]]:
-    """A frame that is small by construction."""
-    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    return rows
-
-
-def journal_view(rows: DataFrame, shard: Shard = WHOLE) -> DataFrame:
-    """The journal's rows with what follows from each by itself.
+def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more: str = "") -> str:
+    """The rows of a journal's table with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
     ``mine``: the item is the shard's (`journal.shards.decides`); one that isn't is open in another shard's journal.
     ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
-    Use ``lines`` once in a query, by ``LATERAL VIEW explode(array(lines))``: else each mention parses again.
+    ``computed_hash``: what ``row_hash`` must be.
+
+    :param columns: those of the table: older code's lacks later ones
+    :param more: another column
     """
-    for name, kind in (("history", "int"), ("offset_until", "bigint")):
-        if name not in rows.columns:
-            rows = rows.withColumn(name, fn.lit(None).cast(kind))
-    decision, first = fn.col("decision"), fn.col("first")
-    is_class = fn.coalesce("error_class", fn.lit("")) == CONFLICT_CLASS
-    # A handler's own error of that name comes with the handler's version.
-    conflict = (decision == Decision.DEAD.value) & is_class & fn.col("handler_version").isNull()
-    is_open = decision.isin(*(one.value for one in OPEN_DECISIONS))
-    return rows.withColumns(
-        {
-            "mine": mine(shard, "partition"),
-            "life": fn.coalesce(fn.concat("topic", fn.lit("#"), fn.col("history").cast("string")), "topic"),
-            "holds": first & ~decision.isin(Decision.DUPLICATE.value, Decision.LOST.value) & ~conflict,
-            "waits": is_open & ~(first & (decision == Decision.REPLAYED.value)),
-            "closes": ~is_open & ~decision.isin(*(one.value for one in NO_STEP_DECISIONS)),
-            "books": decision.isin(*(one.value for one in BOOKING_DECISIONS)),
-            "lines": fn.from_json("postings", POSTINGS_TYPE),
-        }
-    )
+    names = [_column(name, columns) for name in JOURNAL_SCHEMA.names if name != "offset"]
+    open_ones = _words(OPEN_DECISIONS)
+    return f"""
+        SELECT *, lines_of(postings) AS lines, {row_hash_sql()} AS computed_hash{", " if more else ""}{more},
+               {mine_sql(shard, "partition")} AS mine,
+               coalesce(topic || '#' || CAST(history AS string), topic) AS life,
+               first AND decision NOT IN ('{Decision.DUPLICATE.value}', '{Decision.LOST.value}')
+                   AND NOT (decision = '{Decision.DEAD.value}' AND coalesce(error_class, '') = '{CONFLICT_CLASS}'
+                            AND handler_version IS NULL) AS holds,
+               decision IN ({open_ones}) AND NOT (first AND decision = '{Decision.REPLAYED.value}') AS waits,
+               decision NOT IN ({open_ones}, {_words(NO_STEP_DECISIONS)}) AS closes,
+               decision IN ({_words(BOOKING_DECISIONS)}) AS books
+        FROM (SELECT {", ".join(names)}, kafka_offset FROM {rows})
+    """  # noqa: S608 - words of our own
 
 
-def mine(shard: Shard, *instead: str) -> Column:
-    """`journal.shards.decides`, natively. ``instead``: the column with the partition; of postings there is none."""
+def row_hash_sql() -> str:
+    """`journal.schema.row_hashes`. A handler's own error of a conflict's name comes with the handler's version."""
+    texts = [f"coalesce({_as_text(name)}, chr(0))" for name in HASHED_COLUMNS]
+    texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
+    return f"sha2(concat_ws(chr(31), {', '.join(texts)}), 256)"
+
+
+def mine_sql(shard: Shard, instead: str = "NULL") -> str:
+    """`journal.shards.decides`. ``instead``: the column with the partition; of postings there is none."""
     if shard.count == 1:
-        return fn.lit(True)
-    by_entity = fn.crc32(fn.col("entity_key").cast("binary"))
-    number = fn.coalesce(by_entity, *(fn.col(one).cast("bigint") for one in instead))
-    return number % shard.count == shard.number
+        return "true"
+    return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"
 
 
-def commit_digests(journal: DataFrame) -> DataFrame:
-    """The chain's digests as Spark computes them: the same text that `journal.schema.commit_digest` hashes."""
-    wrong = (fn.col("row_hash") != row_hash_column(journal.columns)).alias("wrong")
-    rows = journal.select("batch_seq", "seq", "epoch", "decided_at", "row_hash", wrong)
-    grouped = rows.groupBy("batch_seq").agg(
-        fn.count("*").alias("rows"),
-        fn.min("seq").alias("first_seq"),
-        fn.max("seq").alias("last_seq"),
-        fn.min("epoch").alias("epoch_first"),
-        fn.max("epoch").alias("epoch_last"),
-        fn.max("decided_at").alias("decided_at"),
-        fn.sort_array(fn.collect_list(fn.struct("seq", "row_hash"))).alias("hashes"),
-        fn.count_if("wrong").alias("wrong_hashes"),
-        fn.min(fn.when(fn.col("wrong"), fn.col("seq"))).alias("wrong_seq"),
-    )
-    return grouped.select(
-        "batch_seq",
-        "rows",
-        fn.size(fn.array_distinct("hashes.seq")).alias("distinct_seqs"),
-        "first_seq",
-        "last_seq",
-        "epoch_first",
-        "epoch_last",
-        "decided_at",
-        fn.sha2(fn.concat_ws("", "hashes.row_hash"), 256).alias("digest"),
-        "wrong_hashes",
-        "wrong_seq",
-    )
+def _column(name: str, there: Collection[str]) -> str:
+    if name in there:
+        return name
+    kind = _SQL_TYPES.get(str(JOURNAL_SCHEMA.field(name).type), "string")
+    return f"CAST(NULL AS {kind}) AS {name}"
 
 
-def row_hash_column(there: Collection[str]) -> Column:
-    """`journal.schema.row_hashes`, in Spark. ``there`` are the table's columns: older code's lacks later ones."""
-    texts = [fn.coalesce(_as_text(name), fn.lit("\x00")) for name in HASHED_COLUMNS]
-    # concat is NULL where a part is, and concat_ws leaves a NULL out.
-    texts += [fn.concat(fn.lit(f"{name}="), fn.col(name)) for name in LATER_COLUMNS if name in there]
-    return fn.sha2(fn.concat_ws("\x1f", *texts), 256)
-
-
-def _as_text(name: str) -> Column:
+def _as_text(name: str) -> str:
+    if name == "offset":
+        return "CAST(kafka_offset AS string)"
     if str(JOURNAL_SCHEMA.field(name).type).startswith("timestamp"):
-        return fn.unix_micros(fn.col(name)).cast("string")
-    return fn.col(name).cast("string")
+        return f"CAST(unix_micros({name}) AS string)"
+    return f"CAST({name} AS string)"
+
+
+def _words(decisions: Iterable[Decision]) -> str:
+    return ", ".join(f"'{decision.value}'" for decision in sorted(decisions))
+
+
+COMMITS = """
+    SELECT batch_seq, count(*) AS rows, count(DISTINCT seq) AS distinct_seqs, min(seq) AS first_seq,
+           max(seq) AS last_seq, min(epoch) AS epoch_first, max(epoch) AS epoch_last, max(decided_at) AS decided_at,
+           sha2({joined}, 256) AS digest, count(*) FILTER (WHERE row_hash <> computed_hash) AS wrong_hashes,
+           min(CASE WHEN row_hash <> computed_hash THEN seq END) AS wrong_seq
+    FROM journal GROUP BY batch_seq
+"""
+"""Each commit by its rows (`journal.schema.commit_digest`). ``joined``: the engine's way to put texts one after the
+other."""
+
+OPEN_ITEMS = """
+    SELECT item_seq, last_seq, decision, mine, since
+    FROM (SELECT item_seq, max(seq) AS last_seq, max_by(decision, seq) AS decision, max_by(waits, seq) AS waits,
+                 max_by(mine, seq) AS mine,
+                 min_by(CASE WHEN decision = 'replayed' THEN decided_at ELSE coalesce(received_at, decided_at) END, seq)
+                     AS since
+          FROM {rows}
+          WHERE (NOT first OR waits) AND decision NOT IN ('reversed', 'lost', 'portion')
+          GROUP BY item_seq)
+    WHERE waits
+"""
+"""Items whose last row leaves them open."""
+
+BOOKED_LINES = """
+    SELECT seq, event_key, fact_key, entity_key, posting.account AS account, posting.side AS side,
+           posting.amount_minor AS amount_minor, posting.currency AS currency, decided_at, mine
+    FROM (SELECT *, explode(lines) AS posting FROM {rows} WHERE books AND postings IS NOT NULL)
+"""
+"""The bookings' lines by the journal itself, where not every shard has a table of postings."""
+
+MOVED = """
+    SELECT seq, entity_key, fact_key, account, currency, decided_at, mine,
+           split_part(account, ':', 2) AS merchant, split_part(account, ':', 3) AS role,
+           coalesce(fact_key LIKE '%:payout_failed', false) AS payout_failed,
+           split_part(fact_key, ':', 1) || ':' || split_part(fact_key, ':', 2) AS fact_entity,
+           CASE WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END AS minor
+    FROM {lines}
+    WHERE account LIKE 'merchant:%' AND entity_key IS NOT NULL
+"""
+"""What each line moved of a merchant's account. The lines of all shards: a payment may have been another journal's
+before its shard began. Only its shard judges it (``mine``)."""
+
+NAMED = """
+    SELECT seq, every_line.event_key AS event_key, fact_key, account, side, amount_minor, currency, decided_at, mine,
+           CASE WHEN payment IS NULL OR entity_key LIKE '%:%:%' THEN entity_key ELSE entity_key || ':' || payment END
+               AS entity_key
+    FROM every_line LEFT JOIN (
+        SELECT event_key, max(payment) AS payment
+        FROM body_facts
+        WHERE payment IS NOT NULL AND entity_key NOT IN (
+            SELECT entity_key FROM body_facts
+            WHERE entity_key IS NOT NULL AND (NOT is_read OR (payment IS NULL AND problem IS NOT NULL)))
+        GROUP BY event_key) AS named
+    ON named.event_key = every_line.event_key
+"""
+"""Where the entity is a merchant account as a whole, the payment that the body names is put after it. An account of
+which one body is gone or can't be read stays whole: a refund would lack its capture by that alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +149,7 @@ class Base:
 
 
 def base_before(
-    rows: DataFrame,
+    engine: Engine,
     state: JournalState,
     since: int | datetime | None,
     anchors: Iterable[tuple[int, bytes]],
@@ -128,27 +159,29 @@ def base_before(
     the chain is known from there on. Where there is no such anchor, the end of a commit. Of a ``since`` beyond the
     journal's last row that is the last row.
 
-    :param rows: the journal's
+    :param engine: with the view ``whole``
     :param since: a seq, or when a row was decided
     """
     if since is None:
         return Base()
-    first = min(since, state.next_seq) if isinstance(since, int) else _first_since(rows, since)
+    first = min(since, state.next_seq) if isinstance(since, int) else _first_since(engine, since)
     if first <= 1:
         return Base()
     known = [anchor for anchor in _believed(anchors, keys, state) if anchor.seq < first]
     newest = max(known, key=lambda base: base.seq, default=None)
     if newest is not None:
         return newest
-    [commit] = collect(rows.where(fn.col("seq") >= first).agg(fn.min_by("batch_seq", "seq").alias("begins")))
+    [commit] = engine.ask(f"SELECT min_by(batch_seq, seq) AS begins FROM whole WHERE seq >= {first}")  # noqa: S608
     begins = commit["begins"] if commit["begins"] is not None else first
     return Base(begins - 1, None) if begins > 1 else Base()
 
 
-def _first_since(rows: DataFrame, since: datetime) -> int:
+def _first_since(engine: Engine, since: datetime) -> int:
     """The first row that was decided then or later; past the last one where none was."""
-    decided_then = fn.when(fn.col("decided_at") >= fn.lit(since), fn.col("seq"))
-    [found] = collect(rows.agg(fn.min(decided_then).alias("first"), fn.max("seq").alias("last")))
+    [found] = engine.ask(
+        f"SELECT min(CASE WHEN unix_micros(decided_at) >= {to_micros(since)} THEN seq END) AS first, "  # noqa: S608
+        "max(seq) AS last FROM whole"
+    )
     return int(found["first"] or (found["last"] or 0) + 1)
 
 

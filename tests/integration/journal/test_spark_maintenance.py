@@ -16,7 +16,8 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.verify.views import row_hash_column
+from ledger.verify.spark_engine import Spark
+from ledger.verify.views import journal_sql
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 BATCHES = 6
@@ -130,6 +131,7 @@ def test_spark_finds_each_rows_hash_right_before_and_after_the_files_are_joined(
 
 def hashes(spark: SparkSession, path: str) -> list[tuple[int, str | None, bool]]:
     """Each row's seq, its tenant, and whether its hash is right, as Spark sees them."""
-    table = spark.read.format("delta").load(path)
-    right = table.select("seq", "tenant", fn.col("row_hash") == row_hash_column(table.columns))
+    columns = Spark(spark).add_delta("hashed_rows", path, JournalReader(path).version)
+    rows = spark.sql(journal_sql("hashed_rows", columns))
+    right = rows.select("seq", "tenant", fn.col("row_hash") == fn.col("computed_hash"))
     return [tuple(one) for one in right.orderBy("seq").collect()]

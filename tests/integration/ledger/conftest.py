@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision, ErrorKind
@@ -32,6 +32,8 @@ from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.spark import open_read_session
 from ledger.verify import Finding, Lake, Options, Report, verify
+from ledger.verify.duckdb_engine import duckdb_engine
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.kafka import Ends
 from ledger.verify.report import Invariant
@@ -69,13 +71,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         del stash[SESSION]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forgotten(spark: SparkSession) -> Iterator[None]:
-    """Delta keeps what it read of each table for an hour: no later module asks for it."""
-    yield
-    spark.catalog.clearCache()
-    assert spark._jvm is not None
-    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with duckdb_engine(tmp_path_factory.mktemp("engine"), "1g") as found:
+        yield found
 
 
 @dataclass
@@ -127,20 +126,16 @@ class FakeKafka:
                 )
         return {point: one for point, one in {**found, **self.planted}.items() if one is not None}
 
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        rows: list[tuple[Any, ...]] = [
-            (one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.letters)
-        ]
+    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
         if topic == ANCHORS:
             said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.audit_anchors]
-            rows = [(0, n, key, value, None) for n, (key, value) in enumerate(said)]
-        if topic == RECEIPTS:
-            rows = [(0, n, None, value, None) for n, value in enumerate(self.receipts)]
-        if topic not in (ANCHORS, DLQ, RECEIPTS):
-            of_topic = [(partition, one) for (name, partition, _), one in self._records().items() if name == topic]
-            rows = [(partition, one.offset, None, one.value, list(one.headers)) for partition, one in of_topic]
-        schema = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
-        return session.createDataFrame(rows, schema)
+            yield from ((0, Record(n, value, key=key)) for n, (key, value) in enumerate(said))
+        elif topic == RECEIPTS:
+            yield from ((0, Record(n, value)) for n, value in enumerate(self.receipts))
+        elif topic == DLQ:
+            yield from ((one.partition, Record(n, one.value, tuple(one.headers))) for n, one in enumerate(self.letters))
+        else:
+            yield from ((partition, one) for (name, partition, _), one in self._records().items() if name == topic)
 
 
 @dataclass
@@ -266,23 +261,23 @@ def world_in(folder: Path, clean_lake: Path) -> World:
 
 
 @pytest.fixture
-def report(spark: SparkSession, world: World) -> Verify:
+def report(engine: Engine, world: World) -> Verify:
     """Verifies the world: by every invariant, or by the one that is named."""
 
     def check(name: str | None = None, options: Options | None = None) -> Report:
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, options, names=[name] if name else ())
+        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, options, names=[name] if name else ())
 
     return check
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
+def look(engine: Engine, world: World) -> Look:
     """What one question finds about the world as the test changed it."""
 
     def answer(invariant: type[Invariant]) -> Finding:
         world.rewrite()
-        found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
+        found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
         return found.findings[0]
 
     return answer

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
 from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_checks import AnchorsHold
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.journal_checks import ChainWhole
 from tests.integration.ledger.conftest import AT, KEYS, World
@@ -23,12 +23,12 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
+def look(engine: Engine, world: World) -> Look:
     """The answer of the anchors' invariant, so many hours after the last row, to a holder of ``keys``."""
 
     def answer(hours: float = 0.1, keys: AnchorKeys = KEYS) -> Finding:
         clock = ManualClock(AT + timedelta(hours=hours))
-        return verify(spark, world.lake, world.kafka, keys, Limits(), clock, names=[AnchorsHold.name]).findings[0]
+        return verify(engine, world.lake, world.kafka, keys, Limits(), clock, names=[AnchorsHold.name]).findings[0]
 
     return answer
 
@@ -52,13 +52,11 @@ def test_anchors_of_some_commits_hold_and_say_how_far_they_are(look: Look, world
     assert found.figures == {"anchors": 3, "anchored_seq": 11, "behind": 3}
 
 
-def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(
-    look: Look, world: World, spark: SparkSession
-) -> None:
+def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(look: Look, world: World, engine: Engine) -> None:
     world.anchor()
     world.row(9).postings = str(world.row(9).postings).replace("1000", "9000")
     world.rewrite()
-    by_itself = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[ChainWhole.name])
+    by_itself = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[ChainWhole.name])
     assert by_itself.ok, "the forger's chain must be whole, or the anchors aren't what finds it"
     found = look()
     assert [offender["seq"] for offender in found.offenders] == [11, 14]

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, Outcome, chained, recorded
@@ -18,6 +17,7 @@ from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_checks import AuditLogWhole
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
@@ -37,10 +37,10 @@ def acts(world: World) -> Path:
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
+def look(engine: Engine, world: World) -> Look:
     settings, clock = Limits(), ManualClock(AT)
     names = [AuditLogWhole.name]
-    return lambda: verify(spark, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
+    return lambda: verify(engine, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
 
 
 def record(path: Path, count: int) -> tuple[int, str]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
@@ -22,6 +21,7 @@ from ledger.accounts import book, holder_of
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, Options, verify
 from ledger.verify.body_checks import BookingsAreInBodies
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from providers import ProvidersSettings, build_adapters
@@ -82,7 +82,7 @@ OF_BODIES = [one.name for one in (BookingsAreInBodies, RefundsHaveCaptures, Undo
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
+def look(engine: Engine, world: World) -> Callable[[Booked], Findings]:
     def found(booked: Booked) -> Findings:
         BodyStore(str(world.lake.bodies)).append(list(booked.bodies.items()))
         world.rows += booked.rows
@@ -95,7 +95,7 @@ def look(spark: SparkSession, world: World) -> Callable[[Booked], Findings]:
 
     def looked() -> Findings:
         clock = ManualClock(AT + timedelta(minutes=5))
-        report = verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, Options(deep=True), names=OF_BODIES)
+        report = verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, Options(deep=True), names=OF_BODIES)
         return {one.name: one for one in report.findings}
 
     return found

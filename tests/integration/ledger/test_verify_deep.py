@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
@@ -19,6 +18,7 @@ from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions, Retained
 from ledger.verify import Finding, Options, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World, later_row
 
@@ -28,10 +28,10 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
+def look(engine: Engine, world: World) -> Look:
     def answer() -> Finding:
         report = verify(
-            spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), Options(deep=True), names=[NAME]
+            engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), Options(deep=True), names=[NAME]
         )
         return report.findings[0]
 

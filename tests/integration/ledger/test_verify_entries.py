@@ -6,13 +6,13 @@ import hashlib
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
 from ledger.verify import Finding, verify
 from ledger.verify.booking_checks import Balanced, EntriesHaveTwoPeople
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerFactKey, OrderKept
 from ledger.verify.report import Invariant
@@ -21,10 +21,10 @@ from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking,
 LINES = booking(capture=False) or ""
 
 
-def look(spark: SparkSession, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
+def look(engine: Engine, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
     world.rewrite()
     answer = verify(
-        spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[one.name for one in invariants]
+        engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[one.name for one in invariants]
     )
     return tuple(answer.findings)
 
@@ -50,10 +50,10 @@ def plant(world: World, booked: JournalRow, **changes: Any) -> None:
     object.__setattr__(world.state, "next_seq", 17)
 
 
-def test_an_entry_by_two_people_is_right(spark: SparkSession, world: World) -> None:
+def test_an_entry_by_two_people_is_right(engine: Engine, world: World) -> None:
     plant(world, entry())
     checks = EntriesHaveTwoPeople, ItemsCloseOnce, Balanced, OneEffectPerFactKey, OrderKept
-    assert [found.offenders for found in look(spark, world, *checks)] == [()] * len(checks)
+    assert [found.offenders for found in look(engine, world, *checks)] == [()] * len(checks)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_an_entry_by_two_people_is_right(spark: SparkSession, world: World) -> N
     ],
 )
 def test_an_entry_that_two_people_didnt_make_is_found(
-    spark: SparkSession, world: World, entry_changes: dict[str, Any], proposal_changes: dict[str, Any], problem: str
+    engine: Engine, world: World, entry_changes: dict[str, Any], proposal_changes: dict[str, Any], problem: str
 ) -> None:
     plant(world, entry(**entry_changes), **proposal_changes)
-    (found,) = look(spark, world, EntriesHaveTwoPeople)
+    (found,) = look(engine, world, EntriesHaveTwoPeople)
     assert [offender["problem"] for offender in found.offenders] == [problem]

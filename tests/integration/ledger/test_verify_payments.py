@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
@@ -21,6 +20,7 @@ from journal.schema import JournalRow
 from ledger.accounts import book
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, later_row, new_row, world_in
@@ -94,7 +94,7 @@ def planted() -> list[JournalRow]:
 
 @pytest.fixture(scope="module", params=["postings", "journal"])
 def look(
-    request: pytest.FixtureRequest, spark: SparkSession, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, engine: Engine, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Look:
     """What an invariant finds so long after the rows; with the postings, or by the journal's own lines."""
     world = world_in(tmp_path_factory.mktemp("payments") / "data", clean_lake)
@@ -109,7 +109,7 @@ def look(
     @functools.cache
     def findings(after: timedelta) -> dict[str, Finding]:
         clock = ManualClock(AT + after)
-        report = verify(spark, world.lake, world.kafka, KEYS, Limits(sample_max=50), clock, names=names)
+        report = verify(engine, world.lake, world.kafka, KEYS, Limits(sample_max=50), clock, names=names)
         return {one.name: one for one in report.findings}
 
     return lambda name, after: findings(after)[name]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import hash16
 from journal import index_layout as layout
 from journal.schema import JournalRow
-from ledger.verify import Finding, derived_checks, verify
+from ledger.verify import Finding, verify
 from ledger.verify.derived_checks import IndexEqualsJournal
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
 
@@ -44,18 +44,15 @@ def purged(world: World) -> World:
     return world
 
 
-def look(spark: SparkSession, world: World) -> Finding:
-    found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[IndexEqualsJournal.name])
+def look(engine: Engine, world: World) -> Finding:
+    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[IndexEqualsJournal.name])
     return found.findings[0]
 
 
-def test_a_key_that_went_over_to_other_content_is_right(
-    spark: SparkSession, purged: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(derived_checks, "look_up")
-    assert look(spark, purged).offenders == ()
+def test_a_key_that_went_over_to_other_content_is_right(engine: Engine, purged: World) -> None:
+    assert look(engine, purged).offenders == ()
 
 
-def test_a_key_that_went_over_to_anything_else_is_found(spark: SparkSession, purged: World) -> None:
+def test_a_key_that_went_over_to_anything_else_is_found(engine: Engine, purged: World) -> None:
     purged.index(lambda index: index._store._db.delete(layout.EVENT + hash16(KEY)))
-    assert "doesn't know an event key" in str(look(spark, purged).offenders)
+    assert "doesn't know an event key" in str(look(engine, purged).offenders)

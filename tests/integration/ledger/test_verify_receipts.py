@@ -10,13 +10,13 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, to_rfc3339
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.receipts import Collected, ReceiptsTable, collect
 from ledger.verify import Finding, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.kafka_checks import ReceiptsHaveDecisions
 from stack.ports import LOOPBACK, free_ports
@@ -35,7 +35,7 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(spark: SparkSession, world: World) -> Look:
+def look(engine: Engine, world: World) -> Look:
     """The answer about these receipts, five minutes after the world was made."""
 
     def answer(*receipts: bytes) -> Finding:
@@ -43,7 +43,7 @@ def look(spark: SparkSession, world: World) -> Look:
             collect(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
         clock = ManualClock(AT + timedelta(minutes=5))
         names = [ReceiptsHaveDecisions.name]
-        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, names=names).findings[0]
+        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, names=names).findings[0]
 
     return answer
 

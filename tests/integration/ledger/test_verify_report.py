@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
@@ -17,6 +16,7 @@ from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
 from ledger.verify import Lake, Report, VerifyImpossible, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from ledger.verify.journal_checks import OneEffectInAllShards
@@ -70,7 +70,7 @@ def test_a_kafka_that_falls_silent_leaves_its_checks_unmade(
 
 
 @pytest.fixture
-def reader(spark: SparkSession, world: World) -> Callable[[], Report]:
+def reader(engine: Engine, world: World) -> Callable[[], Report]:
     """Verifies a stream that reads the ledger's journal, for one receiver, up to its last row."""
     folder, topic = world.lake.index.parent.parent, "journal.ledger/shop-a"
     writer = JournalWriter.create_or_open(str(folder / "lake" / "journal" / "notify"), "notify")
@@ -85,7 +85,7 @@ def reader(spark: SparkSession, world: World) -> Callable[[], Report]:
     index = Index.open(lake.index, 1)
     index.apply(rows, {row.body_sha256 or "": body_of(row) for row in rows})
     index.close()
-    return lambda: verify(spark, lake, world.kafka, KEYS, Limits(), clock)
+    return lambda: verify(engine, lake, world.kafka, KEYS, Limits(), clock)
 
 
 class TestAStreamThatReadsAJournal:
@@ -144,12 +144,12 @@ def test_a_check_that_cannot_be_run_is_not_passed(report: Verify, world: World) 
     assert "could not be run" in problems(only(report(), "postings_equal_journal"))
 
 
-def test_a_sample_of_offenders_is_bounded(spark: SparkSession, world: World) -> None:
+def test_a_sample_of_offenders_is_bounded(engine: Engine, world: World) -> None:
     for row in world.rows:
         row.reason = "edited"
         row.postings = "not json"
     world.rewrite(forge=False)
-    found = verify(spark, world.lake, world.kafka, KEYS, Limits(sample_max=2), ManualClock(AT))
+    found = verify(engine, world.lake, world.kafka, KEYS, Limits(sample_max=2), ManualClock(AT))
     assert len(next(one for one in found.findings if one.name == "chain_whole").offenders) == 2
     assert not found.ok
     assert all(len(finding.offenders) <= 2 for finding in found.findings)

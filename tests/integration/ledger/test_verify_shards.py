@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision, ErrorKind
@@ -22,13 +21,13 @@ from journal.anchors import Anchor
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.schema import JournalRow
+from journal.schema import JournalRow, Record
 from journal.shards import own_after
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
-from ledger.verify import Lake, Options, Report, evidence, verify
+from ledger.verify import Lake, Options, Report, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
-from ledger.verify.fast_path import FastPath
 from ledger.verify.kafka import Ends
 from tests.integration.ledger.conftest import (
     ANCHORS,
@@ -68,15 +67,14 @@ class ShardsKafka(FakeKafka):
         known: Ends = {"dlq.ledger.1": letters, ANCHORS: anchors}
         return {**super().ends(topics), **{topic: known[topic] for topic in topics if topic in known}}
 
-    def frame(self, session: SparkSession, topic: str) -> DataFrame:
-        whole = super().frame(session, topic)
-        rows: list[tuple[Any, ...]] = []
+    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+        yield from super().records(topic)
         if topic == "dlq.ledger.1":
-            rows = [(one.partition, n, one.key, one.value, one.headers) for n, one in enumerate(self.second_letters)]
+            for n, one in enumerate(self.second_letters):
+                yield one.partition, Record(n, one.value, tuple(one.headers))
         if topic == ANCHORS:
-            begin = len(self.anchors)
-            rows = [(0, begin + n, b"ledger.1", one, None) for n, one in enumerate(self.second_anchors)]
-        return whole.union(session.createDataFrame(rows, whole.schema)) if rows else whole
+            for n, anchor in enumerate(self.second_anchors, len(self.anchors)):
+                yield 0, Record(n, anchor, key=b"ledger.1")
 
 
 @dataclass
@@ -175,14 +173,14 @@ Look = Callable[..., tuple[Report, Report]]
 
 
 @pytest.fixture
-def look_at(spark: SparkSession) -> LookAt:
+def look_at(engine: Engine) -> LookAt:
     """Verifies a shard by those invariants that are named, some hours later where that is given."""
 
     def answer(
         number: int, shards: Shards, *names: str, options: Options | None = None, later: timedelta = timedelta()
     ) -> Report:
         clock = ManualClock(AT + timedelta(minutes=5) + later)
-        return verify(spark, shards.lakes[number], shards.kafka, KEYS, Limits(), clock, options, names=names)
+        return verify(engine, shards.lakes[number], shards.kafka, KEYS, Limits(), clock, options, names=names)
 
     return answer
 
@@ -193,18 +191,10 @@ def look(look_at: LookAt) -> Look:
     return lambda *asked, **options: (look_at(0, *asked, **options), look_at(1, *asked, **options))
 
 
-@pytest.fixture(params=["fast path", pytest.param("searched", marks=pytest.mark.slow)])
-def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the fast path clears holds when everything is searched by Spark, too."""
-    if request.param == "searched":
-        monkeypatch.setattr(evidence, "take_fast_path", lambda *_: FastPath())
-
-
 def figures(report: Report, name: str) -> dict[str, Any]:
     return next(one.figures for one in report.findings if one.name == name)
 
 
-@pytest.mark.usefixtures("each_way")
 def test_each_shard_holds_by_itself(shards: Shards, look: Look) -> None:
     shards.go_on()
     for report in look(shards):
@@ -219,7 +209,6 @@ def test_bodies_and_records_are_whole_in_each(shards: Shards, look: Look) -> Non
         assert [one.name for one in report.findings] == list(names)
 
 
-@pytest.mark.usefixtures("each_way")
 def test_open_items_are_in_one_of_them(shards: Shards, look: Look) -> None:
     first, second = look(shards, "in_flight", "index_equals_journal")
     assert (figures(first, "in_flight")["waiting"], figures(first, "in_flight")["dead"]) == (0, 1)
@@ -233,13 +222,11 @@ def test_what_another_shard_does_not_decide_is_not_too_old_here(shards: Shards, 
     assert "waited too long" in problems(failed(second)["in_flight"])
 
 
-@pytest.mark.usefixtures("each_way")
 def test_it_holds_before_a_processor_forgets_the_items_of_others(unkept: Shards, look: Look) -> None:
     for report in look(unkept, "index_equals_journal", "dlq_equals_open_dead", "anchors_hold"):
         assert report.ok, report.as_json()
 
 
-@pytest.mark.usefixtures("each_way")
 def test_an_item_that_an_index_forgot_though_it_is_its_own_is_found(shards: Shards, look_at: LookAt) -> None:
     index = Index.open(shards.lakes[1].index, 3)
     index.keep(Shard(0, 2))
@@ -247,7 +234,6 @@ def test_an_item_that_an_index_forgot_though_it_is_its_own_is_found(shards: Shar
     assert "open item" in problems(only(look_at(1, shards, "index_equals_journal"), "index_equals_journal"))
 
 
-@pytest.mark.usefixtures("each_way")
 def test_postings_of_rows_from_the_other_journal_are_found(shards: Shards, look_at: LookAt) -> None:
     shards.go_on()
     shutil.rmtree(shards.lakes[1].postings)
@@ -388,12 +374,11 @@ class TestWhatCrossesShards:
         assert finding.unknown == "what took effect in both of them earlier"
 
 
-def test_without_shards_nothing_crosses_them(spark: SparkSession, world: World) -> None:
-    found = verify(spark, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT + timedelta(minutes=5)))
+def test_without_shards_nothing_crosses_them(engine: Engine, world: World) -> None:
+    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT + timedelta(minutes=5)))
     assert "one_effect_in_all_shards" not in {one.name for one in found.findings}
 
 
-@pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("has_postings", [True, False])
 def test_a_payment_is_judged_by_its_shard_from_all_lines(shards: Shards, look: Look, has_postings: bool) -> None:
     """Captured before the division, refunded after it: more than was captured is found in the shard, and only there."""

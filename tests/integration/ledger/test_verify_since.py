@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.anchors import Anchor
 from journal.histories import LINEAGES_NOTE, Abandoned, to_note
 from ledger.verify import Options, Report, verify
+from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
@@ -21,10 +21,10 @@ Verify = Callable[..., Report]
 
 
 @pytest.fixture
-def report(spark: SparkSession, world: World) -> Verify:
+def report(engine: Engine, world: World) -> Verify:
     def check(since: int | datetime, *names: str) -> Report:
         clock, options = ManualClock(AT + timedelta(minutes=5)), Options(since=since)
-        return verify(spark, world.lake, world.kafka, KEYS, Limits(), clock, options, names=names)
+        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, options, names=names)
 
     return check
 

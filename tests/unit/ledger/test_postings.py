@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from ledger.verify.fast_path.bookings import lines_of
 
 from core.clock import from_rfc3339
 from core.decision import Decision
@@ -19,7 +20,6 @@ from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
 from ledger import postings as postings_module
 from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
-from ledger.verify.fast_path.bookings import lines_of
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger.verify.fast_path import Doubt
 
 from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
@@ -23,7 +24,6 @@ from dlq.command import Target
 from journal.schema import JournalRow
 from ledger.handler import LedgerHandler
 from ledger.postings import flat
-from ledger.verify.fast_path import Doubt
 from providers.port import Request
 from tests.examples import examples
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from ledger.verify.fast_path.files import FileRange, Portion, portions
+from ledger.verify.fast_path.job import FastPath, _put_together, gather
+from ledger.verify.fast_path.portion import Question, look
+from ledger.verify.fast_path.results import PortionResult, Tables
 
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow, to_arrow
 from ledger.postings import flat
-from ledger.verify.fast_path.files import FileRange, Portion, portions
-from ledger.verify.fast_path.job import FastPath, _put_together, gather
-from ledger.verify.fast_path.portion import Question, look
-from ledger.verify.fast_path.results import PortionResult, Tables
 from tests.unit.journal.rows import row_hash
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger.verify.fast_path import FastPath
+from ledger.verify.fast_path.hashes import SALT_BYTES, KeyDigest, key_digest
+from ledger.verify.index_lookup import _problem
 
 from core.decision import Decision
 from core.keys import hash16
@@ -18,9 +21,6 @@ from journal import index_layout as layout
 from journal.index import Index
 from ledger.verify.derived_checks import cleared, held
 from ledger.verify.evidence import Evidence
-from ledger.verify.fast_path import FastPath
-from ledger.verify.fast_path.hashes import SALT_BYTES, KeyDigest, key_digest
-from ledger.verify.index_lookup import _problem
 from tests.examples import examples
 from tests.unit.journal.rows import row, sha
 from tests.unit.ledger.verify.ledgers import SALT, Ledger, applied

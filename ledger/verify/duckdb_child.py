@@ -1,0 +1,165 @@
+"""DuckDB in a process of its own: it may be killed, and its memory is given back when it ends."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+import time
+import zlib
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.location import is_url
+from journal.lake import open_table
+from ledger.verify.engine import prelude
+
+TOLD_EVERY_S = 1.0
+ROWS_PER_BATCH = 10_000
+
+
+class Database:
+    """What the parent asks for, one thing after the other."""
+
+    def __init__(self, folder: Path, memory: str, threads: int) -> None:
+        self.connection = duckdb.connect(
+            config={
+                "memory_limit": memory,
+                "threads": threads,
+                "temp_directory": str(folder),
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+        )
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        for statement in prelude("duckdb"):
+            self.connection.execute(statement)
+        self.connection.create_function("crc32_of", _crc32_of, ["VARCHAR"], "BIGINT", type="arrow")
+        self._datasets: dict[str, Any] = {}
+
+    def add_delta(self, name: str, path: str, version: int) -> list[str]:
+        """Files on a disk are read by DuckDB itself, at half of what Arrow's reader takes. Where one can't be read, each
+        question about the table fails."""
+        table = open_table(path, version)
+        types = {field.name: _TYPES[str(field.type.type)] for field in table.schema().fields}
+        files = table.file_uris()
+        try:
+            if is_url(path) or not files:
+                self._datasets[name] = table.to_pyarrow_dataset()
+                self.connection.register(f"{name}_files", self._datasets[name])
+            else:
+                names = ", ".join("'{}'".format(file.replace("'", "''")) for file in files)
+                self.connection.execute(
+                    f"CREATE OR REPLACE TEMP VIEW {name}_files AS "
+                    f"SELECT * FROM read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
+                )
+            there = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
+            rows = f"{name}_files"
+        except (duckdb.Error, OSError) as failed:
+            problem = str(failed).replace("'", "''")
+            there, rows = [], f"range(1) WHERE CAST(error('{problem}') AS boolean)"
+        columns = [
+            f'"{column}"' if column in there else f'CAST(NULL AS {kind}) AS "{column}"'
+            for column, kind in types.items()
+        ]
+        if "offset" in types:
+            columns.append('"offset" AS kafka_offset' if "offset" in there else "CAST(NULL AS bigint) AS kafka_offset")
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {', '.join(columns)} FROM {rows}")
+        return list(types)
+
+    def add_file(self, name: str, path: str) -> None:
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+
+    def add_view(self, name: str, sql: str) -> None:
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
+
+    def add_result(self, name: str, sql: str) -> None:
+        """Kept on disk where memory is short. Rows stay in the order of the query."""
+        self.connection.execute(f"DROP TABLE IF EXISTS {name}")
+        self.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
+
+    def write(self, path: str, sql: str) -> None:
+        """Writes what a query finds to a Parquet file."""
+        reader = self.connection.sql(sql).to_arrow_reader(ROWS_PER_BATCH)
+        with pq.ParquetWriter(path, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+
+    def ask(self, sql: str, rows_max: int | None) -> pa.Table:
+        reader = self.connection.sql(sql).to_arrow_reader(ROWS_PER_BATCH)
+        batches: list[pa.RecordBatch] = []
+        left = sys.maxsize if rows_max is None else rows_max
+        for batch in reader:
+            batches.append(batch.slice(0, left))
+            left -= len(batches[-1])
+            if left <= 0:
+                break
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+_TYPES = {
+    "string": "VARCHAR",
+    "long": "BIGINT",
+    "integer": "INTEGER",
+    "boolean": "BOOLEAN",
+    "timestamp": "TIMESTAMPTZ",
+    "binary": "BLOB",
+}
+"""Delta's types of the lake's tables."""
+
+
+def _crc32_of(texts: pa.ChunkedArray) -> pa.Array:
+    values = texts.to_pylist()
+    return pa.array([None if text is None else zlib.crc32(text.encode()) for text in values], pa.int64())
+
+
+class Reporter:
+    """Tells the parent how far a question is, and ends this process once the parent is gone."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+        self._lock = threading.Lock()
+        self._parent = os.getppid()
+        threading.Thread(target=self._tell, daemon=True).start()
+
+    def send(self, kind: str, what: Any) -> None:
+        with self._lock:
+            self._connection.send((kind, what))
+
+    def _tell(self) -> None:
+        while True:
+            time.sleep(TOLD_EVERY_S)
+            if os.getppid() != self._parent:
+                os._exit(1)
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            self.send("progress", (self._database.connection.query_progress(), used.ru_utime + used.ru_stime))
+
+
+def serve(number: int, folder: str, memory: str, threads: int) -> None:
+    """Answers on the connection with this file number until the other side closes it."""
+    connection = Connection(number)
+    database = Database(Path(folder), memory, threads)
+    reporter = Reporter(connection, database)
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            # Not by the interpreter's own end: DuckDB's binding would tell of each object that is left.
+            os._exit(0)
+        try:
+            reporter.send("answer", getattr(database, method)(*arguments))
+        except Exception as failed:
+            reporter.send("failed", f"{type(failed).__name__}: {failed}")
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

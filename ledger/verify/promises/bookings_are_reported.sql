@@ -1,0 +1,69 @@
+-- Every booking is the movement, amount, currency and account that its event reported, on the accounts of the
+-- chart.
+--
+-- A row keeps the hash of the fact that its event reported. balance: the holder by provider, account and tenant. A fact
+-- may name one at another provider; whether that is right shows only in its body. A payout below zero is turned: its
+-- sides are swapped. Rows of a handler of one's own aren't looked at.
+WITH bookings AS (
+    SELECT seq, event_key, fact_key, fact_sha256, account, tenant, provider, size(lines) AS line_count,
+           CASE WHEN tenant IS NULL THEN provider ELSE tenant || '~' || provider END AS own,
+           CASE WHEN tenant IS NULL THEN fact_key ELSE substring(fact_key, CAST(length(tenant) AS int) + 2) END AS fact,
+           try_element_at(lines, 1) AS line_1, try_element_at(lines, 2) AS line_2
+    FROM journal
+    WHERE decision = 'applied' AND postings IS NOT NULL AND fact_sha256 IS NOT NULL
+          AND handler_version LIKE 'ledger-%.%'),
+sides AS (
+    SELECT *, CASE WHEN line_1.side = 'debit' THEN line_1.account ELSE line_2.account END AS debited,
+           CASE WHEN line_1.side = 'debit' THEN line_2.account ELSE line_1.account END AS credited,
+           CASE WHEN line_1.side = 'debit' THEN line_1.amount_minor ELSE line_2.amount_minor END AS amount_minor,
+           CASE WHEN line_1.side = 'debit' THEN line_1.currency ELSE line_2.currency END AS currency,
+           coalesce(line_1.side || line_2.side, '') IN ('debitcredit', 'creditdebit') AS has_both_sides
+    FROM bookings),
+roles AS (
+    SELECT *, split_part(debited, ':', 3) AS debit, split_part(credited, ':', 3) AS credit,
+           split_part(CASE WHEN debited LIKE 'provider:%' THEN debited WHEN credited LIKE 'provider:%' THEN credited END,
+                      ':', 2) AS holder,
+           debited LIKE 'merchant:%' AND credited LIKE 'merchant:%'
+               AND split_part(debited, ':', 2) <> split_part(credited, ':', 2) AS has_two_merchants,
+           replace(replace(CASE WHEN coalesce(account, '') = '' THEN own ELSE own || '/' || account END,
+                           '%', '%25'), ':', '%3A') AS balance
+    FROM sides),
+booked AS (
+    SELECT *,
+           line_count = 2 AND has_both_sides AND NOT has_two_merchants
+               AND split_part(debited, ':', 1) = CASE WHEN debit = 'clearing' THEN 'provider' ELSE 'merchant' END
+               AND split_part(credited, ':', 1) = CASE WHEN credit = 'clearing' THEN 'provider' ELSE 'merchant' END
+               AS is_known,
+           CASE WHEN debit = 'clearing' AND credit = 'payable' THEN 'capture'
+                WHEN debit = 'payable' AND credit = 'clearing' THEN 'capture_failed'
+                WHEN debit = 'refunds' AND credit = 'clearing' THEN 'refund'
+                WHEN debit = 'clearing' AND credit = 'refunds' THEN 'refund_failed'
+                WHEN debit = 'disputes' AND credit = 'clearing' THEN 'dispute_opened'
+                WHEN debit = 'clearing' AND credit = 'disputes' THEN 'dispute_won'
+                WHEN debit = 'dispute_losses' AND credit = 'disputes' THEN 'dispute_lost'
+                WHEN debit = 'payouts' AND credit = 'clearing' THEN 'payout_paid'
+                WHEN debit = 'clearing' AND credit = 'payouts' THEN 'payout_failed' END AS moved,
+           CASE WHEN debit = 'clearing' AND credit = 'payouts' THEN 'payout_paid'
+                WHEN debit = 'payouts' AND credit = 'clearing' THEN 'payout_failed' END AS turned
+    FROM roles),
+judged AS (
+    SELECT *,
+           holder <> balance AND regexp_like(balance, '^[ -~]{1,256}$') AND (
+               holder = own OR startswith(holder, own || '/')
+               OR NOT CASE WHEN tenant IS NULL THEN NOT regexp_like(holder, '^[^/]*~')
+                           ELSE startswith(holder, tenant || '~') END) AS is_elsewhere,
+           sha2(concat_ws(chr(31), fact, moved, coalesce(account, ''), CAST(amount_minor AS string), currency), 256)
+               AS moved_sha256,
+           CASE WHEN turned IS NOT NULL THEN
+               sha2(concat_ws(chr(31), fact, turned, coalesce(account, ''), CAST(-amount_minor AS string), currency),
+                    256) END AS turned_sha256
+    FROM booked)
+SELECT CASE WHEN moved IS NULL OR NOT coalesce(is_known, false)
+                THEN 'a booking that the chart of accounts does not know'
+            WHEN is_elsewhere THEN 'a booking on another balance than that of its account'
+            ELSE 'a booking that is not what was reported' END AS problem,
+       seq, event_key, fact_key, debit, credit, holder, amount_minor, currency
+FROM judged
+WHERE moved IS NULL OR NOT coalesce(is_known, false) OR coalesce(is_elsewhere, false)
+      OR (fact_sha256 <> moved_sha256 AND fact_sha256 <> coalesce(turned_sha256, ''))
+ORDER BY seq

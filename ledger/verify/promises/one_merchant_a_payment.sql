@@ -1,0 +1,11 @@
+-- All bookings of one payment are one merchant's.
+--
+-- A booking that was reversed stands for none: it and its reversal have one fact.
+WITH standing AS (
+    SELECT entity_key, merchant, min(seq) AS seq
+    FROM moved WHERE mine AND entity_key LIKE '%:%:%'
+    GROUP BY entity_key, merchant, account, fact_key, currency HAVING sum(minor) <> 0)
+SELECT 'the bookings of one payment name several merchants' AS problem,
+       entity_key, sort_array(collect_set(merchant)) AS merchants, max(seq) AS seq
+FROM standing GROUP BY entity_key HAVING count(DISTINCT merchant) > 1
+ORDER BY seq

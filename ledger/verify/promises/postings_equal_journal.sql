@@ -1,0 +1,25 @@
+-- The postings table holds exactly the lines that the journal booked, up to its mark.
+WITH booked AS (
+    SELECT seq, lines, CAST(explode(line_numbers(lines)) AS int) AS number,
+           event_key, fact_key, entity_key, provider, occurred_at, decided_at
+    FROM journal, asked
+    WHERE books AND postings IS NOT NULL AND seq > own_after AND seq <= postings_mark),
+numbered AS (SELECT *, try_element_at(lines, number) AS posting FROM booked),
+expected AS (
+    SELECT seq, number - 1 AS line, event_key, fact_key, entity_key, provider,
+           CASE WHEN posting.account LIKE 'merchant:%' THEN split_part(posting.account, ':', 2)
+                ELSE first_merchant(lines) END AS merchant,
+           posting.account AS account, posting.side AS side, posting.amount_minor AS amount_minor,
+           posting.currency AS currency, occurred_at, decided_at
+    FROM numbered)
+SELECT seq, line, event_key, fact_key, entity_key, provider, merchant, account, side, amount_minor, currency,
+       occurred_at, decided_at, CAST(sum(weight) AS bigint) AS journal_minus_postings
+FROM (
+    SELECT *, 1 AS weight FROM expected
+    UNION ALL
+    SELECT seq, line, event_key, fact_key, entity_key, provider, merchant, account, side, amount_minor, currency,
+           occurred_at, decided_at, -1
+    FROM postings, asked WHERE seq > before_seq)
+GROUP BY seq, line, event_key, fact_key, entity_key, provider, merchant, account, side, amount_minor, currency,
+         occurred_at, decided_at
+HAVING sum(weight) <> 0

@@ -1,0 +1,52 @@
+"""Spark as the engine of a verification on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+
+from core.location import Location
+from ledger.spark import read_table
+from ledger.verify.engine import Read, prelude
+
+
+class Spark:
+    """`Engine` by a session that is passed in."""
+
+    joined = "listagg(row_hash, '') WITHIN GROUP (ORDER BY seq)"
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        for statement in prelude("spark"):
+            session.sql(statement)
+
+    def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
+        frame = read_table(self._session, location, version)
+        columns: list[str] = frame.columns
+        if "offset" in columns:
+            frame = frame.selectExpr("*", "offset AS kafka_offset")
+        frame.createOrReplaceTempView(name)
+        return columns
+
+    def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        table = pa.Table.from_batches(list(batches), schema)
+        self._session.createDataFrame(table).createOrReplaceTempView(name)
+
+    def add_view(self, name: str, sql: str) -> None:
+        self._session.sql(sql).createOrReplaceTempView(name)
+
+    def add_result(self, name: str, sql: str) -> None:
+        self._session.sql(sql).persist(StorageLevel.MEMORY_AND_DISK).createOrReplaceTempView(name)
+
+    def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
+        found = self._session.sql(sql).mapInArrow(read, columns)
+        found.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView(name)
+
+    def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
+        frame = self._session.sql(sql)
+        rows: list[dict[str, Any]] = (frame if rows_max is None else frame.limit(rows_max)).toArrow().to_pylist()
+        return rows
