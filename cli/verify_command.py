@@ -172,18 +172,18 @@ def _said(finding: Finding) -> str:
 
 
 class ProgressBars(Watch):
-    """Two bars; rich's own lock makes them safe for several threads."""
+    """Two bars; of how many invariants have answered, and of the one that is being asked."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._portions = progress.add_task("the ledger, portion by portion", total=None)
         self._invariants = progress.add_task("invariants", total=None)
+        self._query = progress.add_task("% of the query that is under way", total=100)
 
     def begins(self, invariants: int) -> None:
         self._progress.update(self._invariants, total=invariants)
 
-    def looked_through(self, done: int, of: int) -> None:
-        self._progress.update(self._portions, completed=done, total=of)
+    def gets_on(self, percent: float) -> None:
+        self._progress.update(self._query, completed=max(0, round(percent)))
 
     def found(self, finding: Finding) -> None:
         if not finding.ok:

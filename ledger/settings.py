@@ -13,8 +13,8 @@ class VerifySettings(Section):
     memory: str = Field(
         "1g",
         pattern=r"^[1-9][0-9]*[mgMG]$",
-        description="memory that a verification on this machine may take; what doesn't fit is put into the data folder. "
-        "Where ledger.master is a cluster, ledger.driver_memory counts instead",
+        description="memory that a verification on this machine may take; what doesn't fit is put into the data "
+        "folder. Where ledger.master is a cluster, ledger.driver_memory counts instead",
     )
     refund_awaits_days_max: float = Field(
         30.0,

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from duckdb.func import PythonUDFType
 
 from core.location import is_url
 from journal.lake import open_table
@@ -42,12 +43,12 @@ class Database:
         self.connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
         for statement in prelude("duckdb"):
             self.connection.execute(statement)
-        self.connection.create_function("crc32_of", _crc32_of, ["VARCHAR"], "BIGINT", type="arrow")
+        self.connection.create_function("crc32_of", _crc32_of, ["VARCHAR"], "BIGINT", type=PythonUDFType.ARROW)
         self._datasets: dict[str, Any] = {}
 
     def add_delta(self, name: str, path: str, version: int) -> list[str]:
-        """Files on a disk are read by DuckDB itself, at half of what Arrow's reader takes. Where one can't be read, each
-        question about the table fails."""
+        """Files on a disk are read by DuckDB itself, at half of what Arrow's reader takes. Where one can't be read,
+        each question about the table fails."""
         table = open_table(path, version)
         types = {field.name: _TYPES[str(field.type.type)] for field in table.schema().fields}
         files = table.file_uris()
@@ -57,10 +58,8 @@ class Database:
                 self.connection.register(f"{name}_files", self._datasets[name])
             else:
                 names = ", ".join("'{}'".format(file.replace("'", "''")) for file in files)
-                self.connection.execute(
-                    f"CREATE OR REPLACE TEMP VIEW {name}_files AS "
-                    f"SELECT * FROM read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
-                )
+                read = f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
+                self.add_view(f"{name}_files", f"SELECT * FROM {read}")  # noqa: S608
             there = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
             rows = f"{name}_files"
         except (duckdb.Error, OSError) as failed:
@@ -72,11 +71,11 @@ class Database:
         ]
         if "offset" in types:
             columns.append('"offset" AS kafka_offset' if "offset" in there else "CAST(NULL AS bigint) AS kafka_offset")
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {', '.join(columns)} FROM {rows}")
+        self.add_view(name, f"SELECT {', '.join(columns)} FROM {rows}")  # noqa: S608
         return list(types)
 
     def add_file(self, name: str, path: str) -> None:
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+        self.add_view(name, f"SELECT * FROM read_parquet('{path}')")  # noqa: S608
 
     def add_view(self, name: str, sql: str) -> None:
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")

@@ -94,7 +94,8 @@ class InFlight(PromiseInvariant):
     def figures(self, evidence: Evidence) -> dict[str, Any]:
         [waiting] = evidence.rows(
             """
-            SELECT count(*) FILTER (WHERE decision <> 'dead') AS waiting, count(*) FILTER (WHERE decision = 'dead') AS dead,
+            SELECT count(*) FILTER (WHERE decision <> 'dead') AS waiting,
+                   count(*) FILTER (WHERE decision = 'dead') AS dead,
                    min(CASE WHEN decision <> 'dead' THEN since END) AS oldest
             FROM open_items, asked WHERE mine AND item_seq > before_seq
             """

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from core.clock import to_micros
 from core.layout import Layout
-from core.money import Money
+from core.money import Money, MoneyFact, Movement
 from core.work import Posting, postings_to_json
 from journal.append import Appender
 from journal.bodies import BodyStore
@@ -30,11 +30,13 @@ from journal.reader import JournalReader
 from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
 from journal.state import Marks, marks_to_json
 from journal.table import CHECKS, create_table
-from ledger.accounts import Role, account, merchants_of
+from ledger.accounts import Role, account, holder_of, merchants_of
+from ledger.handler import handler_version
 from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from ledger.verify import Lake
 from load.bench.figures import Done, Run, nothing_shown
+from providers.settings import ProvidersSettings
 
 ROWS_PER_FILE = 500_000
 """About what maintenance leaves; what came since is in files of their own."""
@@ -49,9 +51,11 @@ ROWS, ROWS_SHORT = 10_000_000, 200_000
 
 WHOLE_TOPIC = "payments.events"
 MERCHANT = "merchant-main"
+ACCOUNT = "acct_main"
+MONEY = Money(1_250, "EUR")
 BOOKING = (
-    Posting(account(Role.CLEARING, "stripe", MERCHANT), "debit", Money(1_250, "EUR")),
-    Posting(account(Role.PAYABLE, "stripe", MERCHANT), "credit", Money(1_250, "EUR")),
+    Posting(account(Role.CLEARING, holder_of("stripe", ACCOUNT), MERCHANT), "debit", MONEY),
+    Posting(account(Role.PAYABLE, "stripe", MERCHANT), "credit", MONEY),
 )
 """Of every row of a whole history."""
 
@@ -147,12 +151,18 @@ def file_sizes(rows: int) -> Iterator[int]:
 
 def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None = None) -> pa.Table:
     """Rows of seq ``since`` to before ``until``; their hashes are fillers of the right length."""
-    digest = pa.array([_digest(number) for number in range(since, until)], pa.string())
+    digests = [_digest(number) for number in range(since, until)]
+    digest = pa.array(digests, pa.string())
     seq = pa.array(range(since, until), pa.int64())
     first_us, a_row_us = to_micros(FIRST_AT), timedelta(days=1) // timedelta(microseconds=ROWS_PER_DAY)
     at = pc.add(pc.multiply(seq, a_row_us), first_us).cast(JOURNAL_SCHEMA.field("decided_at").type)
     short, other = pc.utf8_slice_codeunits(digest, 0, 24), pc.utf8_slice_codeunits(digest, 24, 48)
     reverse = pc.utf8_reverse(digest)
+    body = pc.binary_join_element_wise(other, short, pc.utf8_slice_codeunits(digest, 48, 64), "")
+    event_key = pc.binary_join_element_wise("stripe:evt_", short, ":charge.succeeded", "")
+    entity_key = pc.binary_join_element_wise("stripe:acct_main:pi_", other, "")
+    facts = [_fact(one) for one in digests]
+    fact_key, fact_sha256 = [one.fact_key for one in facts], [one.sha256 for one in facts]
     columns: dict[str, object] = {
         "seq": seq,
         "batch_seq": since,
@@ -162,10 +172,10 @@ def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None 
         "topic": topic,
         "partition": 0,
         "offset": pc.subtract(seq, 1),
-        "event_key": pc.binary_join_element_wise("stripe:evt_", short, ":charge.succeeded", ""),
-        "fact_key": pc.binary_join_element_wise("stripe:ch_", other, ":charge", ""),
-        "fact_sha256": reverse,
-        "entity_key": pc.binary_join_element_wise("stripe:acct_main:pi_", other, ""),
+        "event_key": event_key,
+        "fact_key": fact_key,
+        "fact_sha256": fact_sha256,
+        "entity_key": entity_key,
         "provider": "stripe",
         "account": "acct_main",
         "event_type": "charge.succeeded",
@@ -177,16 +187,57 @@ def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None 
         "occurred_at": at,
         "received_at": at,
         "decided_at": at,
-        "body_sha256": pc.binary_join_element_wise(other, short, pc.utf8_slice_codeunits(digest, 48, 64), ""),
+        "body_sha256": body,
         "content_sha256": digest,
         "content_version": 1,
         "dedupe": "claimed",
-        "handler_version": "ledger-1",
+        "handler_version": handler_version(ProvidersSettings()),
         "postings": postings,
+        "headers": _headers(event_key, entity_key, fact_key, fact_sha256, digest, body, at),
         "row_hash": reverse,
     }
     return pa.Table.from_arrays(
         [column(columns.get(field.name), field, len(seq)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
+    )
+
+
+def _fact(digest: str) -> MoneyFact:
+    own = digest[24:48]
+    return MoneyFact(f"stripe:ch_{own}:capture", Movement.CAPTURE, ACCOUNT, f"pi_{own}", MONEY)
+
+
+def _headers(
+    event_key: pa.Array,
+    entity_key: pa.Array,
+    fact_key: list[str],
+    fact_sha256: list[str],
+    digest: pa.Array,
+    body: pa.Array,
+    at: pa.Array,
+) -> pa.Array:
+    """As `processor.decide.records` keeps the headers of a receiver's record."""
+    when = pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ")
+    return pc.binary_join_element_wise(
+        '{"account":"acct_main","body_sha256":"',
+        body,
+        '","ce_id":"',
+        pc.utf8_slice_codeunits(event_key, 7, 35),
+        '","ce_source":"/webhooks/stripe","ce_specversion":"1.0","ce_time":"',
+        when,
+        '","ce_type":"charge.succeeded","content_sha256":"',
+        digest,
+        '","content_version":"1","dedupe":"claimed","entity_key":"',
+        entity_key,
+        '","event_key":"',
+        event_key,
+        '","fact_key":"',
+        pa.array(fact_key),
+        '","fact_sha256":"',
+        pa.array(fact_sha256),
+        '","mode":"live","provider":"stripe","received_at":"',
+        when,
+        '"}',
+        "",
     )
 
 

@@ -11,7 +11,8 @@ reopenings AS (
     FROM steps WHERE decision = 'replayed' AND NOT first AND coalesce(was_closed, true)),
 commands AS (
     SELECT seq AS given_by
-    FROM whole WHERE decision = 'replayed' AND first AND event_type IN ('reprocess', 'replay'))
+    FROM whole
+    WHERE (decision = 'replayed' AND first AND event_type = 'replay') OR (decision = 'portion' AND NOT first))
 SELECT item_seq, seq, was, cause_seq
 FROM reopenings LEFT JOIN commands ON given_by = cause_seq
-WHERE coalesce(was, '') NOT IN ('ignored', 'dead') OR given_by IS NULL OR event_key IS NULL
+WHERE coalesce(was, '') <> 'ignored' OR given_by IS NULL OR event_key IS NULL

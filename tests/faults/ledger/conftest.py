@@ -1,4 +1,3 @@
 """The session on Spark that the ledger's shorter tests have too."""
 
-from tests.integration.ledger.conftest import forgotten as forgotten
 from tests.integration.ledger.conftest import spark as spark

@@ -29,6 +29,7 @@ from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Re
 from ledger.redactions import ORDERED, Redaction, Redactions
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
+from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS
 from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
@@ -86,10 +87,9 @@ class Others:
         """What `payhook verify` finds: acts and receipts are among what it looks at."""
         places = Verified(StreamLayout(Path("none"), self.folder, "ledger"))
         kafka = FakeKafka({TOPIC: {0: (0, self.lake.seq)}, "dlq.ledger": {0: (0, 0)}})
-        session = SparkSession.getActiveSession()
-        assert session is not None
         settings, made = Limits(anchor_age_s_max=1e12), {one.name for one in INVARIANTS} - NOT_MADE
-        report = verify(session, places, kafka, ANCHOR_KEYS, settings, SystemClock(), names=made)
+        with duckdb_engine(self.folder, "1g") as engine:
+            report = verify(engine, places, kafka, ANCHOR_KEYS, settings, SystemClock(), names=made)
         assert report.ok, report.as_json()
         named = {one.name: one.figures for one in report.findings}
         assert named["audit_log_whole"]["entries"] == self.audit_log.head().seq

@@ -37,6 +37,7 @@ from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.kafka import Ends
 from ledger.verify.report import Invariant
+from ledger.verify.spark_engine import Spark
 from stack.jars import spark_jars
 from tests.unit.journal.rows import row_hash
 
@@ -71,8 +72,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         del stash[SESSION]
 
 
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.more)])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Each of the two that a verification may ask."""
+    if request.param == "spark":
+        yield Spark(request.getfixturevalue("spark"))
+        return
     with duckdb_engine(tmp_path_factory.mktemp("engine"), "1g") as found:
         yield found
 

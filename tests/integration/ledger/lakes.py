@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
 from ledger.verify import Options, verify
+from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.evidence import Limits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
@@ -126,10 +128,9 @@ def verified(lake: Lake, *, deep: bool = False) -> bool:
     bodies: dict[str | None, bytes] = {sha(f"body {number}"): f"body {number}".encode() for number in range(lake.seq)}
     held = {TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}}
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
-    session = SparkSession.getActiveSession()
-    assert session is not None
     limits, options = Limits(anchor_age_s_max=1e12), Options(deep=deep)
-    report = verify(session, places, kafka, KEYS, limits, SystemClock(), options=options)
+    with tempfile.TemporaryDirectory() as folder, duckdb_engine(Path(folder), "1g") as engine:
+        report = verify(engine, places, kafka, KEYS, limits, SystemClock(), options=options)
     assert not report.wrong, report.as_json()
     assert [finding.name for finding in report.findings if not finding.ok] == ["index_equals_journal"]
     return True

@@ -233,7 +233,7 @@ def test_bars_are_drawn_on_a_terminal_only() -> None:
     for out in (terminal, pipe):
         with watching(Console(file=out, force_terminal=out is terminal, width=100)) as watch:
             follow(watch)
-    assert "portion by portion" in terminal.getvalue() and "2/4" in terminal.getvalue()
+    assert "the query that is under way" in terminal.getvalue() and "50/100" in terminal.getvalue()
     assert "one_mode doesn't hold" in terminal.getvalue()
     assert pipe.getvalue() == ""
 
@@ -247,6 +247,6 @@ def test_json_is_silent_on_a_terminal_too() -> None:
 
 def follow(watch: Watch) -> None:
     watch.begins(2)
-    watch.looked_through(2, 4)
+    watch.gets_on(50.0)
     watch.found(HOLDS)
     watch.found(BROKEN)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from ledger.verify.fast_path.bookings import lines_of
 
 from core.clock import from_rfc3339
 from core.decision import Decision
@@ -68,8 +67,6 @@ def test_accounts_of_any_name_are_booked(tmp_path: Path) -> None:
     writer = PostingsWriter.open(str(tmp_path / "p"))
     writer.follow([row(1, booking=booking)])
     assert [one["merchant"] for one in lines(tmp_path / "p")] == expected
-    parsed = lines_of(pa.array([postings_to_json(booking)]))
-    assert parsed is not None and parsed.merchants().to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -139,5 +136,3 @@ def test_a_line_of_a_merchants_account_is_that_merchants() -> None:
     rows = [row(1), row(2, booking=between)]
     expected = ["m-1", "m-1", "m-1", "m-2", "m-1", "m-1"]
     assert flat(rows)["merchant"].to_pylist() == expected
-    parsed = lines_of(pa.array([one.postings for one in rows]))
-    assert parsed is not None and parsed.merchants().to_pylist() == expected
