@@ -24,7 +24,7 @@ APPLIED: dict[str, Any] = {"postings": booking(capture=True), "handler_version":
 
 def plant(world: World, *entries: JournalRow) -> None:
     """A command's row 15, and rows that follow it."""
-    command = new_row(15, CONTROL, 0, 1, Decision.REPLAYED, "cmd_2", event_type="reprocess", handler_version=None)
+    command = new_row(15, CONTROL, 0, 1, Decision.REPLAYED, "cmd_2", event_type="replay", handler_version=None)
     world.rows += [command, *entries]
     for row in world.rows[14:]:
         row.batch_seq, row.epoch = 15, 1
@@ -59,6 +59,13 @@ def test_ignored_once_more_and_taken_up_another_time_is_right(look: Look, world:
         assert found.ok, found
 
 
+def test_the_portion_of_a_run_is_a_cause_too(look: Look, world: World) -> None:
+    portion = later_row(world.row(7), 16, Decision.PORTION)
+    plant(world, portion, opened(world, seq=17, cause_seq=16), booked(world, seq=18))
+    found = look(ReprocessedWereIgnored)
+    assert (found.offenders, found.figures) == ((), {"reprocessed": 1})
+
+
 def test_a_ledger_without_any_says_so(look: Look, world: World) -> None:
     assert look(ReprocessedWereIgnored).figures == {"reprocessed": 0}
 
@@ -71,9 +78,8 @@ def test_what_was_not_ignored_and_is_taken_up_is_found(look: Look, world: World,
     assert offender["was"] == world.row(of).decision.value
 
 
-@pytest.mark.parametrize("cause_seq", [None, 7, IGNORED])
+@pytest.mark.parametrize("cause_seq", [None, 1, IGNORED])
 def test_one_that_no_command_for_it_caused_is_found(look: Look, world: World, cause_seq: int | None) -> None:
-    """Row 7 is a command that replays."""
     plant(world, opened(world, cause_seq=cause_seq))
     [offender] = look(ReprocessedWereIgnored).offenders
     assert (offender["item_seq"], offender["cause_seq"]) == (IGNORED, cause_seq)
