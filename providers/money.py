@@ -89,6 +89,7 @@ def moved(
     payment: str | None,
     paired: bool = False,
     prefix: str = "",
+    within: str | None = None,
 ) -> MoneyFact:
     """A movement, named by the id of what moved and its own name. A payout belongs to no payment, whatever is given.
 
@@ -96,10 +97,11 @@ def moved(
     :param paired: the provider names what undoes the movement, or what it undoes, by the same id, and may report only
         the undo. A loss undoes nothing, and nothing undoes it
     :param prefix: before the movement's name, where one object moves money several times
+    :param within: what the id is unique within, such as the account, where it isn't by itself
     """
 
     def key(one: Movement) -> str:
-        return join_key(provider, reference, prefix + one.value)
+        return join_key(provider, *([] if within is None else [within]), reference, prefix + one.value)
 
     other = _PAIRS.get(movement) if paired else None
     return MoneyFact(
