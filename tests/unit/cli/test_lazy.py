@@ -73,7 +73,7 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
         ("stack.services.receiver", ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict")),
         *((name, ("pandas",)) for name in ("stack.services.listener", "stack.alerting")),
         *((name, ("pandas", "fastapi", "redis")) for name in ("cli.dlq_commands", "cli.ledger_commands")),
-        *((name, ("pandas",)) for name in ("processor.source.map_stage", "ledger.verify.fast_path")),
+        *((name, ("pandas",)) for name in ("processor.source.map_stage", "ledger.verify.duckdb_child")),
     ],
 )
 def test_a_process_loads_nothing_that_it_has_no_use_for(module: str, without: tuple[str, ...]) -> None:
