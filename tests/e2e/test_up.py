@@ -85,6 +85,8 @@ def metrics_of(folder: Path) -> list[Metric]:
 def test_all_processes_expose_what_the_catalogue_says_and_nothing_else(folder: Path) -> None:
     """Memory and processor time of every process, the JVM's too."""
     wait_for(lambda: any(family.name == "payhook_jvm_gc_seconds" and family.samples for family in metrics_of(folder)))
+    # `up` doesn't wait for the alerts: they begin once the processor answers.
+    wait_for(lambda: "alerts" in {one.labels.get("process") for each in metrics_of(folder) for one in each.samples})
     for family in metrics_of(folder):
         entry = CATALOGUE[family.name]
         assert family.type == entry.kind
