@@ -24,8 +24,8 @@ FLAGS = (
     *("--disable-sync", "--no-first-run"),
 )
 WAIT_MS_MAX = 60_000
-NO_BROWSER = "no Chromium is found: `apt-get install chromium`, or name one by PAYHOOK_CHROMIUM"
-_NAMED = os.environ.get("PAYHOOK_CHROMIUM")
+NO_BROWSER = "no Chromium is found: `apt-get install chromium`, or name one by PAYHOOK_TEST_CHROMIUM"
+_NAMED = os.environ.get("PAYHOOK_TEST_CHROMIUM")
 """Read here: tests themselves see no setting of the machine."""
 
 

@@ -29,7 +29,7 @@ from providers.port import Fetched, ModeMismatch
 from tests.unit.ingest.app_under_test import MASKING_KEY, NOW
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
-SAMPLES = Path(os.environ.get("PAYHOOK_WEBHOOK_SAMPLES", Path(__file__).resolve().parents[4] / "shared" / "webhooks"))
+SAMPLES = Path(os.environ.get("PAYHOOK_TEST_WEBHOOKS", Path(__file__).resolve().parents[4] / "shared" / "webhooks"))
 ADAPTERS = build_adapters(ProvidersSettings())
 MASKER = CardMasker(PanSettings(), MASKING_KEY)
 HEADERS = [
@@ -357,7 +357,7 @@ def test_money_that_fails_fails_in_the_same_way_after_masking():
 @pytest.fixture(scope="module")
 def samples() -> list[Path]:
     if not (SAMPLES / "SOURCES.tsv").is_file():
-        pytest.skip(f"no webhook samples at {SAMPLES}; set PAYHOOK_WEBHOOK_SAMPLES to their folder")
+        pytest.skip(f"no webhook samples at {SAMPLES}; set PAYHOOK_TEST_WEBHOOKS to their folder")
     return sorted(path for path in SAMPLES.glob("*/*") if path.is_file())
 
 

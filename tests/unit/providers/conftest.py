@@ -11,7 +11,7 @@ import pytest
 from providers import Adapter, ProvidersSettings, build_adapters
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-SAMPLES = Path(os.environ.get("PAYHOOK_WEBHOOK_SAMPLES", CHECKOUT.parent / "shared" / "webhooks"))
+SAMPLES = Path(os.environ.get("PAYHOOK_TEST_WEBHOOKS", CHECKOUT.parent / "shared" / "webhooks"))
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
@@ -35,5 +35,5 @@ def adapter(request: pytest.FixtureRequest, adapters: dict[str, Adapter]) -> Ada
 def samples() -> Path:
     """The folder of public webhook samples, which are other people's and not part of this repository."""
     if not (SAMPLES / "SOURCES.tsv").is_file():
-        pytest.skip(f"no webhook samples at {SAMPLES}; set PAYHOOK_WEBHOOK_SAMPLES to their folder")
+        pytest.skip(f"no webhook samples at {SAMPLES}; set PAYHOOK_TEST_WEBHOOKS to their folder")
     return SAMPLES

@@ -96,6 +96,7 @@ def test_a_file_that_is_no_toml_is_named(empty_folder: Path) -> None:
 
 def test_what_tests_and_load_tests_read_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_TESTING", "1")
+    monkeypatch.setenv("PAYHOOK_TEST_WEBHOOKS", "somewhere")
     monkeypatch.setenv("PAYHOOK_CRASH_AT", "somewhere")
     load_settings()
 
