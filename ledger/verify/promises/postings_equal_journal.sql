@@ -1,17 +1,18 @@
 -- The postings table holds exactly the lines that the journal booked, up to its mark.
 WITH booked AS (
-    SELECT seq, lines, CAST(explode(line_numbers(lines)) AS int) AS number,
+    SELECT seq, lines, line_numbers(lines) AS numbers,
            event_key, fact_key, entity_key, provider, occurred_at, decided_at
     FROM journal, asked
     WHERE books AND postings IS NOT NULL AND seq > own_after AND seq <= postings_mark),
-numbered AS (SELECT *, try_element_at(lines, number) AS posting FROM booked),
+numbered AS (SELECT *, explode(numbers) AS number FROM booked),
+lined AS (SELECT *, try_element_at(lines, CAST(number AS int)) AS posting FROM numbered),
 expected AS (
-    SELECT seq, number - 1 AS line, event_key, fact_key, entity_key, provider,
+    SELECT seq, CAST(number AS int) - 1 AS line, event_key, fact_key, entity_key, provider,
            CASE WHEN posting.account LIKE 'merchant:%' THEN split_part(posting.account, ':', 2)
                 ELSE first_merchant(lines) END AS merchant,
            posting.account AS account, posting.side AS side, posting.amount_minor AS amount_minor,
            posting.currency AS currency, occurred_at, decided_at
-    FROM numbered)
+    FROM lined)
 SELECT seq, line, event_key, fact_key, entity_key, provider, merchant, account, side, amount_minor, currency,
        occurred_at, decided_at, CAST(sum(weight) AS bigint) AS journal_minus_postings
 FROM (

@@ -1,22 +1,22 @@
 -- Every reversing entry takes back one booking whole, once, and names the approval that caused it.
 WITH entries AS (
-    SELECT seq, item_seq, cause_seq, postings FROM journal WHERE decision = 'reversed' AND NOT first),
+    SELECT seq, item_seq, cause_seq, lines FROM journal WHERE decision = 'reversed' AND NOT first),
 bookings AS (
-    SELECT seq AS booked_in, item_seq, postings
+    SELECT seq AS booked_in, item_seq, lines
     FROM whole
     WHERE decision = 'applied' AND postings IS NOT NULL AND item_seq IN (SELECT item_seq FROM entries)),
-lines AS (
-    SELECT seq, explode(lines_of(postings)) AS posting FROM entries
-    UNION ALL SELECT booked_in, explode(lines_of(postings)) FROM bookings),
+all_lines AS (
+    SELECT seq, explode(lines) AS posting FROM entries
+    UNION ALL SELECT booked_in, explode(lines) FROM bookings),
 taken_back AS (
     SELECT seq, sort_array(collect_list(concat_ws(chr(31), posting.account,
                CASE posting.side WHEN 'debit' THEN 'credit' ELSE 'debit' END,
                CAST(posting.amount_minor AS string), posting.currency))) AS lines
-    FROM lines GROUP BY seq),
+    FROM all_lines GROUP BY seq),
 booked AS (
     SELECT seq, sort_array(collect_list(concat_ws(chr(31), posting.account, posting.side,
                CAST(posting.amount_minor AS string), posting.currency))) AS lines
-    FROM lines GROUP BY seq),
+    FROM all_lines GROUP BY seq),
 approvals AS (
     SELECT seq AS approved_by FROM whole WHERE decision = 'reversed' AND first AND event_type = 'reverse')
 SELECT entries.item_seq, min(entries.seq) AS seq, count(*) AS reversals, count(booked_in) AS bookings,
