@@ -91,9 +91,8 @@ def index_keys(index: Index) -> Iterator[pa.RecordBatch]:
 
 
 def _numbers(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> pa.RecordBatch:
-    hashes = b"".join(key[prefix : prefix + _HASH_BYTES].ljust(_HASH_BYTES, b"\0") for key in keys)
-    contents = b"".join(value[:_VALUE_BYTES].ljust(_VALUE_BYTES, b"\0") for value in values)
-    key, content = _signed(hashes).reshape(-1, 2), np.frombuffer(contents, "u1").reshape(-1, _VALUE_BYTES)
+    key = _signed(_fixed(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
+    content = _fixed(values, _VALUE_BYTES)
     columns = [
         pa.repeat(kind, len(keys)),
         pa.array(key[:, 0]),
@@ -102,6 +101,16 @@ def _numbers(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> 
         pa.array(content[:, layout.CONTENT_BYTES].astype("i4")),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_KEYS)
+
+
+def _fixed(texts: list[bytes], size: int) -> np.ndarray:
+    """The first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
+    found = np.zeros((len(texts), size), "u1")
+    if len(sizes := set(map(len, texts))) > 1:
+        texts = [text.ljust(max(sizes), b"\0") for text in texts]
+    rows = np.frombuffer(b"".join(texts), "u1").reshape(len(texts), -1)[:, :size]
+    found[:, : rows.shape[1]] = rows
+    return found
 
 
 def _signed(raw: bytes) -> np.ndarray:
