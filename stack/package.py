@@ -34,7 +34,8 @@ CODE, PACKAGES = "code", "packages"
 """Folders of the archive."""
 
 NOT_CODE = frozenset({"tests", "docs"})
-NOT_PACKED = frozenset({"payhook", "pip", "setuptools", "wheel"})
+NOT_PACKED = frozenset({"duckdb", "payhook", "pip", "setuptools", "wheel"})
+"""Installed packages that no executor needs."""
 DRIVERS_OWN = re.compile(r"pyspark/(jars|bin|sbin|data|examples|licenses|python)/|(^|/)(tests|__pycache__)/")
 """Of installed packages: Spark's jars are the cluster's, and the packages' own tests aren't run."""
 
