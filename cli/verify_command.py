@@ -39,6 +39,19 @@ def _since(context: click.Context, option: click.Parameter, text: str | None) ->
     return int(text) if text is not None and text.isdigit() else read_since(context, option, text)
 
 
+def _explain(context: click.Context, option: click.Parameter, name: str | None) -> None:
+    if name is None:
+        return
+    from ledger.verify.job import explain, invariant_names
+
+    try:
+        click.echo(explain(name), nl=False)
+    except KeyError as unknown:
+        problem = f"there is no invariant {name}; there is {', '.join(invariant_names())}"
+        raise click.BadParameter(problem, context, option) from unknown
+    context.exit(0)
+
+
 @click.command()
 @click.option("--deep", is_flag=True, help="Also hash every raw body again, and account for those that are gone.")
 @click.option(
@@ -52,6 +65,14 @@ def _since(context: click.Context, option: click.Parameter, text: str | None) ->
     "--stream",
     metavar="NAME",
     help="Only this work stream, or one shard of it, as ledger.1 (default: all that have a journal).",
+)
+@click.option(
+    "--explain",
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
+    metavar="NAME",
+    help="Print an invariant's sentence and the query that proves it, and verify nothing.",
 )
 @with_place_of_mode
 def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool, stream: str | None) -> None:

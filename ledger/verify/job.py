@@ -44,6 +44,7 @@ from ledger.verify.journal_checks import (
 from ledger.verify.kafka import Kafka, RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted, ReceiptsHaveDecisions
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from ledger.verify.promises import promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
 
@@ -204,6 +205,26 @@ def verify(
         tuple(findings),
         evidence.since,
     )
+
+
+def explain(name: str) -> str:
+    """What an invariant says, and the query that proves it; where none does, the code that does.
+
+    :raises KeyError: no invariant has this name
+    """
+    if name in promise_names():
+        return read_promise(name).text
+    proved: dict[str, type[Invariant]] = {one.name: type(one) for one in INVARIANTS}
+    proved |= {one.name: one for one in (BodiesWhole, BookingsAreInBodies)}
+    invariant = proved[name]
+    return (
+        f"-- {invariant.sentence}\n-- No query proves this by itself: see {invariant.__module__.replace('.', '/')}.py\n"
+    )
+
+
+def invariant_names() -> list[str]:
+    """Of all invariants, those of ``--deep`` too."""
+    return sorted({*(one.name for one in INVARIANTS), BodiesWhole.name, BookingsAreInBodies.name})
 
 
 def _left_out(evidence: Evidence) -> frozenset[str]:

@@ -20,6 +20,8 @@ from core.routing import Shard
 from journal.shards import shard_note
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
+from ledger.verify.body_checks import BodiesWhole, BookingsAreInBodies
+from ledger.verify.job import INVARIANTS, invariant_names
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 HOLDS = Finding("balanced", "Debits equal credits.")
@@ -54,6 +56,22 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: dict[str, Re
 
 def payhook(*words: str) -> Result:
     return CliRunner().invoke(main, ["verify", *words])
+
+
+@pytest.mark.parametrize("name", invariant_names())
+def test_an_invariant_is_explained_by_its_sentence_and_its_query(asked: list[dict[str, Any]], name: str) -> None:
+    found = payhook("--explain", name)
+    assert (found.exit_code, asked) == (0, []), "nothing is verified"
+    said = " ".join(line.removeprefix("-- ") for line in found.output.splitlines())
+    sentences = {one.name: one.sentence for one in (*INVARIANTS, BodiesWhole, BookingsAreInBodies)}
+    assert said.startswith(sentences[name])
+    assert "SELECT" in said or "see ledger/verify/" in said
+
+
+def test_what_no_invariant_is_called_is_said(asked: list[dict[str, Any]]) -> None:
+    found = payhook("--explain", "all_is_well")
+    assert (found.exit_code, asked) == (2, [])
+    assert "there is no invariant all_is_well; there is anchors_hold, " in found.output
 
 
 @pytest.mark.parametrize(
