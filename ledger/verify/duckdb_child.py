@@ -19,6 +19,7 @@ from duckdb.func import PythonUDFType
 
 from core.location import is_url
 from journal.lake import open_table
+from journal.reader import dataset_of
 from ledger.verify.engine import prelude
 
 TOLD_EVERY_S = 1.0
@@ -51,10 +52,10 @@ class Database:
         each question about the table fails."""
         table = open_table(path, version)
         types = {field.name: _TYPES[str(field.type.type)] for field in table.schema().fields}
-        files = table.file_uris()
+        files, missing = table.file_uris(), "NULL"
         try:
             if is_url(path) or not files:
-                self._datasets[name] = table.to_pyarrow_dataset()
+                self._datasets[name] = dataset_of(table)
                 self.connection.register(f"{name}_files", self._datasets[name])
             else:
                 names = ", ".join("'{}'".format(file.replace("'", "''")) for file in files)
@@ -63,14 +64,16 @@ class Database:
             there = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
             rows = f"{name}_files"
         except (duckdb.Error, OSError) as failed:
-            problem = str(failed).replace("'", "''")
-            there, rows = [], f"range(1) WHERE CAST(error('{problem}') AS boolean)"
+            # As each column too: what is known to be NULL would be left out before the error is met.
+            missing = "error('{}')".format(str(failed).replace("'", "''"))
+            there, rows = [], f"range(1) WHERE CAST({missing} AS boolean)"
         columns = [
-            f'"{column}"' if column in there else f'CAST(NULL AS {kind}) AS "{column}"'
+            f'"{column}"' if column in there else f'CAST({missing} AS {kind}) AS "{column}"'
             for column, kind in types.items()
         ]
         if "offset" in types:
-            columns.append('"offset" AS kafka_offset' if "offset" in there else "CAST(NULL AS bigint) AS kafka_offset")
+            offset = '"offset"' if "offset" in there else f"CAST({missing} AS bigint)"
+            columns.append(f"{offset} AS kafka_offset")
         self.add_view(name, f"SELECT {', '.join(columns)} FROM {rows}")  # noqa: S608
         return list(types)
 
