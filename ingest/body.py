@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope
 
+from core.http_fields import media_type_of, split_list, strip_blanks
 from ingest.errors import Refused
 from ingest.limits import Held, Load, source_of
 
@@ -17,6 +18,11 @@ DIGITS_MAX = 12
 LOOK_S = 0.05
 """How much later than its deadline a body may be given up."""
 OVER = float("-inf")
+
+UNENCODED = frozenset({b"identity", b"none", b"utf-8", b"utf8"})
+"""Content codings of a body that is sent as it is. Only the first is legal; senders who mean the charset, or nothing,
+say the others."""
+CHARSETS = frozenset({b"utf-8", b"utf8"})
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -99,22 +105,20 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
     :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
     """
     for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            if len(value) > DIGITS_MAX or int(value) > bytes_max:
+        if name == b"content-length" and (length := strip_blanks(value)).isdigit():
+            if len(length) > DIGITS_MAX or int(length) > bytes_max:
                 raise Refused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
-            _check_type(media_type, value)
-        elif name == b"content-encoding" and value.lower() != b"identity":
+            if not _is_of_type(media_type, value):
+                raise Refused("wrong_type", wanted=media_type)
+        elif name == b"content-encoding" and not UNENCODED.issuperset(split_list(value.lower())):
             raise Refused("encoded")
 
 
-def _check_type(wanted: str, value: bytes) -> None:
-    media_type, _, parameters = value.partition(b";")
-    charset = parameters.strip().lower()
-    if media_type.strip().lower() != wanted.encode():
-        raise Refused("wrong_type", wanted=wanted)
-    if charset.startswith(b"charset") and charset.partition(b"=")[2].strip(b' "') not in (b"utf-8", b"utf8"):
-        raise Refused("wrong_type", wanted=wanted)
+@functools.lru_cache(maxsize=64)
+def _is_of_type(wanted: str, value: bytes) -> bool:
+    media_type, parameters = media_type_of(value)
+    return media_type == wanted.encode() and parameters.get(b"charset", b"utf-8").lower() in CHARSETS
 
 
 async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:

@@ -38,7 +38,6 @@ HTTP: Mapping[str, Refusal] = MappingProxyType(
         "wrong_host": Refusal(400, "one Host header with a name and perhaps a port is wanted"),
         "wrong_target": Refusal(400, "the target must be a path, or http(s)://host/path"),
         "wrong_coding": Refusal(400, "Transfer-Encoding must be chunked, once, in HTTP/1.1"),
-        "upgrade": Refusal(400, "the connection speaks HTTP/1.1 and stays so"),
         "forbidden_trailer": Refusal(400, "that field must come before the body"),
         "chunk_overhead": Refusal(
             400, "the chunks say more about themselves than they hold, by over {bytes_max} bytes"

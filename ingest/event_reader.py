@@ -9,6 +9,7 @@ from datetime import datetime
 
 from core.errors import Unparseable
 from core.event import OWN_TYPES, Event, poison_event
+from core.http_fields import strip_blanks
 from core.log import about
 from ingest.body import RawHeaders
 from ingest.endpoints import ENDPOINT, Context, Contexts, UnknownEndpoint
@@ -103,8 +104,8 @@ def _not_ours(event: Event) -> Event:
 def traceparent_of(headers: RawHeaders) -> str | None:
     """The caller's trace (W3C Trace Context), if it is one."""
     for name, value in headers:
-        if name == b"traceparent" and TRACEPARENT.fullmatch(value):
-            return value.decode("ascii")
+        if name == b"traceparent" and TRACEPARENT.fullmatch(strip_blanks(value)):
+            return strip_blanks(value).decode("ascii")
     return None
 
 

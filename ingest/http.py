@@ -18,6 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from core.http_fields import BLANKS
 from ingest.errors import Refused
 from ingest.http_messages import (
     EXTENSIONS,
@@ -29,6 +30,7 @@ from ingest.http_messages import (
     WholeAnswerCycle,
     check_head,
     check_size,
+    head_without_offer,
     refusal_of,
     split_target,
 )
@@ -240,16 +242,31 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             for start in range(0, size, PIECE_BYTES):
                 self.data_received(data[start : start + PIECE_BYTES])
             return
+        rest: bytes | None = None
         try:
             self.parser.feed_data(data)
             if self._phase or self.cycle is None or self.cycle.response_complete:
                 self._unfinished(size)
         except httptools.HttpParserError as wrong:
             self._refuse(refusal_of(wrong, data))
-        except httptools.HttpParserUpgrade:
-            self._refuse(Refused("upgrade"))
+        except httptools.HttpParserUpgrade as offered:
+            rest = data[offered.args[0] :]
         except Refused as refused:
             self._refuse(refused)
+        if rest is not None:
+            # Here, as what is raised within a handler would have its exception for its context.
+            self._pass_over_upgrade(rest)
+
+    def _pass_over_upgrade(self, rest: bytes) -> None:
+        """Reads a request that offers another protocol as HTTP/1.1 (RFC 9110, section 7.8).
+
+        The parser reads no body behind such a head, so a fresh one gets the head without the offer, and the ``rest``.
+        """
+        head = head_without_offer(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn makes its own
+        self.data_received(head)
+        self.data_received(rest)
 
     def _unfinished(self, size: int) -> None:
         """More is to come; ``size`` bytes were the last."""
@@ -290,6 +307,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         if self._phase != HEAD:
             self._on_trailer(name)
             return
+        value = value.strip(BLANKS)
         self.headers.append((name, value))
         if name in JUDGED:
             self._judged.append((name, value))
@@ -306,7 +324,9 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         parser = self.parser
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if parser.should_upgrade():
-            raise Refused("unknown_method" if method == "CONNECT" else "upgrade")
+            if method == "CONNECT":
+                raise Refused("unknown_method")
+            return
         if self._head_timer is not None:
             # It came in several pieces; one alone is within the limit.
             self._head_timer.cancel()
@@ -374,6 +394,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # `_pass_over_upgrade` reads it once more
         self._phase = IDLE
         cycle = self.cycle
         if not cycle.response_complete:

@@ -16,6 +16,7 @@ from httptools import HttpParserError, HttpParserInvalidMethodError
 from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from core.http_fields import split_list
 from ingest.errors import Refused
 
 HEAD_BYTES_MAX = 16_384
@@ -53,15 +54,15 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
     hosts = codings = 0
     expects = False
     for name, value in judged:
-        value = value.strip(b" \t")
         if name == b"host":
             hosts += 1
             if not _HOST.fullmatch(value):
                 raise Refused("wrong_host")
         elif name == b"expect":
-            if value.lower() != b"100-continue":
+            expected = split_list(value.lower())
+            if any(expectation != b"100-continue" for expectation in expected):
                 raise Refused("unknown_expectation")
-            expects = True
+            expects = expects or bool(expected)
         else:
             codings += 1
             _check_coding(value)
@@ -70,6 +71,12 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
     if codings and (codings > 1 or version == "1.0"):
         raise Refused("wrong_coding")
     return expects and version == "1.1"
+
+
+def head_without_offer(method: bytes, target: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """A request's head as a sender writes it who offers no other protocol."""
+    fields = b"".join(b"%b: %b\r\n" % field for field in headers if field[0] != b"upgrade")
+    return b"%b %b HTTP/%b\r\n%b\r\n" % (method, target, version.encode(), fields)
 
 
 def split_target(target: bytes) -> tuple[bytes, bytes]:
@@ -111,8 +118,8 @@ def refusal_of(error: HttpParserError, fed: bytes) -> Refused:
 
 
 def _check_coding(value: bytes) -> None:
-    codings = [coding.strip(b" \t").lower() for coding in value.split(b",")]
-    if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+    codings = split_list(value.lower())
+    if not codings or codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
         raise Refused("wrong_coding")
     if len(codings) > 1:
         raise Refused("unknown_coding")

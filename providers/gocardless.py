@@ -112,7 +112,7 @@ def _entity(links: Mapping[str, Any], resource_type: str) -> str | None:
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
-    reported = {_MODES[value] for name, value in request.headers if name == ORIGIN and value in _MODES}
+    reported = {_MODES[value] for value in request.values(ORIGIN) if value in _MODES}
     for mode in reported:
         if mode != endpoint:
             raise ModeMismatch(endpoint, mode)

@@ -185,14 +185,13 @@ def _facts(document: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
-    for name, value in request.headers:
-        if name == CERTIFICATE_URL:
-            try:
-                reported = mode_at(trusted_url(value)[1])
-            except SignatureInvalid:
-                raise ModeMismatch(endpoint, None) from None
-            if reported != endpoint:
-                raise ModeMismatch(endpoint, reported)
+    for value in request.values(CERTIFICATE_URL):
+        try:
+            reported = mode_at(trusted_url(value)[1])
+        except SignatureInvalid:
+            raise ModeMismatch(endpoint, None) from None
+        if reported != endpoint:
+            raise ModeMismatch(endpoint, reported)
 
 
 @dataclass(frozen=True)

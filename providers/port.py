@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from core import strict_json
 from core.errors import PayhookError
 from core.event import Event, Mode
+from core.http_fields import strip_blanks
 from core.money import MoneyFact
 
 SignatureReason: TypeAlias = Literal[
@@ -98,18 +99,19 @@ class Request:
     endpoint: str = DEFAULT_ENDPOINT
     fetched: Fetched | None = None
 
+    def values(self, name: bytes) -> list[bytes]:
+        """The values of the headers of that (lower-case) name, without blanks around them."""
+        return [strip_blanks(value) for key, value in self.headers if key == name]
+
     def one(self, name: bytes) -> bytes | None:
-        """The value of the only header of that (lower-case) name, None without one.
+        """The value of the only header of that name, None without one.
 
         :raises SignatureInvalid: ``several``, because readers differ on which of two counts
         """
-        found: bytes | None = None
-        for key, value in self.headers:
-            if key == name:
-                if found is not None:
-                    raise SignatureInvalid("several")
-                found = value
-        return found
+        found = self.values(name)
+        if len(found) > 1:
+            raise SignatureInvalid("several")
+        return found[0] if found else None
 
     @property
     def document(self) -> strict_json.Document:

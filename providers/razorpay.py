@@ -109,7 +109,7 @@ class RazorpayAdapter(JsonAdapter):
 
 def _header_id(request: Request) -> str | None:
     """What the unsigned header says, if it says one thing that an id can be made of."""
-    ids = [value for name, value in request.headers if name == ID_HEADER]
+    ids = request.values(ID_HEADER)
     return ids[0].decode("ascii") if len(ids) == 1 and _ID.fullmatch(ids[0]) else None
 
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from core.errors import SettingError
+from core.http_fields import split_list
 from providers.port import Request, SignatureInvalid
 
 TOLERANCE_S = 300
@@ -129,7 +130,7 @@ def timed_signatures(header: bytes, separator: bytes, time: bytes, scheme: bytes
     """
     sent_at: bytes | None = None
     signatures: list[bytes] = []
-    for part in header.split(separator):
+    for part in split_list(header, separator):
         name, _, value = part.partition(b"=")
         if name == scheme:
             signatures.append(value)

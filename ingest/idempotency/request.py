@@ -11,6 +11,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from core.errors import PayhookError
+from core.http_fields import strip_blanks
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -150,7 +151,7 @@ def read_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         return None
     if len(values) > 1:
         raise KeyMalformed("one such header is wanted, not several")
-    raw = values[0].strip(b" \t")
+    raw = strip_blanks(values[0])
     if quoted := _QUOTED.fullmatch(raw):
         key = _ESCAPED.sub(rb"\1", quoted[1])
     elif _BARE.fullmatch(raw):
@@ -178,8 +179,8 @@ async def read_whole(
     :raises ClientGone: it isn't coming
     """
     for name, value in headers:
-        declared = name == b"content-length" and value.isdigit()
-        if declared and (len(value) > LENGTH_DIGITS_MAX or int(value) > bytes_max):
+        length = strip_blanks(value) if name == b"content-length" else b""
+        if length.isdigit() and (len(length) > LENGTH_DIGITS_MAX or int(length) > bytes_max):
             raise too_large(bytes_max)
     try:
         async with asyncio.timeout(seconds_max):

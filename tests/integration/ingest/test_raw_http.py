@@ -232,8 +232,6 @@ LINES: dict[str, tuple[Row, int, str]] = {
     "a header of 17 KB": (with_fields(b"A: " + b"b" * 17_000), 431, "head_too_large"),
     "headers of 17 KB": (with_fields(*[b"A: " + b"b" * 1_000] * 17), 431, "head_too_large"),
     "a header without end": (lambda body, signature: head()[:-2] + b"A: " + b"b" * 200_000, 431, "head_too_large"),
-    "a websocket": (with_fields(b"Connection: Upgrade", b"Upgrade: websocket"), 400, "upgrade"),
-    "HTTP/2 by upgrade": (with_fields(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c"), 400, "upgrade"),
     "an expectation that nobody knows": (with_fields(b"Expect: payment"), 417, "unknown_expectation"),
 }
 

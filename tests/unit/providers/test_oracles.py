@@ -308,7 +308,6 @@ SIGNED = standard_headers("{}")
             {"webhook-timestamp": f"{NOW_S}.5"},
             ("malformed", "accepted"),
         ),
-        ("blanks around a timestamp are no digits", {"webhook-timestamp": f" {NOW_S} "}, ("malformed", "accepted")),
         (
             "a signature has one spelling; bits that base64 drops count",
             {"webhook-signature": SIGNED["webhook-signature"] + "="},

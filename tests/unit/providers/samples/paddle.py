@@ -190,13 +190,13 @@ REFUSALS = [
         (SECRET, OLD_SECRET),
     )
     for reason, several in (
-        ("missing", [[], [TS], [TS + b";h2=" + H1[3:]], [TS + b"; " + H1]]),
+        ("missing", [[], [TS], [TS + b";h2=" + H1[3:]]]),
         ("several", [[GOOD, GOOD]]),
         (
             "malformed",
             [
                 *([b""], [b"="], [b";;;"], [H1], [b"t=%d;" % NOW_S + H1], [TS + b";" + GOOD], [TS + b";ts=1;" + H1]),
-                *([b"ts=;" + H1], [b"ts= %d;" % NOW_S + H1], [b"ts=%d ;" % NOW_S + H1], [b"ts=1_769860800;" + H1]),
+                *([b"ts=;" + H1], [b"ts= %d;" % NOW_S + H1], [b"ts=1_769860800;" + H1]),
                 *([b"ts=+769860800;" + H1], [b"ts=%d.0;" % NOW_S + H1], ["ts=١٧٦٩٨٦٠٨٠٠;".encode() + H1]),
                 *([b"ts=nan;" + H1], [b"ts=%d000;" % NOW_S + H1], [TS + b"," + H1]),
                 [TS + b";" + b";".join([OTHER] * 17)],
@@ -205,7 +205,7 @@ REFUSALS = [
         (
             "mismatch",
             [
-                *([TS + b";h1="], [TS + b";" + H1 + b"=x"], [TS + b";" + H1 + b" "], [TS + b";h1=" + H1[3:].upper()]),
+                *([TS + b";h1="], [TS + b";" + H1 + b"=x"], [TS + b";h1=" + H1[3:].upper()]),
                 *([TS + b";h1=\xff"], [TS + b";h1=" + "é".encode()]),
             ],
         ),
@@ -214,6 +214,7 @@ REFUSALS = [
             [
                 *([GOOD], [TS + b";" + OTHER + b";" + H1], [TS + b";" + H1 + b";" + OTHER], [H1 + b";" + TS]),
                 *([GOOD + b";h2=new"], [TS + b";" + OLD + b";" + H1]),
+                *([TS + b"; " + H1], [b"ts=%d ;" % NOW_S + H1], [GOOD + b" "]),
             ],
         ),
     )
