@@ -5,8 +5,9 @@ What books, and why:
 - A capture is reported around the charge (``charge.succeeded``, ``charge.captured``) and around its payment
   intent (``payment_intent.succeeded``). The charge books, under its own id: it alone says ``captured`` and
   ``amount_captured``, and payments without an intent have one too. The intent's report moves nothing.
-- A charge may be captured several times (https://docs.stripe.com/payments/multicapture). Each later capture is an
-  update of the charge: it books what ``amount_captured`` grew by, under its balance transaction.
+- A charge may be captured several times (https://docs.stripe.com/payments/multicapture). Each capture is an update of
+  the charge: it books what ``amount_captured`` grew by, also while ``captured`` is false, which it is until the last
+  one. ``charge.captured`` reports the last one once more.
 - A refund books under its ``re_`` id as soon as Stripe takes the money (it has a balance transaction, or has
   succeeded), whichever event says so first. ``charge.refunded`` counts where it carries its refunds (API versions
   before 2022-11-15). Later ones don't, and ``refund.created`` reports: the setting ``stripe.refund_events`` says that
@@ -19,7 +20,9 @@ What books, and why:
   (https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
   loss of what is still withheld final. A movement is named by its transaction; the dispute's first withdrawal and
   first return by the dispute, because ``charge.dispute.created`` may not list them yet. Where a dispute has no such
-  list its own amount counts. An inquiry (``warning_…``) takes nothing.
+  list its own amount counts. An inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
+  (https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
+  prevent it: then it is lost as soon as it is closed.
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
@@ -182,15 +185,21 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
-    if charge.get("captured") is not True:
-        return None
+    """What was captured with this event, whether or not more may be (``captured`` says that only of the last time).
+
+    The first capture is named by the charge, each further one by its balance transaction, so that ``charge.updated``
+    and ``charge.captured`` of one capture are one fact.
+    """
     if "amount_captured" not in charge:
         raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")
+    if isinstance(previous, dict) and not previous.keys() & {"amount_captured", "balance_transaction"}:
+        return None
     before, after = _before(previous, "amount_captured"), charge["amount_captured"]
-    if not before:
+    transaction_before = _before(previous, "balance_transaction")
+    if not before and transaction_before is None:
         return _Moved(Movement.CAPTURE, charge, after)
     transaction = _id_of(charge.get("balance_transaction"))
-    if type(before) is not int or type(after) is not int or _before(previous, "balance_transaction") is None:
+    if type(before) is not int or type(after) is not int or transaction_before is None:
         raise MoneyInvalid("a further capture doesn't say its amount and balance transaction: book it by hand")
     return _Moved(Movement.CAPTURE, {"id": transaction}, after - before)
 
@@ -267,16 +276,18 @@ def _created(value: object) -> int:
 
 
 def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    inquiry = str(dispute.get("status")).startswith("warning_")
-    if inquiry or dispute.get("balance_transactions") == []:
+    status, listed = str(dispute.get("status")), dispute.get("balance_transactions")
+    is_prevented = status == "prevented" and not listed
+    if is_prevented or status.startswith("warning_") or listed == []:
         return None
     return _newest(dispute, Movement.DISPUTE_OPENED, -1)
 
 
 def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    if dispute.get("status") != "lost" or dispute.get("balance_transactions") == []:
+    status, listed = dispute.get("status"), _transactions(dispute)
+    is_final = status == "lost" or (status == "prevented" and bool(listed))
+    if not is_final or dispute.get("balance_transactions") == []:
         return None
-    listed = _transactions(dispute)
     withheld = -sum(amount for amount, _ in listed) if listed else dispute.get("amount")
     return None if withheld == 0 else _Moved(Movement.DISPUTE_LOST, dispute, withheld)
 

@@ -84,7 +84,8 @@ def listed(*refunds: dict[str, Any]) -> dict[str, Any]:
 
 
 def dispute(event_type: str, **changed: Any) -> bytes:
-    return event(f"charge.dispute.{event_type}", {**DISPUTE, **changed})
+    said = {name: value for name, value in {**DISPUTE, **changed}.items() if value is not ...}
+    return event(f"charge.dispute.{event_type}", said)
 
 
 def transaction(name: str, amount: int, created: int, currency: str = "usd") -> dict[str, Any]:
@@ -95,10 +96,11 @@ def disputed(event_type: str, status: str, *transactions: dict[str, Any]) -> byt
     return dispute(event_type, status=status, balance_transactions=list(transactions))
 
 
-def captured(event_type: str, before: int, after: int) -> bytes:
+def captured(event_type: str, before: int, after: int, *, is_last: bool = True) -> bytes:
     """A charge whose captured amount grew."""
     previous = {"amount_captured": before, "balance_transaction": f"txn_{before}" if before else None}
-    return event(event_type, charge(amount_captured=after, balance_transaction=f"txn_{after}"), previous)
+    grown = charge(amount_captured=after, balance_transaction=f"txn_{after}", captured=is_last)
+    return event(event_type, grown, previous)
 
 
 # What an event is called.
@@ -217,6 +219,28 @@ CAPTURES = [
     *(
         Webhook(f"an update that captures nothing: {before}", event("charge.updated", CHARGE, before), books=None)
         for before in (None, {"description": "before"}, {"balance_transaction": None})
+    ),
+    *(
+        Webhook(
+            f"a capture of {before} to {after} with more to come",
+            captured("charge.updated", before, after, is_last=False),
+            books=books,
+        )
+        for before, after, books in (
+            (0, 300, "ch_1:capture 300 USD of pi_1"),
+            (300, 800, "txn_800:capture 500 USD of pi_1"),
+        )
+    ),
+    Webhook(
+        "the end of the captures, which captures nothing itself",
+        event("charge.captured", charge(), {"captured": False}),
+        books=None,
+    ),
+    Webhook(
+        "a capture whose amount before isn't said, though its balance transaction changed",
+        event("charge.captured", charge(), {"captured": False, "balance_transaction": "txn_300"}),
+        fails=MoneyInvalid,
+        says="a further capture",
     ),
     Webhook(
         "a further capture without its balance transaction",
@@ -500,7 +524,53 @@ WON_AND_WITHDRAWN_AGAIN = [
     disputed("closed", "won", BACK, WITHDRAWN),
     disputed("funds_withdrawn", "needs_response", AGAIN, BACK, WITHDRAWN),
 ]
+AUTHORISED = event("charge.succeeded", charge(captured=False, amount_captured=0, balance_transaction=None))
+PREVENTED = {
+    "status": "prevented",
+    "balance_transactions": ...,
+    "payment_method_details": {"card": {"case_type": "block"}},
+}
 SEQUENCES = [
+    MoneySequence(
+        "a charge of which a part was captured, with more to come",
+        [AUTHORISED, captured("charge.updated", 0, 700, is_last=False)],
+        {"clearing": 700},
+    ),
+    MoneySequence(
+        "a charge that is captured twice; its end is told by itself",
+        [
+            AUTHORISED,
+            captured("charge.updated", 0, 700, is_last=False),
+            captured("charge.updated", 700, 900),
+            event("charge.captured", charge(amount_captured=900, balance_transaction="txn_900"), {"captured": False}),
+        ],
+        {"clearing": 900},
+    ),
+    MoneySequence(
+        "a charge that is captured twice; its end tells the last capture once more",
+        [
+            AUTHORISED,
+            captured("charge.updated", 0, 700, is_last=False),
+            captured("charge.updated", 700, 900),
+            captured("charge.captured", 700, 900),
+        ],
+        {"clearing": 900},
+    ),
+    MoneySequence(
+        "a dispute that was prevented",
+        [CAPTURED, dispute("created", **PREVENTED), dispute("updated", **PREVENTED), dispute("closed", **PREVENTED)],
+        {"clearing": 1000},
+    ),
+    MoneySequence(
+        "a dispute that was prevented by giving the money back",
+        [
+            CAPTURED,
+            dispute("created", **PREVENTED),
+            disputed("funds_withdrawn", "prevented", WITHDRAWN),
+            disputed("closed", "prevented", WITHDRAWN),
+        ],
+        {"clearing": 0, "dispute_losses": 1000},
+    ),
     MoneySequence(
         "of a disputed charge of 1000, 300 were refunded before: they come back, and 700 are lost",
         [
@@ -568,7 +638,7 @@ def refusal(case: str, *headers: str | bytes, reason: str | None, body: bytes = 
 
 BAD = "0" * 64
 NOT_TEN_DIGITS = (
-    *("", "now", "1_769_8608", "١٧٦٩٨٦٠٨٠٠", " 1769860800", "1769860800 ", "1769860800\n", "+769860800", "-769860800"),
+    *("", "now", "1_769_8608", "١٧٦٩٨٦٠٨٠٠", " 1769860800", "1769860800\n", "+769860800", "-769860800"),
     *("1769860800.0", "nan", "inf", "0x69696969", "176986080", "17698608000"),
 )
 REFUSALS = [
