@@ -57,7 +57,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 
 
 def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
-    """What is to be taken back, by the journal that has it: each is a proposal of its own.
+    """The bookings of these events by the journal that has them; each journal's are a proposal of its own.
 
     :raises NotReversible: one of them can't be
     """

@@ -137,7 +137,7 @@ cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead;
 
 
 class Meant(NamedTuple):
-    """What is named of one part: the number of its selection, or None and its items."""
+    """The items of one part that a command names: by the number of a selection, or (None) one by one."""
 
     part: Place
     selection: int | None
@@ -145,7 +145,7 @@ class Meant(NamedTuple):
 
 
 def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
-    """One selection; or for each part its items that are named."""
+    """Reads the names on a command line: they are one selection, or items of one part or several."""
     names = {text: read_name(text) for text in what}
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
         return [Meant(part_of_selection(place, only), only.number, [])]
@@ -181,8 +181,8 @@ def _orders_of(place: Place) -> OrderService:
 
 
 def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters, int]]:
-    """Of each part the number of a selection. Single items are frozen as one: all of them, before anything is done
-    with the first.
+    """Returns the number of a selection for each part. Items that were named one by one are frozen as one first: those
+    of all parts, before anything is done with the first.
     """
     dead = [(one, opened(one.part)) for one in meant]
     return [

@@ -77,7 +77,7 @@ class Place:
 
     @property
     def parts(self) -> dict[str, Place]:
-        """By stream, a place for each journal of the work stream that is looked at."""
+        """A place for each journal of the work stream that is looked at, by the journal's stream."""
         if SHARD_MARK in self.stream:
             return {self.looked_at.stream: self}
         config = streams_of(self.settings)[base_of(self.stream)]
@@ -211,7 +211,7 @@ def check_stream(settings: Settings, stream: str) -> None:
 
 
 def _part_names(config: StreamConfig) -> list[str]:
-    """What ``--stream`` calls a stream's journals: ``ledger.0``, ``ledger.1``."""
+    """The names of a stream's journals as ``--stream`` takes them: ``ledger.0``, ``ledger.1``."""
     return [f"{config.name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
 
 

@@ -7,19 +7,23 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import orjson
 import pytest
 
-from core.clock import ManualClock
+from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision
 from journal.index import Index
 from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
+from ledger.receipts import ReceiptsTable, collect
 from ledger.verify import Lake, Report, VerifyImpossible, verify
 from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from ledger.verify.journal_checks import OneEffectInAllShards
+from tests.answers import OneRecord
+from tests.damaged_lake import cut_files, overwrite_files
 from tests.integration.ledger.conftest import AT, KEYS, Verify, World, body_of, new_row
 from tests.integration.ledger.findings import failed, only, problems
 
@@ -138,16 +142,34 @@ def test_no_journal_is_said_plainly(report: Verify, world: World) -> None:
         report()
 
 
-def test_a_check_that_cannot_be_run_is_not_passed(report: Verify, world: World) -> None:
-    """A file is gone: what rests on it may not come out as held."""
-    next(Path(world.lake.postings).glob("*.parquet")).unlink()
+PAYMENTS = {"refunds_have_captures", "undos_have_movements", "one_merchant_a_payment"}
+NEEDS_NO_JOURNAL = {"audit_log_whole"}
+
+
+def remove_files(table: Path) -> None:
+    for file in table.glob("*.parquet"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("damage", [remove_files, cut_files, overwrite_files])
+@pytest.mark.parametrize("table", ["journal", "postings", "receipts"])
+def test_what_rests_on_a_table_that_cannot_be_read_is_not_passed(
+    report: Verify, world: World, table: str, damage: Callable[[Path], None]
+) -> None:
+    """Also where a query's conditions would hold without a look at the damaged rows."""
+    receipt = orjson.dumps({"status": 200, "at": to_rfc3339(AT), "event_key": "stripe:evt_1:charge"})
+    collect(OneRecord(receipt), "receipts", ReceiptsTable(str(world.lake.receipts)))
+    every = {one.name for one in report().findings}
+    damage(Path(str(getattr(world.lake, table))))
     wrong = failed(report())
-    assert set(wrong) == {
-        "postings_equal_journal",
-        "refunds_have_captures",
-        "undos_have_movements",
-        "one_merchant_a_payment",
-    }
+    assert (
+        set(wrong)
+        == {
+            "journal": every - NEEDS_NO_JOURNAL,
+            "postings": {"postings_equal_journal", *PAYMENTS},
+            "receipts": {"receipts_have_decisions"},
+        }[table]
+    )
     assert all("could not be run" in problems(one) for one in wrong.values())
 
 
