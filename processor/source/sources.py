@@ -201,8 +201,9 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
         query = writer.option("checkpointLocation", f"file://{checkpoint}").start()
         enough.wait(WARM_S_MAX)
         enough.set()
-        with at_work:
-            query.stop()
+        with at_work:  # what is being collected is let finish: an interrupt in its middle fills the JVM's log
+            pass
+        query.stop()  # not under the lock: it waits for the batch under way, which takes the lock too
     except (PySparkException, Py4JError, OSError) as failed:
         log.info("no batch was tried beforehand: %s", str(failed).partition("\n")[0][:300])
     shutil.rmtree(checkpoint, ignore_errors=True)
