@@ -17,6 +17,8 @@ from cli.place import Place, check_stream, with_place_of_mode
 from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
+from core.routing import mode_of
+from core.status_file import read_said
 from core.visible import visible
 from stack.endpoints import as_dict, read_endpoints
 
@@ -63,6 +65,8 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     else:
         said = _ask_each(place.settings)
     side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
+    if (known := read_said(place.layout.verified)) is not None:
+        said["verified"] = dict(known)
     if as_json:
         click.echo(json.dumps(said, indent=2))
     else:
@@ -155,6 +159,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
             details.append((f"compared by id and range{of_it}", gone))
     details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
     details += held_back([*parts, *said.get("streams", {}).values()])
+    details += verified(said.get("verified", {}), mode)
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
     if "endpoints" in said:
@@ -163,6 +168,25 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
     details += [(f"process {name}", "answers" if up else "doesn't answer") for name, up in processes.items()]
     problem = side.get("problem", said.get("problem"))
     print_details([*details, ("problem", None if problem is None else str(problem))])
+
+
+def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
+    """A line a stream of a mode that was ever verified: when last, and which invariants don't hold.
+
+    :param known: as `ledger.verify.report.remember` writes it
+    """
+    return [
+        (f"verified {stream}", f"{said['at']}: {_outcome(said)}")
+        for stream, said in sorted(known.items())
+        if mode_of(stream) == mode
+    ]
+
+
+def _outcome(said: Mapping[str, Any]) -> str:
+    wrong = said["wrong"]
+    left_out = [name for name, one in said["invariants"].items() if one["not_checked"] is not None]
+    held = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
+    return f"{held}; not checked: {', '.join(left_out)}" if left_out else held
 
 
 def _not_up(said: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,16 +16,11 @@ from rich.table import Column, Table
 
 from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
-from core.layout import LEDGER
-from core.routing import base_of
-from journal.lake import has_table
 from ledger.verify import Finding, Watch
-from stack.jars import spark_jars
-from stack.journals import journals_of
 from stack.settings import streams_of
 
 if TYPE_CHECKING:
-    from ledger.verify import Options, Report
+    from ledger.verify import Report
     from ledger.verify.report import Finding
 
 
@@ -42,12 +36,12 @@ def _since(context: click.Context, option: click.Parameter, text: str | None) ->
 def _explain(context: click.Context, option: click.Parameter, name: str | None) -> None:
     if name is None:
         return
-    from ledger.verify.job import explain, invariant_names
+    from ledger.verify.job import explain, invariant_types
 
     try:
         click.echo(explain(name), nl=False)
     except KeyError as unknown:
-        problem = f"there is no invariant {name}; there is {', '.join(invariant_names())}"
+        problem = f"there is no invariant {name}; there is {', '.join(sorted(invariant_types()))}"
         raise click.BadParameter(problem, context, option) from unknown
     context.exit(0)
 
@@ -85,6 +79,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     # Spark's modules take a second to load; no other command needs them.
     from ledger.verify import Options
     from ledger.verify.report import reports_as_json
+    from stack.verification import verify_stream
 
     console = Console(soft_wrap=True)
     options = Options(deep, since, place.settings.providers)
@@ -92,8 +87,9 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     impossible = False
     for name in _streams(place, stream):
         try:
-            reports.append(_report(place, name, options, console, silent=as_json))
-            _remember(place.layout.verified, reports[-1], deep=deep)
+            with watching(console, silent=as_json) as watch:
+                reports.append(verify_stream(place.settings, place.kafka(), name, options, watch))
+            _remember(place, reports[-1], deep=deep)
         except PayhookError as problem:
             impossible = True
             click.echo(f"payhook: {name}: {problem}", err=True)
@@ -106,23 +102,23 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     sys.exit(0 if ok else WRONG if wrong else NOT_CHECKED)
 
 
-def _remember(path: Path, report: Report, *, deep: bool) -> None:
-    """For the alert. Where the folder can't be written the proof is as good."""
+def _remember(place: Place, report: Report, *, deep: bool) -> None:
+    """For alerts and pages. Where the folder can't be written the proof is as good."""
     from ledger.verify.report import remember
 
     try:
-        remember(path, report, deep=deep)
+        remember(place.layout.verified, report, deep=deep)
     except OSError as failed:
-        click.echo(f"payhook: alerts aren't shown this result: {failed}", err=True)
+        click.echo(f"payhook: alerts and pages aren't shown this result: {failed}", err=True)
 
 
 def _streams(place: Place, stream: str | None) -> list[str]:
-    """The streams to verify, one name a journal, the ledger first; it also where it has no journal, so that this is
-    said.
-    """
-    known = streams_of(place.settings)
-    names = {name: config.names(place.mode) for name, config in known.items()}
+    """The streams to verify, one name a journal."""
+    from stack.verification import streams_to_verify
+
     if stream is not None:
+        known = streams_of(place.settings)
+        names = {name: config.names(place.mode) for name, config in known.items()}
         pairs = [
             pair for config in known.values() for pair in zip(config.names("live"), names[config.name], strict=True)
         ]
@@ -131,29 +127,7 @@ def _streams(place: Place, stream: str | None) -> list[str]:
             problem = f"there is no stream {stream}; there is {', '.join(choices)}"
             raise click.BadParameter(problem, param_hint="--stream")
         return choices[stream]
-    others = [name for base, of_base in names.items() if base != LEDGER for name in of_base]
-    return [*names[LEDGER], *(name for name in others if has_table(str(place.layout.stream(name).journal)))]
-
-
-def _report(place: Place, stream: str, options: Options, console: Console, *, silent: bool) -> Report:
-    from ledger.verify import run
-
-    config = streams_of(place.settings)[base_of(stream)]
-    journals = journals_of(place.settings, config, place.mode)
-    journals.check_one(journals.named(stream))
-    with watching(console, silent=silent) as watch:
-        return run(
-            place.settings.data_dir,
-            place.kafka(),
-            Path(place.settings.processor.anchor_key_file),
-            spark_jars(place.layout.lake),
-            place.settings.ledger,
-            stream=stream,
-            dead_letters=config.dlq_topics(place.mode)[journals.streams.index(stream)],
-            options=options,
-            watch=watch,
-            lake=place.layout.lake,
-        )
+    return streams_to_verify(place.settings, place.mode)
 
 
 def print_report(report: Report, console: Console) -> None:

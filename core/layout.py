@@ -214,6 +214,11 @@ class Layout:
         return self.run / "verified.json"
 
     @property
+    def verification(self) -> Path:
+        """What the last verification by schedule came to."""
+        return self.run / "verification.json"
+
+    @property
     def restoring(self) -> Path:
         """The folder that a restore puts together."""
         return self.root / "restoring"

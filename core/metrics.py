@@ -295,6 +295,12 @@ _ALERTS = _rows(
         "stream",
     ),
     (
+        "payhook_verification_age_ratio",
+        "times",
+        "Age of the last verification by schedule that could be made, in times of ledger.verify.every_h; NaN if none "
+        "is set",
+    ),
+    (
         "payhook_maintenance_age_ratio",
         "times",
         "Age of the last round of maintenance that was done, in times of ledger.maintain.every_s; NaN if none is set",

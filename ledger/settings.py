@@ -8,8 +8,14 @@ from providers.settings import Section
 
 
 class VerifySettings(Section):
-    """What `payhook verify` lets pass."""
+    """How often streams are verified by themselves, and what `payhook verify` lets pass."""
 
+    every_h: float = Field(
+        24.0,
+        ge=0,
+        le=720,
+        description="hours from one verification of every stream to the next while the stack is up; 0: none by itself",
+    )
     memory: str = Field(
         "1g",
         pattern=r"^[1-9][0-9]*[mgMG]$",

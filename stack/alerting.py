@@ -23,7 +23,7 @@ from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
-from dlq.alerts.looking import Looking, Places, ReplicaWatch
+from dlq.alerts.looking import LeftByRound, Looking, Places, ReplicaWatch
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import AlertMetrics, Watch, read_state
 from stack.children import metrics_urls, ready_url, status_files, status_urls
@@ -46,12 +46,13 @@ def places(settings: Settings) -> Places:
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
         status_urls=status_urls(settings),
-        backed_up=layout.backed_up,
-        backup_every_s=settings.backup.every_h * 3_600 if settings.backup.folder else 0.0,
+        rounds={
+            "backup": LeftByRound(layout.backed_up, settings.backup.every_h * 3_600 if settings.backup.folder else 0.0),
+            "verification": LeftByRound(layout.verification, settings.ledger.verify.every_h * 3_600),
+            "maintenance": LeftByRound(layout.maintained, settings.ledger.maintain.every_s),
+        },
         disks=_disks(settings),
         verified=layout.verified,
-        maintained=layout.maintained,
-        maintain_every_s=settings.ledger.maintain.every_s,
         replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )
 

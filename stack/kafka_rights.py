@@ -47,7 +47,14 @@ RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
             Right(CONTROL, WRITES, "sends commands"),
             Right(EVENTS, READS, "shows the lag, and bodies that aren't kept any more"),
         ),
-        "maintenance": (GROUP, Right(RECEIPTS, READS, "collects receipts")),
+        "maintenance": (
+            GROUP,
+            Right(RECEIPTS, READS, "collects receipts; a verification compares them with the decisions"),
+            *(
+                Right(begins, READS, "a verification by schedule compares what is there with the journals")
+                for begins in (EVENTS, CONTROL, ANCHORS, DEAD_LETTERS)
+            ),
+        ),
         "alerts": (
             Right("payments.", ("Describe",), "looks whether every partition has its replicas"),
             Right(DEAD_LETTERS, ("Describe",), "looks whether every partition has its replicas"),

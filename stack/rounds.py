@@ -1,8 +1,8 @@
-"""Maintains and backs up the lake of a data folder by schedule: ``python -m stack.rounds``.
+"""Maintains, backs up and verifies the lake of a data folder by schedule: ``python -m stack.rounds``.
 
 It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
-round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``backup``) is one round, for a
-schedule of one's own.
+round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``backup``, ``verification``) is
+one round, for a schedule of one's own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from stack.settings import Settings, load_settings
 
 log = logging.getLogger("rounds")
 
-MODULES = {"maintenance": "stack.maintenance", "backup": "stack.backup.make"}
+MODULES = {
+    "maintenance": "stack.maintenance",
+    "backup": "stack.backup.make",
+    "verification": "stack.verification",
+}
 """Whose ``run_round`` is a round of this name: it takes the settings and returns whether all of it was done. A module
 is imported where its round runs: the process of the schedule stays small."""
 
@@ -39,8 +43,11 @@ FIRST_S = 60.0
 BACKUP_AGAIN_S = 900.0
 """After a backup that couldn't be made: the disk may be back, or maintenance done."""
 
-END_S = 10.0
+VERIFY_FIRST_S = 3_600.0
+VERIFY_AGAIN_S = 3_600.0
+"""After a verification that couldn't be made, or that found something."""
 
+END_S = 10.0
 
 NICE = 10
 """What decides payments goes first on a processor that isn't enough for both."""
@@ -51,6 +58,7 @@ class Round:
     """What is run by schedule: the report that the last one left, and seconds from one round to the next.
 
     ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
+    ``reads_only``: it may take long, and hold up none of those that write.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Round:
     every_s: float
     first_s: float
     again_s: float
+    reads_only: bool = False
 
 
 def scheduled(settings: Settings) -> list[Round]:
@@ -68,6 +77,10 @@ def scheduled(settings: Settings) -> list[Round]:
     if settings.backup.folder:
         every_s = settings.backup.every_h * 3_600
         found.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
+    every_s = settings.ledger.verify.every_h * 3_600
+    if every_s:
+        again_s = min(every_s, VERIFY_AGAIN_S)
+        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
     return found
 
 
@@ -89,6 +102,16 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
         if code is not None:
             log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", one.name, code)
         due_s[one] = time.monotonic() + wait_s(one, SystemClock().now()) if code == 0 else began_s + one.again_s
+
+
+def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
+    """As `stay`; rounds that only read are one at a time too, beside the others."""
+    kinds = [[one for one in rounds if one.reads_only is reads_only] for reads_only in (False, True)]
+    threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _run(due: Round, stop: threading.Event) -> int | None:
@@ -133,9 +156,9 @@ def main() -> int:
     rounds = scheduled(settings)
     with stopped_by_signal() as stop:
         if rounds:
-            stay(rounds, stop)
+            stay_beside(rounds, stop)
         else:
-            log.info("ledger.maintain.every_s is 0 and backup.folder is empty: nothing is done by itself")
+            log.info("no maintenance, no backup and no verification is scheduled: nothing is done by itself")
             stop.wait()
     return 0
 

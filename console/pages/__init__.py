@@ -16,6 +16,7 @@ from console.pages.dlq_selections import add_selections
 from console.pages.ledger import add_balances, add_reports, add_search, add_stories
 from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
+from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.users import user_routes
 from core.event import Mode
@@ -41,6 +42,7 @@ def _ledger(place: Place, reading: Recorder) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
     for add in (add_balances, add_search, add_reports, add_stories):
         add(router, place)
+    add_verification(router, place)
     add_export(router, place, reading)
     return router
 

@@ -47,26 +47,40 @@ _COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decisio
 
 
 @dataclass(frozen=True, slots=True)
+class LeftByRound:
+    """``report``: the file that the last round of a schedule left. ``every_s``: seconds from one round to the next; 0
+    where none is made by schedule.
+    """
+
+    report: Path
+    every_s: float
+
+    def done_at(self, now: datetime) -> datetime | None:
+        """When the last round that was done ended: its report names it (``since``), or is that round's own
+        (``ended_at``). None where that isn't known.
+        """
+        said = read_said(self.report) or {}
+        if "since" in said:
+            return past_moment_of(said, "since", now)
+        return past_moment_of(said, "ended_at", now) if said.get("ok") else None
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
-    ``ready_url``: the receiver's readiness; empty: it isn't asked. ``backed_up``: what the last backup left;
-    ``backup_every_s``: seconds from one to the next, 0 where none are made by schedule. ``disks``: places whose disks
-    could fill up, by name.
-    ``verified``: what `payhook verify` last found (`ledger.verify.report`). ``maintained``: what the last round of
-    maintenance left; ``maintain_every_s`` as for backups. ``replicas`` asks Kafka, None: it doesn't say.
+    ``ready_url``: the receiver's readiness; empty: it isn't asked. ``rounds``: those that may be made by schedule, by
+    the rule that watches each. ``disks``: places whose disks could fill up, by name. ``verified``: what `payhook
+    verify` last found (`ledger.verify.report`). ``replicas`` asks Kafka, None: it doesn't say.
     """
 
     ready_url: str
     statuses: Mapping[str, Path]
     journals: Mapping[str, Location]
     metrics: Mapping[str, str]
-    backed_up: Path | None = None
-    backup_every_s: float = 0.0
+    rounds: Mapping[str, LeftByRound] = field(default_factory=dict)
     disks: Mapping[str, Path] = field(default_factory=dict)
     verified: Path | None = None
-    maintained: Path | None = None
-    maintain_every_s: float = 0.0
     replicas: Callable[[], Replicas | None] = lambda: None
     status_urls: Sequence[str] = ()
 
@@ -80,7 +94,7 @@ class Looking:
         self._places = places
         self._client = client
         self._clock = clock
-        self._done_at = {**dict.fromkeys(("backup", "maintenance"), clock.now()), **(done_at or {})}
+        self._done_at = {**dict.fromkeys(places.rounds, clock.now()), **(done_at or {})}
         self._found_broken: Mapping[str, int] = {}
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
@@ -124,15 +138,11 @@ class Looking:
 
     def _rounds(self, now: datetime) -> dict[str, float | None]:
         """Of those that are made: an alert on one that isn't made any more is over."""
-        places, found = self._places, dict[str, float | None]()
-        if places.backed_up is not None and places.backup_every_s:
-            made_at = past_moment_of(read_said(places.backed_up), "since", now)
-            found["backup"] = self._age_s("backup", made_at, now) / places.backup_every_s
-        if places.maintained is not None and places.maintain_every_s:
-            said = read_said(places.maintained) or {}
-            ended_at = past_moment_of(said, "ended_at", now) if said.get("ok") else None
-            found["maintenance"] = self._age_s("maintenance", ended_at, now) / places.maintain_every_s
-        return found
+        return {
+            rule: self._age_s(rule, left.done_at(now), now) / left.every_s
+            for rule, left in self._places.rounds.items()
+            if left.every_s
+        }
 
     def _age_s(self, rule: str, done_at: datetime | None, now: datetime) -> float:
         """Since the last round that was done, or since this began to look. None says nothing: the round failed, or its

@@ -55,9 +55,9 @@ class Replicas:
 class Seen:
     """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
     can't be read; ``samples``: of every process whose metrics answered; ``rounds``: what those that are made left,
-    by rule, None where that can't be read: of the newest good ``backup`` and of the last ``maintenance`` that was done
-    the age, in times of what lies between two;
-    ``done_at``: when these two were done last, as far as is known;
+    by rule, None where that can't be read: of the newest good ``backup``, of the last ``maintenance`` and of the last
+    ``verification`` that was done the age, in times of what lies between two;
+    ``done_at``: when these were done last, as far as is known;
     ``disks``: used share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when
     last looked at.
     """

@@ -48,6 +48,7 @@ DISK_USED_MAX = 0.9
 MEMORY_USED_MAX = 0.9
 
 MAINTENANCE_LATE = 2.0
+VERIFICATION_LATE = 2.0
 """Maintenance is overdue when the last round that was done is so many times as old as it should ever be."""
 
 SIGNATURES_SHARE_MAX = 0.05
@@ -291,6 +292,15 @@ def _of_the_house() -> tuple[Rule, ...]:
             text="payhook verify found {value} invariants of {of} that do not hold",
             alert="PayhookVerifyFailed",
             expr="max by (stream) (payhook_verify_broken)",
+        ),
+        Rule(
+            name="verification",
+            severity=Severity.WARNING,
+            threshold=VERIFICATION_LATE,
+            text="the last verification that could be made is {value} times as old as ledger.verify.every_h",
+            unit=TIMES,
+            alert="PayhookVerificationOverdue",
+            expr="max(payhook_verification_age_ratio)",
         ),
         Rule(
             name="maintenance",

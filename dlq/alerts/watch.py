@@ -265,6 +265,7 @@ OF_RULE: Final[Mapping[str, str]] = {
     "backup": "payhook_backup_age_ratio",
     "disk": "payhook_disk_used_ratio",
     "verify": "payhook_verify_broken",
+    "verification": "payhook_verification_age_ratio",
     "maintenance": "payhook_maintenance_age_ratio",
     "isr": "payhook_kafka_partitions_out_of_sync",
     "min_isr": "payhook_kafka_partitions_under_min_isr",

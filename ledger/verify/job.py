@@ -89,12 +89,15 @@ OF_THE_LEDGER = frozenset(
         OneMerchantAPayment.name,
         PostingsEqualJournal.name,
         AuditLogWhole.name,
+        BookingsAreInBodies.name,
     }
 )
 """Other streams have no bookings and no receipts; the record of what people did is one for all streams."""
 
 OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, AuditLogWhole.name, OneEffectInAllShards.name})
 """What is one for all shards of a stream is checked once."""
+
+OF_DEEP_ALONE: tuple[type[Invariant], ...] = (BodiesWhole, BookingsAreInBodies)
 
 ERROR_CHARS_MAX = 500
 
@@ -214,17 +217,16 @@ def explain(name: str) -> str:
     """
     if name in promise_names():
         return read_promise(name).text
-    proved: dict[str, type[Invariant]] = {one.name: type(one) for one in INVARIANTS}
-    proved |= {one.name: one for one in (BodiesWhole, BookingsAreInBodies)}
-    invariant = proved[name]
+    invariant = invariant_types()[name]
     return (
         f"-- {invariant.sentence}\n-- No query proves this by itself: see {invariant.__module__.replace('.', '/')}.py\n"
     )
 
 
-def invariant_names() -> list[str]:
-    """Of all invariants, those of ``--deep`` too."""
-    return sorted({*(one.name for one in INVARIANTS), BodiesWhole.name, BookingsAreInBodies.name})
+def invariant_types() -> dict[str, type[Invariant]]:
+    """All invariants by name, in the order in which they are checked; those of ``--deep`` alone are the last."""
+    of_every_look: dict[str, type[Invariant]] = {one.name: type(one) for one in INVARIANTS}
+    return of_every_look | {one.name: one for one in OF_DEEP_ALONE}
 
 
 def _left_out(evidence: Evidence) -> frozenset[str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from core.clock import to_rfc3339
-from core.files import write_whole
+from core.files import locked, write_whole
 from core.status_file import read_said
 from ledger.verify.evidence import Evidence
 from ledger.verify.promises import read_promise
@@ -153,21 +153,63 @@ def _text(value: object) -> str:
     return to_rfc3339(value) if isinstance(value, datetime) else str(value)
 
 
-def remember(path: Path, report: Report, *, deep: bool) -> None:
-    """Adds a report's wrong invariants to the file that alerts read (`dlq.alerts.looking`):
-    ``{stream: {"at": …, "wrong": [names], "deep": …}}``.
+class Known(TypedDict):
+    """What is known of one invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or UNKNOWN.
 
-    One that was wrong before isn't any more once a look at least as wide finds nothing: at all rows, and deep where the
-    one before was.
+    ``deep``: that look was one. ``since``: the first row that it looked at. ``offenders``: some of what it found.
+    ``not_checked``: why a later look, or the only one, couldn't check it.
+    """
+
+    state: str
+    at: str
+    deep: bool
+    since: int
+    offenders: list[dict[str, Any]]
+    not_checked: str | None
+
+
+HOLDS, WRONG, UNKNOWN = "holds", "wrong", "unknown"
+
+OFFENDERS_KEPT_MAX = 3
+
+
+def remember(path: Path, report: Report, *, deep: bool) -> None:
+    """Adds a report to the file that alerts and pages read:
+    ``{stream: {"at": …, "version": …, "seq": …, "wrong": [names], "invariants": {name: Known}}}``.
+
+    An invariant that was wrong isn't any more once a look at least as wide finds nothing: at all rows, and deep where
+    the one before was. Where one can't be checked, what was known of it stays. Several may be at it at once.
 
     :raises OSError: nothing was changed
     """
-    known = dict(read_said(path) or {})
-    before = known.get(report.stream) or {"wrong": [], "deep": False}
-    wrong = {finding.name for finding in report.findings if finding.offenders}
-    whole = report.since <= 1 and (deep or not before["deep"])
-    looked_at = {finding.name for finding in report.findings if finding.not_checked is None} if whole else set()
-    left = set(before["wrong"]) - looked_at
-    is_deep = bool(deep and wrong) or bool(before["deep"] and left)
-    known[report.stream] = {"at": to_rfc3339(report.at), "wrong": sorted(wrong | left), "deep": is_deep}
-    write_whole(path, json.dumps(known, indent=1) + "\n")
+    with locked(path.with_suffix(".lock")):
+        known = dict(read_said(path) or {})
+        of_stream = known.get(report.stream) or {}
+        invariants: dict[str, Known] = dict(of_stream.get("invariants") or {})
+        for finding in report.findings:
+            invariants[finding.name] = _learnt(invariants.get(finding.name), finding, report, deep=deep)
+        known[report.stream] = {
+            "at": to_rfc3339(report.at),
+            "version": report.version,
+            "seq": report.seq,
+            "wrong": sorted(name for name, one in invariants.items() if one["state"] == WRONG),
+            "invariants": invariants,
+        }
+        write_whole(path, json.dumps(known, indent=1, default=_text) + "\n")
+
+
+def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: bool) -> Known:
+    looked: Known = {
+        "state": WRONG if finding.offenders else HOLDS if finding.ok else UNKNOWN,
+        "at": to_rfc3339(report.at),
+        "deep": deep,
+        "since": report.since,
+        "offenders": list(finding.offenders[:OFFENDERS_KEPT_MAX]),
+        "not_checked": finding.not_checked,
+    }
+    if before is None or before["state"] == UNKNOWN or looked["state"] == WRONG:
+        return looked
+    if looked["state"] == UNKNOWN:
+        return {**before, "not_checked": finding.not_checked}
+    is_as_wide = report.since <= before["since"] and (deep or not before["deep"] or before["state"] == HOLDS)
+    return looked if is_as_wide else before

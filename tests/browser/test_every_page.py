@@ -9,11 +9,14 @@ from playwright.sync_api import expect
 
 from console.access.routes import declared_routes
 from console.rendering import segment
+from core.layout import Layout
 from dlq.index import Filter
+from ledger.verify.report import remember
 from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected
 from tests.filled_ledger import fill, reconcile
+from tests.verified import verified
 
 PAGE_BYTES_MAX = 100_000
 LONG = "no merchant for an account whose name goes on " * 40
@@ -40,6 +43,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/ledger/search": ("/ledger/search", "/ledger/search?text=evt", "/ledger/search?text=nothing-is-like-this"),
     "/ledger/reconciliations": ("/ledger/reconciliations",),
     "/ledger/reconciliations/{run_id}": ("/ledger/reconciliations/r1",),
+    "/ledger/verification": ("/ledger/verification",),
     "/ledger/reversals": ("/ledger/reversals",),
     "/ledger/entries": ("/ledger/entries",),
     "/ledger/export": ("/ledger/export",),
@@ -77,6 +81,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         letters.dies(letters.receive(f"evt_long{number}_{'x' * 60}"), Rejected(LONG))
     letters.batch()
     reconcile(letters)
+    remember(Layout(data).verified, verified(), deep=False)
     with staged(letters, data) as made:
         made.site.dead.selections.freeze(Filter(), "bob", "to look at")
         yield made

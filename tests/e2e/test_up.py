@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
@@ -18,6 +20,7 @@ import redis
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.layout import Layout
 from core.metrics import CATALOGUE
 from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
@@ -164,6 +167,28 @@ def test_status_from_another_folder_asks_the_services_that_the_settings_name(
 
 
 @MORE
+@MORE
+def test_its_rounds_verify_it_and_status_says_so(folder: Path) -> None:
+    """With a schedule of seconds, in a process as `up` runs it."""
+    layout = Layout(folder)
+    env = {
+        **os.environ,
+        "PAYHOOK_DATA_DIR": str(folder),
+        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": endpoints(folder)["kafka"],
+        "PAYHOOK_LEDGER__VERIFY__EVERY_H": "0.0003",
+        "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0",
+    }
+    with subprocess.Popen([sys.executable, "-m", "stack.rounds"], env=env) as rounds:
+        try:
+            wait_for(layout.verification.exists)
+        finally:
+            rounds.terminate()
+    said = json.loads(layout.verification.read_text())
+    assert (said["ok"], said["wrong"], said["problems"]) == (True, 0, {}), said
+    status = payhook("status", "--data", str(folder)).stdout
+    assert re.search(r"verified ledger +\d{4}-\d\d-\d\dT\S+: all of it holds\n", status), status
+
+
 def test_up_again_changes_nothing(folder: Path) -> None:
     before = endpoints(folder)
     assert payhook("up", "--detach", "--data", str(folder)).returncode == 0

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-import ledger.verify
+import stack.verification
 from cli.main import main
 from cli.verify_command import print_report, watching
 from core.routing import Shard
@@ -21,7 +21,7 @@ from journal.shards import shard_note
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
 from ledger.verify.body_checks import BodiesWhole, BookingsAreInBodies
-from ledger.verify.job import INVARIANTS, invariant_names
+from ledger.verify.job import INVARIANTS, invariant_types
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 HOLDS = Finding("balanced", "Debits equal credits.")
@@ -47,8 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: dict[str, Re
         calls.append(given)
         return answers.get(given["stream"], report_of(HOLDS))
 
-    monkeypatch.setattr(ledger.verify, "run", run)
-    monkeypatch.setattr("cli.verify_command.spark_jars", lambda _lake: [])
+    monkeypatch.setattr(stack.verification, "run", run)
+    monkeypatch.setattr(stack.verification, "spark_jars", lambda _lake: [])
     monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
     return calls
@@ -58,7 +58,7 @@ def payhook(*words: str) -> Result:
     return CliRunner().invoke(main, ["verify", *words])
 
 
-@pytest.mark.parametrize("name", invariant_names())
+@pytest.mark.parametrize("name", invariant_types())
 def test_an_invariant_is_explained_by_its_sentence_and_its_query(asked: list[dict[str, Any]], name: str) -> None:
     found = payhook("--explain", name)
     assert (found.exit_code, asked) == (0, []), "nothing is verified"
@@ -171,7 +171,7 @@ def test_a_stream_that_cannot_be_verified_leaves_the_others_their_report(
             raise VerifyImpossible("there is no journal")
         return answers.get("notify", report_of(HOLDS))
 
-    monkeypatch.setattr(ledger.verify, "run", run)
+    monkeypatch.setattr(stack.verification, "run", run)
     JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify"), "notify")
     said = payhook()
     assert said.exit_code == 2
@@ -233,13 +233,13 @@ def test_offenders_and_what_was_not_looked_at_are_reported(terminal: bool) -> No
 
 def test_what_could_not_be_checked_is_not_called_verified(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
     unchecked = replace(HOLDS, name="index_equals_journal", not_checked="there is no key index here")
-    monkeypatch.setattr(ledger.verify, "run", lambda *_, **__: report_of(HOLDS, unchecked))
+    monkeypatch.setattr(stack.verification, "run", lambda *_, **__: report_of(HOLDS, unchecked))
     said = payhook()
     assert said.exit_code == 2
     assert "--  index_equals_journal" in said.output
     assert "index_equals_journal: not checked: there is no key index here" in said.output
     assert "not verified: see what couldn't be checked above" in said.output
-    monkeypatch.setattr(ledger.verify, "run", lambda *_, **__: report_of(BROKEN, unchecked))
+    monkeypatch.setattr(stack.verification, "run", lambda *_, **__: report_of(BROKEN, unchecked))
     assert payhook().exit_code == 1
 
 

@@ -29,12 +29,12 @@ NEEDED = {
     "processor-1": {"anchors", "notify", "object-store", "records"},
     "processor-test": {"anchors", "notify", "object-store", "records"},
     "processor-test-1": {"anchors", "notify", "object-store", "records"},
-    "maintenance": {"object-store"},
+    "maintenance": {"anchors", "object-store"},
     "alerts": {"alerts", "object-store"},
     "console": {"anchors", "object-store", "records"},
 }
-"""The providers' secrets are the receiver's alone. Two services sign anchors, and three what they
-publish; the others can't."""
+"""The providers' secrets are the receiver's alone. Two services sign anchors and a third compares them with the
+journals; three sign what they publish. The others can't."""
 
 WITHOUT_DATA = ("topics", "ingest")
 

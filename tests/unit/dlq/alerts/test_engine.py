@@ -62,6 +62,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "disk": (0.9, 0.91),
     "memory": (0.9, 0.91),
     "verify": (0, 1),
+    "verification": (2, 2.1),
     "maintenance": (2, 2.1),
     "signatures": (0.05, 0.06),
     "isr": (0, 1),

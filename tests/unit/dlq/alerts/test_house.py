@@ -17,7 +17,7 @@ from prometheus_client import start_http_server
 
 from core.clock import ManualClock, to_rfc3339
 from core.memory import memory_used
-from dlq.alerts.looking import Looking, Places, count_replicas, disk_used
+from dlq.alerts.looking import LeftByRound, Looking, Places, count_replicas, disk_used
 from dlq.alerts.readings import Replicas
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Watch, read_state
@@ -63,10 +63,11 @@ def house(tmp_path: Path) -> Iterator[House]:
         {},
         pages,
         verified=tmp_path / "verified.json",
-        maintained=tmp_path / "maintained.json",
-        maintain_every_s=HOUR_S,
-        backed_up=tmp_path / "backed-up.json",
-        backup_every_s=DAY_S,
+        rounds={
+            "maintenance": LeftByRound(tmp_path / "maintained.json", HOUR_S),
+            "verification": LeftByRound(tmp_path / "verification.json", 30 * DAY_S),
+            "backup": LeftByRound(tmp_path / "backed-up.json", DAY_S),
+        },
         replicas=lambda: replicas[0],
     )
     with httpx2.Client(trust_env=False) as client:
@@ -213,6 +214,22 @@ def test_a_clock_that_ran_ahead_keeps_no_overdue_round_from_an_alert(house: Hous
     assert {("maintenance", ""), ("backup", "")} == house.firing(3 * DAY_S).keys()
 
 
+def test_a_verification_that_cannot_be_made_is_an_alert_and_one_that_finds_something_is_none(house: House) -> None:
+    def verified(*, ok: bool, wrong: int) -> None:
+        said = {"ok": ok, "wrong": wrong, "ended_at": to_rfc3339(house.clock.now())}
+        (house.folder / "verification.json").write_text(json.dumps(said))
+
+    house.firing()
+    verified(ok=False, wrong=0)
+    assert ("verification", "") not in house.firing(59 * DAY_S), "it counts from the first look"
+    text = house.firing(2 * DAY_S)["verification", ""]
+    assert text == "the last verification that could be made is 2.0 times as old as ledger.verify.every_h"
+    verified(ok=True, wrong=3)
+    house.firing()
+    house.firing(130)
+    assert ("verification", "") not in house.firing(), "what it found is told by the alert `verify`"
+
+
 def test_replicas_that_are_behind_are_an_alert_and_too_few_another(house: House) -> None:
     house.replicas[0] = Replicas(out_of_sync=12, under_min=0)
     assert house.firing() == {}
@@ -278,7 +295,7 @@ def test_a_disk_that_cannot_be_seen_says_nothing(tmp_path: Path) -> None:
 ON_A_SMALL_DISK = """
 import pathlib, subprocess, sys
 from core.clock import ManualClock
-from dlq.alerts.looking import Looking, Places
+from dlq.alerts.looking import LeftByRound, Looking, Places
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.watch import Watch
 from tests.unit.dlq.alerts.test_house import AT

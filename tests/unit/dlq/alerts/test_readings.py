@@ -297,7 +297,7 @@ def test_a_window_forgets_what_is_older() -> None:
     assert window.spans(60) and not window.spans(120)
 
 
-@pytest.mark.parametrize("rule", ["backup", "maintenance"])
+@pytest.mark.parametrize("rule", ["backup", "verification", "maintenance"])
 def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_ends_where_none_is_any_more(rule: str) -> None:
     engine, looks = Engine(rules(AlertsSettings())), Readings()
 

@@ -18,7 +18,7 @@ from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
 from dlq.alerts.engine import Kind, Notice
-from dlq.alerts.looking import Looking, Places
+from dlq.alerts.looking import LeftByRound, Looking, Places
 from dlq.alerts.readings import Dead, Replicas, Seen
 from dlq.alerts.receivers import receivers
 from dlq.alerts.rules import Severity
@@ -326,8 +326,7 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
         statuses={"a": fresh, "b": old, "c": tmp_path / "none"},
         journals={"a": tmp_path / "journal"},
         metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
-        backed_up=backed_up,
-        backup_every_s=3_600,
+        rounds={"backup": LeftByRound(backed_up, 3_600)},
     )
     with httpx2.Client(trust_env=False) as client:
         seen = Looking(places, client, clock).look()
@@ -343,13 +342,15 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
 def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_where_none_is_made(
     tmp_path: Path,
 ) -> None:
-    none = tmp_path / "none"
-    none_made = Places("", {}, {}, {}, backed_up=none, maintained=none)
-    every = replace(none_made, backup_every_s=3_600, maintain_every_s=3_600)
+    rules = ("backup", "verification", "maintenance")
+    none_made, every = (
+        Places("", {}, {}, {}, rounds=dict.fromkeys(rules, LeftByRound(tmp_path / "none", every_s)))
+        for every_s in (0.0, 3_600.0)
+    )
     with httpx2.Client(trust_env=False) as client:
         assert Looking(none_made, client, ManualClock(AT)).look().rounds == {}
         seen = Looking(every, client, ManualClock(AT)).look().rounds
-    assert seen == {"backup": 0.0, "maintenance": 0.0}, "an age counts from the first look"
+    assert seen == dict.fromkeys(rules, 0.0), "an age counts from the first look"
 
 
 def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:

@@ -1,0 +1,96 @@
+"""``/ledger/verification``: what each invariant says, whether it held when it was last looked at, and its query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from console.pages.place import Place
+from core.event import Mode
+from core.layout import LEDGER, Layout
+from core.routing import base_of, mode_of, stream_of
+from core.status_file import moment_of, read_said
+from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, invariant_types
+from ledger.verify.report import UNKNOWN, WRONG
+
+DEEP = frozenset(one.name for one in OF_DEEP_ALONE)
+NOT_YET = "it wasn't looked at yet"
+LOOKED_AT_BY_DEEP = "only `payhook verify --deep` looks at it"
+
+
+@dataclass(frozen=True, slots=True)
+class InvariantResult:
+    """``state``: holds, wrong or unknown. ``offenders``: some of what the last look found, a JSON text each.
+
+    ``at``: None where it was never looked at. ``note``: what else there is to know of that look; empty: nothing.
+    """
+
+    name: str
+    sentence: str
+    query: str
+    state: str
+    at: datetime | None
+    note: str
+    offenders: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """``at``: when it was last verified; None: never. ``seq``: the last row then. ``problem``: why the last round by
+    schedule couldn't verify it.
+    """
+
+    stream: str
+    at: datetime | None
+    seq: int | None
+    wrong: int
+    problem: str | None
+    invariants: Sequence[InvariantResult]
+
+
+def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
+    """Of every stream of a mode that was verified, the ledger's first; of the ledger also where it never was."""
+    known, by_schedule = read_said(layout.verified) or {}, read_said(layout.verification) or {}
+    problems: Mapping[str, str] = by_schedule.get("problems") or {}
+    streams = {stream_of(LEDGER, mode), *(stream for stream in (*known, *problems) if mode_of(stream) == mode)}
+    ordered = sorted(streams, key=lambda stream: (base_of(stream) != LEDGER, stream))
+    return [_of_stream(stream, known.get(stream) or {}, problems.get(stream)) for stream in ordered]
+
+
+def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> StreamResult:
+    results = known.get("invariants") or {}
+    # What a verification left out isn't asked of this stream, but for what only a deep one looks at.
+    others = frozenset[str]() if base_of(stream) == LEDGER else OF_THE_LEDGER
+    asked = [
+        name for name in invariant_types() if name in results or (name not in others and (not results or name in DEEP))
+    ]
+    invariants = [_result(name, results.get(name), was_verified=bool(results)) for name in asked]
+    invariants.sort(key=lambda one: one.state != WRONG)
+    return StreamResult(
+        stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants
+    )
+
+
+def _result(name: str, known: Mapping[str, Any] | None, *, was_verified: bool) -> InvariantResult:
+    query, sentence = explain(name), invariant_types()[name].sentence
+    if known is None:
+        note = LOOKED_AT_BY_DEEP if name in DEEP and was_verified else NOT_YET
+        return InvariantResult(name, sentence, query, UNKNOWN, None, note, ())
+    notes = [
+        *([f"not checked: {known['not_checked']}"] if known["not_checked"] else []),
+        *([f"of the rows from {known['since']:,} on"] if known["since"] > 1 else []),
+    ]
+    offenders = [json.dumps(one, ensure_ascii=False) for one in known["offenders"]]
+    return InvariantResult(name, sentence, query, known["state"], moment_of(known, "at"), "; ".join(notes), offenders)
+
+
+def add_verification(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/verification")
+    async def verification(request: Request) -> Response:
+        results = await place.asking.ask(read_results, place.layout, place.mode(request))
+        return place.show(request, "ledger/verification.html", results=results)

@@ -1,0 +1,112 @@
+"""Verifies the streams of a data folder: one when it is asked for, all by schedule."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import PayhookError
+from core.event import Mode
+from core.files import write_whole
+from core.layout import LEDGER
+from core.routing import base_of, mode_of
+from core.settings import KafkaSettings
+from journal.lake import has_table
+from ledger.verify import Options, Report, Watch, run
+from ledger.verify.report import remember
+from stack.jars import spark_jars
+from stack.journals import journals_of
+from stack.settings import Settings, streams_of
+
+log = logging.getLogger("verification")
+
+
+def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
+    """One name a journal, the ledger's first; the ledger's also where it has no journal, so that this is said."""
+    names = {name: config.names(mode) for name, config in streams_of(settings).items()}
+    others = [name for base, of_base in names.items() if base != LEDGER for name in of_base]
+    return [*names[LEDGER], *(name for name in others if has_table(str(settings.layout.stream(name).journal)))]
+
+
+def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: Watch) -> Report:
+    """Verifies one of `streams_to_verify`, while everything may go on running.
+
+    :raises PayhookError: it can't be verified; see `ledger.verify.run`
+    :raises IncompleteJournals: the stream has journals that the settings don't name
+    """
+    config = streams_of(settings)[base_of(stream)]
+    mode = mode_of(stream)
+    journals = journals_of(settings, config, mode)
+    journals.check_one(journals.named(stream))
+    return run(
+        settings.data_dir,
+        kafka,
+        Path(settings.processor.anchor_key_file),
+        spark_jars(settings.layout.lake),
+        settings.ledger,
+        stream=stream,
+        dead_letters=config.dlq_topics(mode)[journals.streams.index(stream)],
+        options=options,
+        watch=watch,
+        lake=settings.layout.lake,
+    )
+
+
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
+
+    What each came to is in `Layout.verified`. `Layout.verification` says when this ended, whether every stream could be
+    verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it (``problems``).
+    """
+    clock = SystemClock()
+    began_at, wrong, problems = clock.now(), 0, dict[str, str]()
+    options = Options(providers=settings.providers)
+    for stream in _decided(settings):
+        try:
+            report = verify_stream(settings, settings.kafka, stream, options, Watch())
+            remember(settings.layout.verified, report, deep=False)
+        except PayhookError as problem:
+            problems[stream] = str(problem)
+            log.error("%s couldn't be verified: %s", stream, problem)
+            continue
+        wrong += _log_findings(report)
+    _write_report(settings, began_at=to_rfc3339(began_at), clock=clock, wrong=wrong, problems=problems)
+    return not problems and not wrong
+
+
+def _decided(settings: Settings) -> list[str]:
+    """The streams that have a journal, of the traffic that is taken."""
+    every = [stream for mode in settings.ingest.modes for stream in streams_to_verify(settings, mode)]
+    return [stream for stream in every if has_table(str(settings.layout.stream(stream).journal))]
+
+
+def _log_findings(report: Report) -> int:
+    """Returns how many invariants something offends."""
+    offended = [finding for finding in report.findings if finding.offenders]
+    for finding in offended:
+        log.error("%s: %s doesn't hold: %s", report.stream, finding.name, json.dumps(finding.offenders[0], default=str))
+    for finding in report.findings:
+        if finding.not_checked is not None:
+            log.warning("%s: %s wasn't checked: %s", report.stream, finding.name, finding.not_checked)
+    log.info(
+        "%s: %d of %d invariants hold, rows 1 to %d, %.1f s",
+        report.stream,
+        sum(finding.ok for finding in report.findings),
+        len(report.findings),
+        report.seq,
+        report.seconds,
+    )
+    return len(offended)
+
+
+def _write_report(settings: Settings, *, began_at: str, clock: Clock, wrong: int, problems: dict[str, str]) -> None:
+    told = {
+        "ok": not problems,
+        "began_at": began_at,
+        "ended_at": to_rfc3339(clock.now()),
+        "wrong": wrong,
+        "problems": problems,
+    }
+    write_whole(settings.layout.verification, json.dumps(told, indent=1) + "\n")
