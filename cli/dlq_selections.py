@@ -30,12 +30,15 @@ ITEMS_JSON_MAX = 1_000
 def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
     """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run.
 
-    With --state ignored: events that no handler took, to be replayed now that one knows their type.
+    With --state ignored: events that no handler took, to be replayed now that one knows their type. With --state
+    unknown: events of which no table said what they mean.
 
     Each shard has sets of its own: one is made of each that has something that matches.
     """
-    if wanted.states not in ((ItemState.OPEN,), (ItemState.IGNORED,)):
-        raise click.UsageError("only dead or ignored events are selected: leave --state out, or say --state ignored")
+    if wanted.states not in ((ItemState.OPEN,), (ItemState.IGNORED,), (ItemState.UNKNOWN,)):
+        raise click.UsageError(
+            "only dead, ignored or unknown events are selected: leave --state out, or say --state ignored or unknown"
+        )
     for part, selection in _frozen(place, wanted, note):
         if as_json:
             click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))

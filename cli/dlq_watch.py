@@ -186,6 +186,7 @@ WORDS = {
     RunItemState.PARKED: "wait behind another event",
     RunItemState.APPLIED: "applied",
     RunItemState.IGNORED: "of no effect",
+    RunItemState.UNKNOWN: "unknown to the handler",
     RunItemState.DUPLICATE: "known already",
     RunItemState.DUPLICATE_FACT: "booked already",
     RunItemState.DEAD_AGAIN: "dead again",

@@ -25,8 +25,8 @@ from dlq.selection import (
 
 
 class SelectionAsked(BaseModel):
-    """What is to be frozen: everything dead, or ignored, that matches now, each item as it is now; or single items as
-    they were seen."""
+    """What is to be frozen: everything dead, ignored or unknown that matches now, each item as it is now; or single
+    items as they were seen."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -36,7 +36,8 @@ class SelectionAsked(BaseModel):
     )
 
     filter: FilterAsked = Field(
-        default_factory=FilterAsked, description="`states`: open, or ignored for events that no handler took"
+        default_factory=FilterAsked,
+        description="`states`: open, ignored for events that no handler took, or unknown for those that none knew",
     )
     items: list[ItemAsked] = Field(
         [],

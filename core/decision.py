@@ -10,6 +10,8 @@ class Decision(StrEnum):
 
     APPLIED = "applied"
     IGNORED = "ignored"
+    UNKNOWN = "unknown"
+    """Nothing here says what the event means for money: it is kept, holds nothing back, and a person looks."""
     DUPLICATE = "duplicate"
     DUPLICATE_FACT = "duplicate_fact"
     RETRY = "retry"
@@ -29,6 +31,10 @@ OPEN_DECISIONS = frozenset({Decision.RETRY, Decision.PARKED, Decision.DEAD, Deci
 
 NO_STEP_DECISIONS = frozenset({Decision.REVERSED, Decision.LOST, Decision.PORTION})
 """These neither leave an item open nor end it."""
+
+
+WITHOUT_EFFECT = frozenset({Decision.IGNORED, Decision.UNKNOWN})
+"""These end an event that had no effect; a person may have it replayed once a handler knows more."""
 
 
 class ErrorKind(StrEnum):

@@ -201,7 +201,7 @@ _STREAM = (
         (
             "payhook_sli_events",
             "events",
-            "Events by how their first answer kept the 5 s: in_time, late, failed; set_aside and waited count apart",
+            "Events by how their first answer kept the 5 s: in_time, late, failed; apart: set_aside, waited, unknown",
             "outcome",
         ),
         ("payhook_head_of_line_dead", "events", "Events dead-lettered because they held back others past the limits"),

@@ -101,6 +101,17 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
+class Unknown:
+    """The handler can't tell what the event means, and nothing was booked: somebody has to look.
+
+    ``code`` says what isn't known in a few words, such as ``type`` or ``status=frozen``: events are counted by it.
+    """
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """The event wasn't tried: its downstream isn't to be called now. It costs no attempt and is due again later.
 
@@ -112,7 +123,7 @@ class Held:
     reason: str = "isn't called now"
 
 
-Outcome: TypeAlias = Applied | Ignored | Held
+Outcome: TypeAlias = Applied | Ignored | Unknown | Held
 
 
 class DownstreamHeld(PayhookError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from core.decision import Decision, ErrorKind
+from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
 from dlq.command import Command, ReplayMode, Target
 from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
@@ -37,9 +37,9 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IgnoredEvents:
-    """Events that were ignored and are to be replayed: what is known of them beside the open items.
+    """Events that were ignored, or unknown, and are to be replayed: what is known of them beside the open items.
 
-    ``by_row``: each as it was seen, by the seq of the row that ignored it; one whose bytes aren't kept has none.
+    ``by_row``: each as it was seen, by the seq of the row that ended it; one whose bytes aren't kept has none.
     ``applied``: by entity, its latest applied event.
     """
 
@@ -111,7 +111,7 @@ def judge_replay(
 
     :param replays_max: see `DlqSettings`
     :param meanwhile: takes in what is accepted
-    :param ignored: those of the targets that aren't open because they were ignored
+    :param ignored: those of the targets that aren't open because they were ignored, or unknown
     """
     judge = _ReplayJudge(order, index, replays_max, meanwhile or Meanwhile(), ignored)
     targets = sorted(order.targets, key=lambda target: target.item_seq)
@@ -233,12 +233,12 @@ class _ReplayJudge:
         return Judged(target, found, self._refusal(found), in_place)
 
     def _judge_ignored(self, target: Target, found: OpenItem) -> Judged:
-        """An event that no handler took, as it was seen then. Its place is in its entity's order as far as that still
-        holds: before all that came later and waits, behind what was applied since."""
+        """An event that no handler took or knew, as it was seen then. Its place is in its entity's order as far as
+        that still holds: before all that came later and waits, behind what was applied since."""
         row, number = found.row, target.item_seq
         reopened = self.index.reopened_at(number)
         refusal: Refusal | None = None
-        if row.item_seq != number or row.decision is not Decision.IGNORED or row.event_key is None:
+        if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
             refusal = Refusal(Ground.NOT_OPEN, number)
         elif not target.is_row(row):
             refusal = restored(target)

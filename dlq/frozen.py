@@ -31,8 +31,8 @@ _HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
 _NUMBER_DIGITS = 12
 NEWEST = 10**_NUMBER_DIGITS
 SPAN_SEQS_MAX = 250_000
-"""Most rows of the journal from the first to the last of a portion of ignored items: these are read while live traffic
-waits, and rows lie by their seq."""
+"""Most rows of the journal from the first to the last of a portion of ignored or unknown items: these are read while
+live traffic waits, and rows lie by their seq."""
 
 TRIES_MAX = 20
 """Other selections that may be frozen at the same moment."""
@@ -63,12 +63,12 @@ class SelectionBroken(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A frozen set of dead, or of ignored, items. ``digest``: hex SHA-256 of its file.
+    """A frozen set of dead, of ignored, or of unknown items. ``digest``: hex SHA-256 of its file.
 
     ``amounts``: minor units by currency, of the items whose money is known; ``unknown_amounts`` counts the others.
     ``journal_seq``: how much of the journal was known when it was frozen, ``lineage``: the journal's then; after a
     restore nothing is done with it any more. ``filter`` is its JSON, for people. ``state``: ``open`` for dead items,
-    or ``ignored``.
+    ``ignored``, or ``unknown``.
     """
 
     stream: str
@@ -164,7 +164,7 @@ class Turns:
     def __init__(self, frozen: Frozen, mode: ReplayMode) -> None:
         self._frozen = frozen
         count, lines = frozen.selection.count, frozen.table["line"].to_numpy()
-        # The rows of ignored items are read from the journal; those of dead ones are in the index.
+        # The rows of ignored and unknown items are read from the journal; those of dead ones are in the index.
         self._seen: np.ndarray | None = (
             None if frozen.selection.state == "open" else frozen.table["seen_seq"].to_numpy()
         )

@@ -167,8 +167,8 @@ class Index:
         return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
 
     def reopened_at(self, item_seq: int) -> int | None:
-        """Of an item that was taken up again after it had been ignored: the row that did so, or the last one that
-        ignored it since. None: it never was, and the row that ignored it is its last one."""
+        """Of an item that was taken up again after it was ignored or unknown: the row that did so, or the last one
+        that ended it so since. None: it never was, and the row that ended it is its last one."""
         found = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
         return None if found is None else int(layout.SEQ.unpack(found)[0])
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
-from core.decision import Decision
+from core.decision import WITHOUT_EFFECT, Decision
 from core.keys import hash16
 from journal import index_layout as layout
 from journal.life import Life, life_after
@@ -43,7 +43,9 @@ SETTLED_COLUMNS = (
 )
 _APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
 _SETTLED_VALUES = tuple(name for name in SETTLED_COLUMNS if name not in ("first", "row_hash"))
-_SETTLES = pa.array([Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string())
+_SETTLES = pa.array(
+    [Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.DUPLICATE, Decision.DUPLICATE_FACT], pa.string()
+)
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -185,11 +187,11 @@ class Changes:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """An item that was closed is taken up again, or such a one is ignored once more."""
+        """An item that was closed is taken up again, or such a one is ignored, or unknown, once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = row.decision is Decision.REPLAYED and not is_open
         is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None
-        if again or (row.decision is Decision.IGNORED and is_reopened):
+        if again or (row.decision in WITHOUT_EFFECT and is_reopened):
             self.batch.put(key, layout.SEQ.pack(row.seq))
             self._reopened.add(row.item_seq)
 

@@ -32,8 +32,8 @@ REVERSED = b"r"
 """By item: its booking was taken back."""
 
 REOPENED = b"o"
-"""By item: it was taken up again after it had been ignored. The seq of the row that did so, or of the last one that
-ignored it since."""
+"""By item: it was taken up again after it was ignored or unknown. The seq of the row that did so, or of the last one
+that ended it so since."""
 
 PURGED = b"\x01"
 """After an event key's content: its holder was purged, so that another content under it may be replayed."""

@@ -98,8 +98,8 @@ class Difference:
     """One thing in which report and ledger disagree. Amounts are minor units, above zero for money that came to us.
 
     ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
-    (dead, parked, ignored). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its event.
-    ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
+    (dead, parked, ignored, unknown). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its
+    event. ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
     """
 
     kind: Kind

@@ -84,7 +84,7 @@ RECORDED = (
     ),
     Recorded(
         "stream:payhook_tries:rate5m",
-        'sum by (stream) (rate(payhook_decisions_total{decision=~"applied|ignored|retry|dead"}[5m]))',
+        'sum by (stream) (rate(payhook_decisions_total{decision=~"applied|ignored|unknown|retry|dead"}[5m]))',
     ),
     Recorded(
         "stream:payhook_retries:ratio_rate5m",

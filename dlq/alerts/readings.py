@@ -28,7 +28,7 @@ WANTED = (
 RECEIVER = "the receiver"
 """The subject of what isn't a stream."""
 
-TRIES = ("applied", "ignored", "retry", "dead")
+TRIES = ("applied", "ignored", "unknown", "retry", "dead")
 """Decisions that a try came to."""
 
 

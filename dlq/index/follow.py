@@ -37,7 +37,11 @@ CLOSED_PER_ROUND = 10_000
 HOUR_US = 3_600_000_000
 TRIES_MAX = 3
 _SETTLES = pa.array(
-    [Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT, Decision.LOST], pa.string()
+    [
+        *(Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN),
+        *(Decision.DUPLICATE, Decision.DUPLICATE_FACT, Decision.LOST),
+    ],
+    pa.string(),
 )
 _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 

@@ -28,12 +28,14 @@ class ItemState(StrEnum):
     RESOLVED = "resolved"
     IGNORED = "ignored"
     """It never died: no handler took it. The index doesn't hold such items; a selection may be of them."""
+    UNKNOWN = "unknown"
+    """It never died: no handler knew what it means. The index doesn't hold such items; a selection may be of them."""
     SETTLED = "settled"
     """It never died. The index doesn't hold such items; a story may be of one."""
 
 
 OPEN_STATES = (ItemState.OPEN, ItemState.WAITING)
-NOT_HELD_STATES = frozenset({ItemState.IGNORED, ItemState.SETTLED})
+NOT_HELD_STATES = frozenset({ItemState.IGNORED, ItemState.UNKNOWN, ItemState.SETTLED})
 """Of items that the index doesn't hold."""
 
 

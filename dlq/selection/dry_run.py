@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from core.clock import Clock
-from core.decision import Decision
+from core.decision import WITHOUT_EFFECT
 from dlq.acceptance import Judged, Meanwhile, dead_head_of, judge_replay
 from dlq.command import ReplayMode, Target
 from dlq.frozen import Frozen, SelectionFiles, Turns
@@ -112,7 +112,7 @@ def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: M
 
 def _forecast(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
     entry = facts.entries.get(one.target.item_seq)
-    if one.item is not None and one.item.row.decision is Decision.IGNORED:
+    if one.item is not None and one.item.row.decision in WITHOUT_EFFECT:
         return Forecast(one.target, *_ignored(one, facts), 0)
     if one.refusal is not None or one.item is None or entry is None:
         return Forecast(one.target, *_refused(one, entry), 0)
@@ -134,7 +134,7 @@ def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
 
 
 def _ignored(one: Judged, facts: Facts) -> tuple[Verdict, str]:
-    """What comes of an event that was ignored."""
+    """What comes of an event that was ignored, or unknown."""
     if one.refusal is not None:
         return _REFUSED[one.refusal.ground], one.refusal.why
     if one.in_place or one.item is None:

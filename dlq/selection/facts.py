@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.decision import Decision, ErrorKind
+from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
 from core.location import Location
 from dlq.acceptance import NONE_IGNORED, IgnoredEvents
 from dlq.command import Target
@@ -180,8 +180,8 @@ HOLDER_COLUMNS = [
 class Facts:
     """What is known of some items. ``entries``: as the index has them, by number; what it doesn't hold is left out.
 
-    ``bodies``: hashes of the bodies that are kept. ``ignored``: of items that were ignored, with `HELD` for a body that
-    is kept.
+    ``bodies``: hashes of the bodies that are kept. ``ignored``: of items that were ignored or unknown, with `HELD` for
+    a body that is kept.
     """
 
     entries: Mapping[int, Entry]
@@ -222,9 +222,9 @@ class FactFinder:
         return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
 
     def _ignored(self, targets: Sequence[Target], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
-        """Those of the targets that were ignored when they were seen, and the seqs of their items' last rows."""
+        """Those of the targets that were ignored or unknown when they were seen; the seqs of their items' last rows."""
         seqs = pa.array([target.seen_seq for target in targets], pa.int64())
-        wanted = pc.field("seq").isin(seqs) & (pc.field("decision") == Decision.IGNORED.value)
+        wanted = pc.field("seq").isin(seqs) & pc.field("decision").isin(pa.array(sorted(WITHOUT_EFFECT), pa.string()))
         rows = rows_where(self._journal, wanted) if targets else []
         if not rows:
             return NONE_IGNORED, {}

@@ -1,4 +1,4 @@
-"""Ignored events that may be selected: an event is ignored where its last decision says so."""
+"""Ignored, or unknown, events that may be selected: an event is so where its last decision says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.decision import Decision
 from core.location import Location
 from dlq.command import hash_head
 from dlq.index import Filter, FilterInvalid
@@ -33,7 +32,7 @@ _NOT_OF_IGNORED = ("kinds", "classes", "text", "fingerprint", "marks")
 
 
 class _Row(NamedTuple):
-    """`_COLUMNS` of a row that ignored an event."""
+    """`_COLUMNS` of a row that ended an event without an effect."""
 
     seq: int
     item_seq: int
@@ -56,13 +55,14 @@ class IgnoredEventFinder:
         self._amounts = amounts
 
     def find(self, wanted: Filter) -> Iterator[Seen]:
-        """Those that match, in item order, one more than `IGNORED_MAX` at most.
+        """Those that match, in item order, one more than `IGNORED_MAX` at most. ``wanted`` has one state: ignored, or
+        unknown.
 
         :raises FilterInvalid: it asks for what only a dead event has
         """
         for name in _NOT_OF_IGNORED:
             if getattr(wanted, name):
-                raise FilterInvalid(name, "an ignored event has none; leave it out")
+                raise FilterInvalid(name, f"an {wanted.states[0].value} event has none; leave it out")
         rows = self._rows(wanted)[: IGNORED_MAX + 1]
         for begin in range(0, len(rows), BODIES_AT_ONCE):
             some = rows[begin : begin + BODIES_AT_ONCE]
@@ -75,7 +75,7 @@ class IgnoredEventFinder:
         table, shard = open_table(self._journal), shard_at(self._journal)
         found = read_rows(table, _condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
         seqs, items = found["seq"].to_numpy(), found["item_seq"].to_numpy()
-        # Of an item that was taken up again, whether it is ignored once more its last row tells.
+        # Of an item that was taken up again, what it came to its last row tells.
         later = read_rows(table, ~pc.field("first"), ["seq", "item_seq"])
         later_seqs, later_items = later["seq"].to_numpy(), later["item_seq"].to_numpy()
         ours = np.isin(later_items, items)
@@ -96,9 +96,9 @@ class IgnoredEventFinder:
 
 
 def _condition(wanted: Filter) -> pc.Expression:
-    """Of a row that ignored an event of a provider's."""
+    """Of a row that ended an event of a provider's in the wanted state, which has its decision's name."""
     parts = [
-        pc.field("decision") == Decision.IGNORED.value,
+        pc.field("decision") == wanted.states[0].value,
         pc.field("event_key").is_valid(),
         pc.field("provider") != OWN_PROVIDER,
     ]

@@ -26,6 +26,7 @@ class RunItemState(StrEnum):
     PARKED = "parked"
     APPLIED = "applied"
     IGNORED = "ignored"
+    UNKNOWN = "unknown"
     DUPLICATE = "duplicate"
     DUPLICATE_FACT = "duplicate_fact"
     DEAD_AGAIN = "dead_again"

@@ -225,7 +225,7 @@ def _check(selection: Selection, run: Run) -> None:
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
     if selection.state != "open" and run.action != REPLAY:
         raise RunRefused(
-            number, f"its events were ignored, and nothing of them is open: a {run.action} would do nothing"
+            number, f"its events are {selection.state}, and nothing of them is open: a {run.action} would do nothing"
         )
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
         raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")

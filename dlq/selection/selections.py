@@ -67,8 +67,8 @@ class Selections:
         self.files = SelectionFiles(places.selections)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
-        """What is dead and matches now, or is ignored if that is wanted, under a new number: from here on nothing
-        changes it.
+        """What is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from here on
+        nothing changes it.
 
         ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
         order is refused.
@@ -76,7 +76,7 @@ class Selections:
         :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
         :raises SelectionsFull: there is no room
         """
-        is_ignored = wanted.states == (ItemState.IGNORED,)
+        is_ignored = wanted.states in ((ItemState.IGNORED,), (ItemState.UNKNOWN,))
         wanted = wanted if is_ignored else replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self.stream} {text}", note):

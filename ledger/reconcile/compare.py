@@ -156,7 +156,7 @@ _VIEWS = {
                max_by(decision, place) AS decision,
                max_by(event_key, place) AS event_key,
                max_by(seq, place) AS seq,
-               bool_or(decision NOT IN ('ignored', 'duplicate')) AS held
+               bool_or(decision NOT IN ('ignored', 'unknown', 'duplicate')) AS held
         FROM (SELECT fact_key, decision, event_key, seq,
                      struct(decision NOT IN ('duplicate', 'duplicate_fact') AS decides, seq) AS place
               FROM journal

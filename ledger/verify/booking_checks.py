@@ -36,8 +36,8 @@ class ReprocessedWereIgnored(PromiseInvariant):
             SELECT count(DISTINCT item_seq) AS reprocessed FROM (
                 SELECT item_seq, decision, lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was
                 FROM journal
-                WHERE decision = 'ignored' OR (decision = 'replayed' AND NOT first))
-            WHERE decision = 'replayed' AND was = 'ignored'
+                WHERE decision IN ('ignored', 'unknown') OR (decision = 'replayed' AND NOT first))
+            WHERE decision = 'replayed' AND was IN ('ignored', 'unknown')
             """
         )[0]
 

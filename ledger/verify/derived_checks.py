@@ -149,8 +149,8 @@ def _other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
 _REOPENED = """
     SELECT item_seq, max(seq) AS seq FROM (
         SELECT item_seq, seq, decision, first, lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was
-        FROM indexed WHERE decision = 'ignored' OR (decision = 'replayed' AND NOT first))
-    WHERE decision = 'replayed' AND was = 'ignored' GROUP BY item_seq ORDER BY item_seq
+        FROM indexed WHERE decision IN ('ignored', 'unknown') OR (decision = 'replayed' AND NOT first))
+    WHERE decision = 'replayed' AND was IN ('ignored', 'unknown') GROUP BY item_seq ORDER BY item_seq
 """
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, postings_to_json
+from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknown, postings_to_json
 from dlq.refusals import Refusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
@@ -167,7 +167,7 @@ def conflict(event_key: str, same: bool | Failure) -> Failure:
     return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
 
 
-def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None:
+def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: str) -> None:
     """The handler answered."""
     row = item.row
     row.handler_version = handler_version
@@ -175,9 +175,10 @@ def finish(item: Item, outcome: Applied | Ignored, handler_version: str) -> None
     if isinstance(outcome, Applied):
         row.decision = Decision.APPLIED
         row.postings = outcome.text if isinstance(outcome, Booked) else postings_to_json(outcome.postings)
+    elif isinstance(outcome, Unknown):
+        row.decision, row.error_code, row.reason = Decision.UNKNOWN, outcome.code, outcome.reason
     else:
-        row.decision = Decision.IGNORED
-        row.reason = outcome.reason
+        row.decision, row.reason = Decision.IGNORED, outcome.reason
 
 
 def settle(item: Item, decision: Decision, reason: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, WorkItem
+from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, WorkItem
 from journal.open_item import ClosedHead, OpenItem
 from processor.decide.item import BEHIND, Item, again, attempt, block, die, fact_taken, fail, finish, park
 from processor.judge.classify import Failure
@@ -301,4 +301,4 @@ def disproves(result: Outcome | Failure, answered: Collection[str], called: Coll
     """
     if not called:
         return isinstance(result, Applied)
-    return isinstance(result, (Applied, Ignored)) and set(called) <= set(answered)
+    return isinstance(result, (Applied, Ignored, Unknown)) and set(called) <= set(answered)

@@ -182,10 +182,11 @@ class _DeadLetterCounts(Collector):
 
 
 # The service level indicator: each event counted once, when its first answer is in the journal. It is
-# in_time / (in_time + late + failed); what died of the sender's doing, or waited on purpose, is counted apart.
+# in_time / (in_time + late + failed); what died of the sender's doing, waited on purpose, or isn't known, is counted
+# apart.
 
-IN_TIME, LATE, FAILED, SET_ASIDE, WAITED = "in_time", "late", "failed", "set_aside", "waited"
-SLI_OUTCOMES: Final = (IN_TIME, LATE, FAILED, SET_ASIDE, WAITED)
+IN_TIME, LATE, FAILED, SET_ASIDE, WAITED, UNKNOWN = "in_time", "late", "failed", "set_aside", "waited", "unknown"
+SLI_OUTCOMES: Final = (IN_TIME, LATE, FAILED, SET_ASIDE, WAITED, UNKNOWN)
 PROMISED: Final = timedelta(seconds=5)
 
 ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT})
@@ -205,6 +206,8 @@ def sli_outcome(row: JournalRow, now: datetime) -> str | None:
         if row.error_class in _OF_THE_SENDER:
             return SET_ASIDE
         return WAITED if row.error_class == PREVIOUS_DEAD_CLASS else FAILED
+    if row.decision is Decision.UNKNOWN:
+        return UNKNOWN
     if row.decision not in ANSWERED:
         return None
     if not row.first and row.attempt == 0:

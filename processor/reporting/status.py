@@ -178,7 +178,7 @@ class StreamStatus:
         self._file.write({**whole, "last_failure": self._last_failure, **figures}, in_memory=in_memory)
 
 
-TRIED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.RETRY, Decision.DEAD})
+TRIED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.RETRY, Decision.DEAD})
 
 
 class DecisionSpans:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.money import AMOUNT_MINOR_MAX, Money
-from core.work import Applied, Held, Ignored, Outcome, Posting
+from core.work import Applied, Held, Ignored, Outcome, Posting, Unknown
 from processor.judge.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean, own_name
 
 POSTINGS_MAX = 1_000
@@ -23,7 +23,7 @@ CURRENCY_CHARS = 3
 
 _SIGNS: Mapping[str, int] = MappingProxyType({"debit": 1, "credit": -1})
 
-WANTED = "a handler returns Applied, Ignored or Held (core.work)"
+WANTED = "a handler returns Applied, Ignored, Unknown or Held (core.work)"
 
 
 class OutcomeInvalid(PayhookError):
@@ -46,6 +46,8 @@ def checked(outcome: object) -> Outcome:
             return Applied(_booking(outcome.postings), _fact(outcome.after), _fact(outcome.unless))
         if isinstance(outcome, Ignored):
             return Ignored(_text(outcome.reason, "the reason"), _note(outcome.note))
+        if isinstance(outcome, Unknown):
+            return Unknown(_text(outcome.code, "the code", NAME_CHARS_MAX), _text(outcome.reason, "the reason"))
         if isinstance(outcome, Held):
             return _held(outcome)
     except OutcomeInvalid:

@@ -1,4 +1,4 @@
--- What was taken up again had been ignored until then, and a command that was given for it is its cause.
+-- What was taken up again had been ignored, or unknown, until then, and a command that was given for it is its cause.
 WITH openings AS (SELECT DISTINCT item_seq FROM journal WHERE decision = 'replayed' AND NOT first),
 steps AS (
     SELECT item_seq, seq, cause_seq, decision, event_key, first,
@@ -15,4 +15,4 @@ commands AS (
     WHERE (decision = 'replayed' AND first AND event_type = 'replay') OR (decision = 'portion' AND NOT first))
 SELECT item_seq, seq, was, cause_seq
 FROM reopenings LEFT JOIN commands ON given_by = cause_seq
-WHERE coalesce(was, '') <> 'ignored' OR given_by IS NULL OR event_key IS NULL
+WHERE coalesce(was, '') NOT IN ('ignored', 'unknown') OR given_by IS NULL OR event_key IS NULL

@@ -264,6 +264,7 @@ def test_what_the_journal_says_of_what_is_missing_is_shown(compare: Compare, tmp
         ([Decision.DEAD, Decision.DUPLICATE], "dead", False),
         ([Decision.DEAD, Decision.PURGED], "purged", False),
         ([Decision.IGNORED], "ignored", True),
+        ([Decision.UNKNOWN], "unknown", True),
         ([], None, True),
     ]
     lost = [fact(f"ch_lost{number}") for number in range(len(cases))]

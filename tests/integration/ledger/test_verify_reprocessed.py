@@ -51,6 +51,14 @@ def test_what_was_ignored_and_then_booked_is_right(look: Look, world: World) -> 
     assert (found.ok, found.figures) == (True, {"reprocessed": 1})
 
 
+def test_unknown_events_that_were_taken_up_again_are_right_too(look: Look, world: World) -> None:
+    again = later_row(world.row(IGNORED), 17, Decision.UNKNOWN)
+    plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))
+    for invariant in (ItemsCloseOnce, ReprocessedWereIgnored):
+        found = look(invariant)
+        assert found.ok, found
+
+
 def test_ignored_once_more_and_taken_up_another_time_is_right(look: Look, world: World) -> None:
     again = later_row(world.row(IGNORED), 17, Decision.IGNORED)
     plant(world, opened(world), again, opened(world, seq=18), booked(world, seq=19))

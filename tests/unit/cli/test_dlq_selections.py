@@ -123,7 +123,7 @@ def test_pause_and_resume(bench: SelectionBench) -> None:
         (("pause", "3"), "'3' is no selection"),
         (("selections", "s9"), "there is no selection s9"),
         (("purge", "s1"), "Missing option '--reason'"),
-        (("select", "--state", "waiting"), "only dead or ignored events are selected"),
+        (("select", "--state", "waiting"), "only dead, ignored or unknown events are selected"),
         (("select", "--provider", "nobody"), "nothing that is dead matches"),
         (("replay", "7"), "there is no item 7"),
     ],

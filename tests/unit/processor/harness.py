@@ -26,6 +26,7 @@ from core.work import (
     Outcome,
     Posting,
     PreviousEventDead,
+    Unknown,
     WorkItem,
 )
 from dlq.command import Command, Target, hash_head
@@ -85,6 +86,7 @@ class Call:
 OUTCOMES: dict[type, str] = {
     Applied: "applied",
     Ignored: "ignored",
+    Unknown: "unknown",
     Stuck: "stuck",
     Down: "down",
     DownstreamHeld: "held",
@@ -138,6 +140,10 @@ def booked() -> Outcome:
 
 def ignored(_: WorkItem) -> Outcome:
     return Ignored("nobody handles it")
+
+
+def unknown(_: WorkItem) -> Outcome:
+    return Unknown("type", "no table knows its type")
 
 
 def run_groups(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from core.decision import ErrorKind
 from core.money import Money
-from core.work import Applied, DownstreamHeld, Held, Ignored, MissingPredecessor, Posting
+from core.work import Applied, DownstreamHeld, Held, Ignored, MissingPredecessor, Posting, Unknown
 
 HALF = "\ud800"
 """Half of a surrogate pair: no store takes it."""
@@ -161,6 +161,7 @@ ODD_ANSWERS: Mapping[str, Callable[[], Any]] = MappingProxyType(
         "two currencies that don't match": lambda: _booked(money=Money(5, "USD")),
         "a reason that is none": lambda: Ignored(None),  # type: ignore[arg-type]
         "an awkward reason": lambda: Ignored(Awkward()),  # type: ignore[arg-type]
+        "a code that is none": lambda: Unknown(None, "no table knows it"),  # type: ignore[arg-type]
         "held until NaN": lambda: Held("merchants", NAN),
         "held by nobody": lambda: Held(None, 1.0),  # type: ignore[arg-type]
         "held until a text": lambda: Held("merchants", "soon"),  # type: ignore[arg-type]
@@ -174,6 +175,7 @@ MADE_SAFE: Mapping[str, tuple[Callable[[], Any], str]] = MappingProxyType(
         "a reason that is half a pair": (lambda: Ignored(HALF), "ignored"),
         "a huge reason": (lambda: Ignored(HUGE), "ignored"),
         "a reason of its own": (lambda: Ignored(WordOfItsOwn("no")), "ignored"),
+        "an unknown value that is half a pair, for a huge reason": (lambda: Unknown(HALF, HUGE), "unknown"),
         "an outcome that can't be pickled": (AppliedOfItsOwn, "applied"),
         "postings in a list": (lambda: Applied(list(_booked().postings)), "applied"),  # type: ignore[arg-type]
         "held for ever": (lambda: Held("merchants", INFINITE), "parked"),

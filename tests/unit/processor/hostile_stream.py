@@ -164,7 +164,9 @@ class Stream:
         assert {f"stripe:{event_id}:charge.captured" for event_id, _ in self.sent} - odd <= set(applied)
 
 
-_NOT_FINE = frozenset({Decision.DEAD, Decision.RETRY, Decision.IGNORED, Decision.PURGED, Decision.RESOLVED})
+_NOT_FINE = frozenset(
+    {Decision.DEAD, Decision.RETRY, Decision.IGNORED, Decision.UNKNOWN, Decision.PURGED, Decision.RESOLVED}
+)
 
 
 def _acts(names: Sequence[str]) -> Callable[[WorkItem], Outcome]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.decision import ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
 from journal import index_changes
 from journal.schema import JournalRow
 from journal.state import Marks
@@ -21,6 +21,7 @@ RETRY_S = 1
 ANSWERS: Mapping[str, Outcome | Failure] = {
     "applied": Applied(),
     "ignored": Ignored("no handler knows the type"),
+    "unknown": Unknown("type", "no table knows the type"),
     "held": Held("merchants", RETRY_S),
     "stuck": Failure(ErrorKind.SNBE, "Stuck", None, "no answer", ""),
     "bug": Failure(ErrorKind.NRE, "Bug", None, "division by zero", ""),

@@ -264,7 +264,7 @@ class Model:
         return []
 
     def _may_be_replayed(self, event: Event, seen: int, order: Order) -> bool:
-        if event.state == "ignored":
+        if event.state in ("ignored", "unknown"):
             return event.version == seen == self.before.get(event)
         if event not in self.open_before or event.version != seen or not event.is_dead:
             return False
@@ -277,7 +277,7 @@ class Model:
 
     def _replayed(self, event: Event, now: datetime) -> None:
         placed = self._is_placed(event)
-        if event.state == "ignored":
+        if event.state in ("ignored", "unknown"):
             placed, event.replays = not was_passed(event, self._entity_of(event)), 0
             event.saw_closed |= event.came_before_closing
         if event.kind == "conflict":
@@ -398,7 +398,7 @@ class Walk:
             self.stuck = event
 
     def _came_of(self, event: Event, outcome: str) -> None:
-        if outcome in ("applied", "ignored"):
+        if outcome in ("applied", "ignored", "unknown"):
             event.becomes(outcome)
         elif outcome == "held":
             event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True, held=True)

@@ -18,7 +18,7 @@ _COPY, _CHANGED = Arrival(copy_of=0), Arrival(copy_of=0, changed=True)
 SCOPES: Mapping[str, Callable[[DeadHead], Scope]] = {
     "one event and its copy, changed or not": lambda policy: Scope(
         policy,
-        answers=("applied", "ignored", "stuck", "bug"),
+        answers=("applied", "ignored", "unknown", "stuck", "bug"),
         arrivals=((), (_ONE,), (_COPY,), (_CHANGED,)),
         actions=("replay", "purge", "replay ignored"),
         events_max=1,

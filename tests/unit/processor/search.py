@@ -227,7 +227,7 @@ class Search:
         for event in world.model.events():
             for action in self.scope.actions:
                 if action == "replay ignored":
-                    if event.state in ("ignored", "replayed"):
+                    if event.state in ("ignored", "unknown", "replayed"):
                         yield Act("replay", (event.order,))
                 elif event.is_dead or (action != "replay" and event.is_open):
                     yield Act(action, (event.order,))

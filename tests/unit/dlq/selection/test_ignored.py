@@ -1,4 +1,4 @@
-"""Ignored events are selected, looked at and replayed like dead ones."""
+"""Ignored and unknown events are selected, looked at and replayed like dead ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dlq.index import Filter, FilterInvalid, ItemState
 from dlq.selection import Run, RunRefused, SelectionEmpty, Verdict
 from dlq.selection.dry_run import Asked
 from tests.unit.dlq.selection.bench import SelectionBench
-from tests.unit.processor.harness import ignored
+from tests.unit.processor.harness import ignored, unknown
 
-IGNORED = Filter(states=(ItemState.IGNORED,))
+IGNORED, UNKNOWN = Filter(states=(ItemState.IGNORED,)), Filter(states=(ItemState.UNKNOWN,))
 
 
 @pytest.fixture
@@ -43,6 +43,26 @@ def test_they_are_frozen_and_replayed_by_a_run_once(bench: SelectionBench) -> No
     assert [bench.engine.decisions(key) for key in keys] == [["ignored", "replayed", "applied"]] * 2
     with pytest.raises(SelectionEmpty):
         bench.selections.freeze(IGNORED, "ada")
+
+
+def test_unknown_events_are_selected_apart_and_their_run_says_what_became_of_them(bench: SelectionBench) -> None:
+    passed_over(bench, "evt_1")
+    keys = [bench.engine.post(event_id, event_id) for event_id in ("evt_2", "evt_3")]
+    bench.engine.handler.script.update(dict.fromkeys(keys, unknown))
+    bench.decide()
+    del bench.engine.handler.script[keys[0]]
+    assert bench.selections.freeze(IGNORED, "ada").count == 1
+    frozen = bench.selections.freeze(UNKNOWN, "ada")
+    assert (frozen.count, frozen.state) == (2, "unknown")
+    assert dict(bench.dry_runs.make(frozen.number, Asked()).counts) == {Verdict.IN_PLACE: 2}
+    with pytest.raises(RunRefused, match=r"its events are unknown.* a purge would do nothing"):
+        bench.runs.start(frozen.number, Run("purge", "garbage"), "ada")
+    bench.replay(frozen.number)
+    bench.round(4)
+    assert bench.states(frozen.number) == ["applied", "unknown"]
+    assert bench.selections.freeze(UNKNOWN, "ada").count == 1
+    with pytest.raises(FilterInvalid, match="text: an unknown event has none"):
+        bench.selections.freeze(Filter(states=UNKNOWN.states, text="type"), "ada")
 
 
 def test_what_is_ignored_again_can_be_selected_again(bench: SelectionBench) -> None:

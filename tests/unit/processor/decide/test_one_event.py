@@ -61,7 +61,7 @@ def test_what_is_no_outcome_kills_its_event_at_once(engine: Engine, name: str) -
     assert decided_beside(engine) == "dead"
     row = last(engine, "stripe:evt_odd:charge.captured")
     assert row.error_class == "OutcomeInvalid"
-    assert "a handler returns Applied, Ignored or Held" in (row.error_message or "")
+    assert "a handler returns Applied, Ignored, Unknown or Held" in (row.error_message or "")
     assert engine.advance(60) == []
 
 

@@ -18,7 +18,7 @@ from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
 from tests.examples import examples
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored, unknown
 from tests.unit.processor.parking_model import HELD_S, Event, Model, Order
 
 ENTITIES = st.sampled_from(["e1", "e1", "e1", "e2"])
@@ -27,8 +27,9 @@ TRIES = st.sampled_from(
         *[[]] * 5,
         *[["bug"]] * 2,
         *[["bug"] * 4] * 3,
-        *[["ignored"]] * 3,
-        ["ignored", "ignored", "stuck"],
+        *[["ignored"]] * 2,
+        *[["unknown"]] * 2,
+        ["ignored", "unknown", "stuck"],
         ["ignored", "bug"],
         ["missing", "ignored", "missing", "bug"],
         ["stuck", "ignored"],
@@ -79,6 +80,8 @@ def acts(key: str, words: list[str]) -> Outcome:
             raise Down("the directory is down")
         case "ignored":
             return ignored(None)  # type: ignore[arg-type]
+        case "unknown":
+            return unknown(None)  # type: ignore[arg-type]
     return booked()
 
 
@@ -183,7 +186,7 @@ class Parking(RuleBasedStateMachine):
 
     def _may_be_ordered(self, action: str, event: Event) -> bool:
         if action == "replay ignored":
-            return event.state in ("ignored", "applied", "replayed")
+            return event.state in ("ignored", "unknown", "applied", "replayed")
         return event.is_dead or (action != "replay" and event.is_open)
 
     def _send_order(self, how: Order) -> None:

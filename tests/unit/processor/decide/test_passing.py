@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.decision import ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
 from processor.decide.line import holds_back, is_passed_dead
 from processor.judge.classify import Failure
 
@@ -29,6 +29,7 @@ MISSING, MISSING_NRE = failure(ErrorKind.SNBE, missing=True), failure(ErrorKind.
     [
         (ITEM, Applied(), False, False, False),
         (ITEM, Ignored("nobody"), False, False, False),
+        (ITEM, Unknown("type", "no table knows it"), False, False, False),
         (DIED, Applied(), False, False, False),
         (ITEM, Held("merchants", 1.0), True, True, False),
         (ITEM, NRE, False, True, True),

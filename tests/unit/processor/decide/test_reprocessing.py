@@ -16,7 +16,7 @@ from load.samples.stripe import stripe_event
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
-from tests.unit.processor.harness import EVENTS, NOW, Engine, Stuck, ignored
+from tests.unit.processor.harness import EVENTS, NOW, Engine, Stuck, ignored, unknown
 from tests.unit.processor.ordering import command, decided, last, order, target
 
 BODY = stripe_event(
@@ -63,6 +63,25 @@ def test_an_ignored_event_is_booked_by_the_handler_that_knows_its_type(engine: E
     assert (ordered.decision, ordered.reason) == (Decision.REPLAYED, "1 of 1 accepted")
     assert booked.postings is not None
     assert engine.index.open_count() == 0
+
+
+def test_an_unknown_event_is_kept_holds_back_nobody_and_is_booked_once_its_type_is_known(engine: Engine) -> None:
+    key, later = engine.post("evt_1", "e1"), engine.post("evt_2", "e1")
+    engine.handler.script[key] = unknown
+    engine.batch()
+    row = last(engine, key)
+    assert (row.decision, row.error_code, row.reason) == (Decision.UNKNOWN, "type", "no table knows its type")
+    assert (row.postings, row.error_kind, row.due_at, row.blocking) == (None, None, None, False)
+    assert engine.decisions(later) == ["applied"]
+    assert (engine.index.open_count(), engine.dead_letters.published) == (0, [])
+    order(engine, "replay", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["unknown", "replayed", "unknown"]
+    knows(engine)
+    order(engine, "replay", key)
+    engine.advance(0)
+    assert engine.decisions(key) == ["unknown", "replayed", "unknown", "replayed", "applied"]
+    assert last(engine, key).out_of_order
 
 
 def test_the_same_command_again_has_no_second_effect_and_says_so(engine: Engine) -> None:

@@ -59,6 +59,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
     [
         (row(Decision.APPLIED), "in_time"),
         (row(Decision.IGNORED, 5.0), "in_time"),
+        (row(Decision.UNKNOWN), "unknown"),
         (row(Decision.DUPLICATE, 5.001), "late"),
         (row(Decision.APPLIED, 7.0, first=False, attempt=2), "late"),
         (row(Decision.APPLIED, 3.0, first=False, attempt=1), "in_time"),
@@ -85,9 +86,10 @@ def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> N
         samples = (sample for family in metrics.registry.collect() for sample in family.samples)
         return {s.labels["outcome"]: s.value for s in samples if s.name == "payhook_sli_events_total"}
 
-    assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited"), 0.0)
-    metrics.committed([row(Decision.APPLIED), row(Decision.APPLIED), row(Decision.APPLIED, 6.0), row(Decision.RETRY)])
-    assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0}
+    assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited", "unknown"), 0.0)
+    decided = [Decision.APPLIED, Decision.APPLIED, Decision.UNKNOWN, Decision.RETRY]
+    metrics.committed([*map(row, decided), row(Decision.APPLIED, 6.0)])
+    assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0, "unknown": 1.0}
 
 
 def test_the_histogram_has_an_edge_where_the_promise_ends() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.decision import ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, WorkItem
+from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
 from processor.judge.classify import RETRY_AFTER_S_MAX, Classifier, Failure
 from processor.judge.error_rules import Rules
 from processor.run.deadlines import AbandonedCalls, Deadlines
@@ -59,14 +59,14 @@ def test_what_is_no_outcome_ends_its_event_and_says_what_is_wanted(name: str) ->
     failure = _results(Answers(ODD_ANSWERS[name]))[1]
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.error_class) == (ErrorKind.NRE, "OutcomeInvalid")
-    assert "a handler returns Applied, Ignored or Held" in failure.message
+    assert "a handler returns Applied, Ignored, Unknown or Held" in failure.message
 
 
 @pytest.mark.parametrize("name", MADE_SAFE)
 def test_an_outcome_with_odd_texts_is_made_safe(name: str) -> None:
     outcome = _results(Answers(MADE_SAFE[name][0]))[1]
-    assert type(outcome) in (Applied, Ignored, Held)
-    for text in (getattr(outcome, field, "") for field in ("reason", "downstream")):
+    assert type(outcome) in (Applied, Ignored, Unknown, Held)
+    for text in (getattr(outcome, field, "") for field in ("code", "reason", "downstream")):
         assert text.encode("utf-8") is not None
         assert len(text) <= 2_000
 
