@@ -75,4 +75,5 @@ docs: setup  ## write the generated pages again
 	@$(PY) -m ingest.openapi > docs/openapi-receiver.json
 	@$(PY) -m stack.kafka_rights > docs/kafka-rights.md
 	@$(PY) -m core.metrics > docs/metrics.md
+	@$(PY) -m providers.event_types_page > docs/event-types.md
 	@$(PY) -m dlq.alerts.prometheus > deploy/prometheus/rules/payhook.yml

@@ -16,6 +16,9 @@ AMOUNT_MINOR_MAX = 10**15
 TEXT_CHARS_MAX = 20
 """Of a wrong amount or currency in an error text."""
 
+VALUE_CHARS_MAX = 80
+"""Of a value that no table knows, in an error text."""
+
 _CURRENCIES_BY_DECIMALS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
     3: "BHD IQD JOD KWD LYD OMR TND",
@@ -33,6 +36,27 @@ class MoneyInvalid(PayhookError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"not a booking amount: {problem}")
+
+
+class MovementUnknown(PayhookError):
+    """No table says what an event means for money: not its type, or not a value that decides it.
+
+    ``what``: ``type``, or the name of the field, such as ``status``. ``value`` is cut and masked.
+    """
+
+    def __init__(self, what: str, value: object) -> None:
+        self.what = what
+        self.value = shown(value, VALUE_CHARS_MAX)
+        super().__init__(
+            f"no table says what the {what} {self.value} means for money: look the event up at the provider. If it "
+            "moved money, book that by a manual entry; once payhook knows it, replay it as a selection of unknown "
+            "events"
+        )
+
+    @property
+    def code(self) -> str:
+        """By which events are counted: ``type``, or such as ``status=frozen``."""
+        return self.what if self.what == "type" else f"{self.what}={self.value}"
 
 
 @dataclass(frozen=True, slots=True)

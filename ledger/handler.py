@@ -11,9 +11,9 @@ from pathlib import Path
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.money import UNDOS
+from core.money import UNDOS, MovementUnknown
 from core.routing import of_tenant
-from core.work import Applied, Handler, Ignored, Outcome, WorkItem
+from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
 from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, open_client
 from ledger.settings import LedgerSettings
@@ -61,7 +61,12 @@ class LedgerHandler:
         adapter = self._adapters.get(item.provider)
         if adapter is None:
             return Ignored(f"no adapter for {item.provider}")
-        fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
+        try:
+            fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
+        except MovementUnknown as unknown:
+            if item.fact_key is not None:
+                raise FactMismatch(item.event_key, item.fact_key, None) from unknown
+            return Unknown(unknown.code, str(unknown))
         found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
         if found != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
             raise FactMismatch(item.event_key, item.fact_key, found)

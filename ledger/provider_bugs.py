@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from core.decision import Decision
 from core.errors import Unparseable
-from core.money import MoneyFact, MoneyInvalid
+from core.money import MoneyFact, MoneyInvalid, MovementUnknown
 from journal.bodies import BodyStore
 from journal.lake import has_table
 from journal.reader import rows_where
@@ -235,7 +235,7 @@ class _Reports:
     def _fact(self, row: JournalRow) -> MoneyFact | None:
         adapter, body = self._adapters.get(row.provider or ""), self._bodies.get(row.body_sha256 or "")
         if adapter is not None and body is not None:
-            with contextlib.suppress(MoneyInvalid, Unparseable):
+            with contextlib.suppress(MoneyInvalid, MovementUnknown, Unparseable):
                 event_type = row.event_type or ""
                 return reader_of(adapter, event_type).money(body, event_type)
         return None

@@ -6,12 +6,11 @@ https://docs.adyen.com/development-resources/webhooks/webhook-types
 The signature is in the body, one an item, over eight of its fields joined by ``:`` without escaping; the rest of
 an item isn't signed. Every item is checked, and a field in which a ``:`` could shift its neighbours is refused.
 
-Which codes move money, which of those book and why: `providers.adyen_money`. Those that move money and don't book are
-in `LEFT_TO_A_PERSON`.
+Which codes move money, which of those book and why: `providers.adyen_money`.
 
 Identities. Adyen sends a notification again with the same ``eventCode`` and ``pspReference``, and its other fields may
-differ; the latest counts (https://docs.adyen.com/development-resources/webhooks/handle-webhook-events). So ``reason``,
-``additionalData`` and ``eventDate`` decide no conflict; what a CANCEL_OR_REFUND did is in ``additionalData`` and does,
+differ; the latest counts (https://docs.adyen.com/development-resources/webhooks/handle-webhook-events). So a conflict
+is decided by an item's names and its amount alone; what a CANCEL_OR_REFUND did is in ``additionalData`` and does,
 because money follows from it. So does the ``reason`` of a capture that Adyen repeats after it failed
 (https://docs.adyen.com/online-payments/capture/failure-reasons): under the first one's pspReference it is a conflict,
 for a person to book, and not a copy of what failed.
@@ -37,9 +36,9 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact
-from providers.adyen_money import ACCEPTED, LOST, NAME, fact_of, is_lost_at_once
-from providers.adyen_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
+from providers.adyen_money import ACCEPTED, EVENT_TYPES, LOST, NAME, fact_of, is_lost_at_once, succeeded
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.event_types import Meaning
 from providers.fields import an_object, array_items, content_hash, names, object_at, optional_text, text, time_of
 from providers.port import Answer, ModeMismatch, Request, SignatureInvalid
 from providers.signature import base64_mac, hex_key, matching
@@ -52,7 +51,11 @@ LEFT_OUT: Mapping[int, frozenset[str]] = {
     1: frozenset({"eventDate"}),
     2: frozenset({"eventDate", "reason", "additionalData"}),
 }
-"""By version of the list. Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
+"""By version of the list; since version 3 what counts is listed (`COUNTS`).
+
+Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
+COUNTS = names("pspReference originalReference eventCode success merchantAccountCode")
+"""What version 3 has of an item besides its amount: its names."""
 KEPT = frozenset({"modification.action"})
 """Of ``additionalData``, since version 2."""
 RECAPTURED = frozenset({"Transaction Recaptured", "Transaction Auto-recaptured"})
@@ -68,7 +71,9 @@ class AdyenAdapter(JsonAdapter):
     identity_fields = names(
         "pspReference originalReference merchantReference paymentPspReference modificationMerchantReference"
     )
-    content_version = 2
+    content_version = 3
+    event_types = EVENT_TYPES
+    looked_up = "in Adyen's Customer Area"
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
         keys = [self.key(secret) for secret in secrets]
@@ -126,6 +131,11 @@ class AdyenAdapter(JsonAdapter):
         if event_type != code and not (event_type == code + LOST and is_lost_at_once(document)):
             raise Unparseable(f"the item's eventCode isn't {shown(event_type, 80)}")
         return fact_of(document, event_type, self._settings.adyen)
+
+    def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
+        """What didn't succeed moved nothing, where it is known what it is of."""
+        meaning = super().meaning_of(document, event_type.removesuffix(LOST))
+        return "nothing" if meaning == "person" and not succeeded(document) else meaning
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         return _content(document, version)
@@ -214,4 +224,8 @@ def _content(item: Mapping[str, Any], version: int) -> str:
     decisive = {name: extra[name] for name in KEPT & extra.keys()}
     if item.get("eventCode") == "CAPTURE" and str(item.get("reason")) in RECAPTURED:
         decisive["recaptured"] = True
-    return content_hash({**item, **decisive}, LEFT_OUT[version])
+    if version == 2:
+        return content_hash({**item, **decisive}, LEFT_OUT[version])
+    amount = item.get("amount")
+    moved = {name: amount.get(name) for name in ("value", "currency")} if isinstance(amount, dict) else amount
+    return content_hash({**{name: item[name] for name in COUNTS & item.keys()}, "amount": moved, **decisive})

@@ -36,7 +36,7 @@ dispute, it isn't known who has the money: a person has to look.
 ``disputeStatus`` isn't signed, and no signed field tells of a loss at once. What a changed copy of a notification can
 book, and how it is found, is in docs/security.md (tests/security/test_adyen.py tries all of them).
 
-**Left to a person**: `LEFT_TO_A_PERSON`. Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
+**Left to a person**: Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
 cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,
 https://docs.adyen.com/account/payments-lifecycle).
 """
@@ -48,7 +48,8 @@ from typing import Any
 
 from core.card_numbers import shown
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from providers.event_types import EventTypes
 from providers.fields import an_object, names, object_at, optional_text, text
 from providers.money import PAYOUTS, money_of
 from providers.port import Answer
@@ -78,8 +79,22 @@ MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
 """By event code: how money moved, and what the fact is called after its pspReference."""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
-LEFT_TO_A_PERSON = names("VOID_PENDING_REFUND REFUND_NOT_CLEARED")
-"""Event codes that move money, or may, and aren't booked: a person books them by a manual entry."""
+EVENT_TYPES = EventTypes(
+    books=frozenset(MOVEMENTS) | names("AUTHORISATION CANCELLATION TECHNICAL_CANCEL EXPIRE CANCEL_OR_REFUND"),
+    person=names("VOID_PENDING_REFUND REFUND_NOT_CLEARED"),
+    nothing={
+        "https://docs.adyen.com/development-resources/webhooks/webhook-types": names(
+            "AUTHENTICATION AUTHORISATION_ADJUSTMENT AUTORESCUE CANCEL_AUTORESCUE HANDLED_EXTERNALLY "
+            "INFORMATION_SUPPLIED ISSUER_COMMENTS ISSUER_RESPONSE_TIMEFRAME_EXPIRED MANUAL_REVIEW_ACCEPT "
+            "MANUAL_REVIEW_REJECT NOTIFICATION_OF_CHARGEBACK NOTIFICATION_OF_FRAUD OFFER_CLOSED ORDER_CLOSED "
+            "ORDER_OPENED PAYOUT_DECLINE PAYOUT_EXPIRE PENDING POSTPONED_REFUND PREARBITRATION_ACCEPTED "
+            "PREARBITRATION_DECLINED PREARBITRATION_ISSUER_WITHDRAWN PREARBITRATION_OPEN PREARBITRATION_WON "
+            "PROCESS_RETRY RECURRING_CONTRACT REPORT_AVAILABLE REQUEST_FOR_INFORMATION SCHEME_ARBITRATION_LOST "
+            "SCHEME_ARBITRATION_WON"
+        )
+    },
+)
+"""Event codes. The cancellations are read because an account's capture mode decides what they mean."""
 
 _LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = {
     "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
@@ -109,6 +124,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
     """The fact of one item; of its loss, where ``event_type`` ends with `LOST`.
 
     :raises MoneyInvalid: it moved money, and how much or which way can't be known
+    :raises MovementUnknown: a value that decides it is in no table
     :raises Unparseable: the item can't be read
     """
     if not succeeded(item):
@@ -146,18 +162,15 @@ def captures_at_once(settings: AdyenSettings, account: str, method: str | None) 
 
 def _booking(item: Mapping[str, Any], settings: AdyenSettings) -> tuple[Movement, str] | None:
     code = text(item, "eventCode")
-    if code in LEFT_TO_A_PERSON:
-        raise MoneyInvalid(f"{code} may move money and isn't booked: {_LOOK}")
     if code in _END_OF_A_DISPUTE and _status(item) not in _END_OF_A_DISPUTE[code]:
-        status = shown(_status(item), 40)
-        raise MoneyInvalid(f"{code} of a dispute that is {status} doesn't say who has the money: {_LOOK}")
+        raise MovementUnknown("disputeStatus", _status(item))
     cancelled = code in _NOT_CAPTURED
     if code == "CANCEL_OR_REFUND":
         if _action(item) == "refund":
             return MOVEMENTS["REFUND"]
         cancelled = True
     if code not in ("AUTHORISATION", "CAPTURE") and not cancelled:
-        return MOVEMENTS.get(code)
+        return MOVEMENTS[code]
     return _captured(item, code, cancelled, settings)
 
 
@@ -187,6 +200,8 @@ def _status(item: Mapping[str, Any]) -> str | None:
 def _action(item: Mapping[str, Any]) -> str:
     """What a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
     action = an_object(item.get("additionalData"), "'additionalData'").get("modification.action")
+    if action is None:
+        raise MoneyInvalid("there is no 'modification.action': whether it cancelled or refunded isn't said")
     if action not in ("cancel", "refund"):
-        raise MoneyInvalid("'modification.action' is neither cancel nor refund")
+        raise MovementUnknown("modification.action", action)
     return str(action)

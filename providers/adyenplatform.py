@@ -38,9 +38,10 @@ from datetime import datetime
 from typing import Any
 
 from core.card_numbers import shown
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.adyen_money import ACCEPTED, MORE_DECIMALS
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, mode_of, names, object_at, optional_text, text, time_of
 from providers.money import money_of, moved
 from providers.port import Answer
@@ -55,9 +56,35 @@ LEFT_CATEGORIES = frozenset(
 LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection"})
 """Transfers that a person books, by ``type``."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
+EVENT_TYPES = EventTypes(
+    books=TRANSFERS,
+    nothing={
+        "https://docs.adyen.com/platforms/webhook-types": types_of_objects(
+            """
+            balancePlatform.accountHolder: created updated
+            balancePlatform.balanceAccount: created updated
+            balancePlatform.balanceAccount.balance: updated
+            balancePlatform.balanceAccountSweep: created deleted updated
+            balancePlatform.incomingTransfer: created updated
+            balancePlatform.negativeBalanceCompensationWarning: scheduled
+            balancePlatform.outgoingTransfer: created updated
+            balancePlatform.payment: created
+            balancePlatform.paymentInstrument: created updated
+            balancePlatform.transaction: created
+            """
+        ),
+        "https://docs.adyen.com/api-explorer/Webhooks/1/overview": names(
+            "ach.notificationOfChange eft.notificationOfChange"
+        ),
+    },
+)
+CATEGORIES = names("bank card grants internal issuedCard migration platformPayment topUp upgrade")
+"""Of a transfer (https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
 
 _PAYOUTS: Mapping[str, Movement] = {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
 """Of a transfer to a bank account, by its status."""
+_TOLD_BEFORE = frozenset({"credited"})
+"""Statuses of such a transfer that come after it was booked."""
 _NOT_MOVED = names(
     "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "
     "authAdjustmentRefused pending pendingApproval pendingExecution refused rejected failed error cancelled expired "
@@ -79,6 +106,7 @@ class AdyenPlatformAdapter(JsonAdapter):
         "modificationMerchantReference"
     )
     header = b"hmacsignature"
+    event_types = EVENT_TYPES
     left_out = names("timestamp createdAt")
 
     def signature(self, key: bytes, message: bytes) -> bytes:
@@ -107,13 +135,15 @@ class AdyenPlatformAdapter(JsonAdapter):
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         data = an_object(document.get("data"), "'data'")
-        if event_type not in TRANSFERS:
+        status = text(data, "status")
+        if status in _NOT_MOVED or status.endswith("Pending"):
             return None
-        _refuse_what_is_left(data, event_type)
-        payout = (data.get("category"), data.get("direction")) == ("bank", "outgoing")
-        movement = _PAYOUTS.get(text(data, "status")) if payout else None
-        if movement is None:
+        _check_kind(data, event_type)
+        if data.get("category") != "bank" or status in _TOLD_BEFORE:
             return None
+        if status not in _PAYOUTS:
+            raise MovementUnknown("status", status)
+        movement = _PAYOUTS[status]
         account = _balance_account(data)
         if not account:
             raise MoneyInvalid("a payout that names no balance account can't be booked: its merchant isn't known")
@@ -171,16 +201,18 @@ def _balance_account(data: Mapping[str, Any]) -> str:
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""
 
 
-def _refuse_what_is_left(data: Mapping[str, Any], event_type: str) -> None:
+def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
     """
     :raises MoneyInvalid: money of a kind that a person books has moved
+    :raises MovementUnknown: money of a kind that is in no table has moved
     """
     category, direction, kind = (str(data.get(name)) for name in ("category", "direction", "type"))
-    if (category, direction) not in LEFT_CATEGORIES and kind not in LEFT_KINDS:
-        return
-    status = text(data, "status")
-    if status not in _NOT_MOVED and not status.endswith("Pending"):
+    if (category, direction) in LEFT_CATEGORIES or kind in LEFT_KINDS:
         raise MoneyInvalid(
             f"{event_type} of category {shown(category, 40)}, {shown(direction, 40)}, type {shown(kind, 40)}, moved "
             "money and isn't booked: book it by a manual entry"
         )
+    if category not in CATEGORIES:
+        raise MovementUnknown("category", data.get("category"))
+    if category == "bank" and direction != "outgoing":
+        raise MovementUnknown("direction", data.get("direction"))

@@ -13,9 +13,10 @@ from core import strict_json
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key
-from core.money import MoneyFact
+from core.money import MoneyFact, MovementUnknown
+from providers.event_types import EventTypes, Meaning
 from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key
-from providers.money import certain, for_a_person, types_of, withheld
+from providers.money import WITHHELD, certain, for_a_person, types_of, withheld
 from providers.port import ACCEPTED, JSON, Answer, Request
 from providers.settings import ProvidersSettings
 from providers.signature import TOLERANCE_S, check_age, hex_mac, matching, sent
@@ -66,8 +67,8 @@ class BaseAdapter(ABC, Generic[D]):
     ``header``: has the signature, in lower case. ``key_prefix``: how the provider's secrets begin.
     ``tolerance_s``: seconds that a signed time may be off the clock, both ways. ``accounts_in_entities``: False where
     not every event of a payment names the merchant account, and ids are unique without. ``splits_losses``: a lost
-    dispute makes two events (`Named.is_loss`). ``left_to_a_person``: types that move money and aren't booked.
-    ``looked_up``: where a person finds their amounts.
+    dispute makes two events (`Named.is_loss`). ``looked_up``: where a person finds the amounts of types that are
+    left to one.
     """
 
     name: str
@@ -80,7 +81,7 @@ class BaseAdapter(ABC, Generic[D]):
     tolerance_s: int = TOLERANCE_S
     accounts_in_entities = True
     splits_losses = False
-    left_to_a_person: frozenset[str] = frozenset()
+    event_types: EventTypes
     looked_up = ""
 
     def __init__(self, settings: ProvidersSettings) -> None:
@@ -106,6 +107,7 @@ class BaseAdapter(ABC, Generic[D]):
         """What money moved; None for none.
 
         :raises MoneyInvalid, Unparseable: it isn't certain
+        :raises MovementUnknown: no table says what a value that decides it means
         """
 
     @abstractmethod
@@ -180,11 +182,20 @@ class BaseAdapter(ABC, Generic[D]):
         )
 
     def _reported(self, document: D, event_type: str) -> MoneyFact | None:
-        if event_type in self.left_to_a_person:
+        meaning = self.meaning_of(document, event_type.removesuffix(WITHHELD))
+        if meaning == "person":
             raise for_a_person(event_type, self.looked_up)
+        if meaning == "nothing":
+            return None
+        if meaning == "unknown":
+            raise MovementUnknown("type", event_type)
         if self.splits_losses:
             return withheld(event_type, lambda one: self.fact(document, one))
         return self.fact(document, event_type)
+
+    def meaning_of(self, document: D, event_type: str) -> Meaning:  # noqa: ARG002 - for adapters that override it
+        """The table that the type is in."""
+        return self.event_types.meaning_of(event_type)
 
     def event_key(self, named: Named) -> str:
         """What tells the event from all others."""

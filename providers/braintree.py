@@ -25,7 +25,7 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   same bytes, one of them for the money that was taken before it (`providers.money.types_of`).
 - A disbursement is a payout to the merchant's bank; of type ``debit`` it takes from there.
 
-**Left to a person**: `LEFT_TO_A_PERSON`, a disbursement that the bank sent back and a local payment reversed. The
+**Left to a person**: a disbursement that the bank sent back and a local payment reversed. The
 second names no amount, and the first doesn't say whether the disbursement was reported before.
 
 A payment method's notifications are an entity of their own, under its token.
@@ -51,7 +51,6 @@ from core.money import MoneyFact
 from providers import braintree_money as books
 from providers import braintree_xml as xml
 from providers.base import BaseAdapter, Delivered, Named
-from providers.braintree_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
 from providers.fields import names, time_of
 from providers.port import FORM, Request, SignatureInvalid
 from providers.signature import SIGNATURES_MAX, matching, secret_error
@@ -76,7 +75,7 @@ class BraintreeAdapter(BaseAdapter[Element]):
     media_type = FORM
     accounts_in_entities = False
     splits_losses = True
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = books.EVENT_TYPES
     looked_up = "in Braintree's control panel"
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time

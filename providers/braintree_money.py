@@ -7,20 +7,20 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from core.clock import from_rfc3339
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.braintree_xml import child, children, inner, name_of, text_of
+from providers.event_types import EventTypes
 from providers.fields import names
 from providers.money import decimal_money_of, moved
 
 NAME = "braintree"
 
+# The statuses are those of https://developer.paypal.com/braintree/docs/reference/general/statuses
 _TAKEN = frozenset({"submitted_for_settlement", "settlement_pending", "settlement_confirmed", "settling", "settled"})
 """States of a transaction that was submitted to move money."""
 _NOT_TAKEN = names(
     "authorization_expired authorized authorizing failed gateway_rejected processor_declined settlement_declined voided"
 )
-LEFT_TO_A_PERSON = names("disbursement_exception local_payment_reversed")
-"""Kinds that move money and aren't booked."""
 
 
 class _Moved(NamedTuple):
@@ -72,7 +72,7 @@ def account_of(root: Element) -> str:
 
 def is_loss(root: Element, kind: str) -> bool:
     """Whether a dispute of which money was taken is lost."""
-    return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(subject_of(root), "kind") != "retrieval"
+    return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(subject_of(root), "kind") not in _INQUIRIES
 
 
 def fact_of(root: Element, kind: str) -> MoneyFact | None:
@@ -126,7 +126,7 @@ def _captured(subject: Element, kind: str) -> _Moved | None:
     if status in _NOT_TAKEN:
         return None
     if status is not None and status not in _TAKEN:
-        raise MoneyInvalid("the transaction's status isn't known")
+        raise MovementUnknown("status", status)
     credit = _is_credit(transaction, kind in _EITHER_WAY)
     return _of_transaction(Movement.REFUND if credit else Movement.CAPTURE, transaction)
 
@@ -151,7 +151,7 @@ def _is_credit(transaction: Element, either_way: bool) -> bool:
     """Whether it is a refund. ``either_way``: by its kind it may be one, so it has to say so."""
     way = text_of(transaction, "type")
     if way not in (None, "sale", "credit"):
-        raise MoneyInvalid("the transaction is neither a sale nor a credit")
+        raise MovementUnknown("transaction.type", way)
     if way is None and either_way:
         raise MoneyInvalid("the transaction doesn't say whether it is a sale or a credit")
     return way == "credit"
@@ -168,8 +168,11 @@ def _of_transaction(movement: Movement, transaction: Element) -> _Moved:
 
 
 def _disputed(subject: Element, kind: str) -> _Moved | None:
-    if text_of(subject, "kind") == "retrieval":
+    about = text_of(subject, "kind")
+    if about in _INQUIRIES:
         return None
+    if about is not None and about not in _DISPUTE_KINDS:
+        raise MovementUnknown("dispute.kind", about)
     movement = _DISPUTES[kind]
     disputed = text_of(subject, "amount-disputed") or text_of(subject, "amount")
     currency = text_of(subject, "currency-iso-code")
@@ -193,7 +196,7 @@ def _disbursed(subject: Element, _: str) -> _Moved | None:
         raise MoneyInvalid("the disbursement doesn't say whether it was a success")
     way = text_of(subject, "disbursement-type")
     if way not in (None, "credit", "debit"):
-        raise MoneyInvalid("the disbursement is neither a credit nor a debit")
+        raise MovementUnknown("disbursement-type", way)
     amount = text_of(subject, "amount")
     if way == "debit" and amount is not None and not amount.startswith("-"):
         amount = f"-{amount}"
@@ -201,6 +204,9 @@ def _disbursed(subject: Element, _: str) -> _Moved | None:
     return _Moved(Movement.PAYOUT_PAID, subject, amount, text_of(merchant, "currency-iso-code"), None)
 
 
+_INQUIRIES = frozenset({"retrieval"})
+_DISPUTE_KINDS = frozenset({"chargeback", "pre_arbitration"})
+"""What a dispute is, where money is taken (https://developer.paypal.com/braintree/docs/reference/response/dispute)."""
 _EITHER_WAY = frozenset({"transaction_settled", "transaction_disbursed"})
 _DISPUTES: Mapping[str, Movement] = {
     "dispute_opened": Movement.DISPUTE_OPENED,
@@ -222,3 +228,21 @@ _READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = {
     "disbursement": _disbursed,
     **dict.fromkeys(_DISPUTES, _disputed),
 }
+
+
+EVENT_TYPES = EventTypes(
+    books=frozenset(_READERS),
+    person=names("disbursement_exception local_payment_reversed"),
+    nothing={
+        "https://developer.paypal.com/braintree/docs/guides/webhooks/parse": names(
+            "account_updater_daily_report check connected_merchant_paypal_status_changed "
+            "connected_merchant_status_transitioned dispute_disputed dispute_under_review "
+            "granted_payment_method_revoked grantor_updated_granted_payment_method local_payment_expired "
+            "oauth_access_revoked partner_merchant_connected partner_merchant_declined partner_merchant_disconnected "
+            "payment_method_customer_data_updated payment_method_revoked_by_customer "
+            "recipient_updated_granted_payment_method subscription_billing_skipped subscription_canceled "
+            "subscription_charged_unsuccessfully subscription_expired subscription_trial_ended "
+            "subscription_went_active subscription_went_past_due transaction_reviewed"
+        )
+    },
+)

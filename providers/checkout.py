@@ -21,10 +21,11 @@ https://www.checkout.com/docs/risk-management/disputes/disputes-api, https://www
   fact, so each of them makes two events of the same bytes: one with `.withheld` after its type, which books the debit
   under the name that ``dispute_evidence_required`` gives it, and its own. Fees of an arbitration aren't booked.
 
-**Left to a person**: `LEFT_TO_A_PERSON`. ``dispute_arbitration_won`` gives back what was lost already.
+**Left to a person**: ``dispute_arbitration_won`` gives back what was lost already.
 ``payment_returned`` is a payout that came back or a bank debit that failed after it was captured
 (https://www.checkout.com/docs/workflows/webhook-event-types/payment_returned), ``payment_paid`` a payout to a card or
-bank: which of a client's accounts is meant, the event doesn't tell. A ``dispute_resolved`` by Rapid Dispute
+bank: which of a client's accounts is meant, the event doesn't tell. So are a sub-entity's payouts and transfers, and
+what a card spent that the client issued. A ``dispute_resolved`` by Rapid Dispute
 Resolution is left, too: its refund isn't documented to be reported by itself
 (https://checkout.com/docs/payments/process-disputes/pre-dispute-resolution).
 """
@@ -35,10 +36,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.card_numbers import shown
 from core.event import Mode
-from core.money import MoneyFact, Movement
+from core.money import MoneyFact, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.event_types import EventTypes
 from providers.fields import an_object, names, parse_pointer, resolve, text, text_at, time_of
 from providers.money import for_a_person, money_of, moved
 from providers.port import ModeMismatch
@@ -63,8 +64,33 @@ _MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
     "dispute_arbitration_lost": (Movement.DISPUTE_LOST, "id"),
 }
 """By type: how money moved, and which field of ``data`` is the movement's own id."""
-LEFT_TO_A_PERSON = names("dispute_arbitration_won payment_paid payment_returned")
-"""Types that move money and aren't booked."""
+EVENT_TYPES = EventTypes(
+    books=frozenset(_MOVEMENTS),
+    person=names(
+        "dispute_arbitration_won payment_paid payment_returned payout_paid presentment_received transfer_status_changed"
+    ),
+    nothing={
+        "https://www.checkout.com/docs/developer-resources/event-notifications/event-types": names(
+            "3ds_card_enrolled authentication_approved authentication_attempted authentication_failed "
+            "authentication_started authorization_approved authorization_declined card_verification_declined "
+            "card_verified dispute_arbitration_sent_to_scheme dispute_evidence_acknowledged_by_scheme "
+            "dispute_evidence_submitted dispute_received fraud_reported full_dd_failed full_dd_passed "
+            "match_failed match_passed payment_approved payment_authentication_failed "
+            "payment_authorization_increment_declined payment_authorization_incremented payment_authorized "
+            "payment_canceled payment_capture_declined payment_capture_pending payment_compliance_review "
+            "payment_declined payment_expired payment_instrument_created payment_instrument_error "
+            "payment_instrument_rejected payment_instrument_verification_failed "
+            "payment_instrument_verification_passed payment_instrument_verified payment_pending "
+            "payment_refund_declined payment_refund_pending payment_retry_scheduled payment_void_declined "
+            "payment_voided payments_disabled payments_enabled payout_declined payouts_disabled payouts_enabled "
+            "request_for_information_received reversal_approved reversal_declined status_changed "
+            "sub_account_low_balance_threshold_exceeded sub_entity_created vmss_failed vmss_passed"
+        )
+    },
+)
+_BY_AN_EARLIER_REFUND = frozenset({None, "already_refunded"})
+_FOR_A_PERSON = frozenset({"rapid_dispute_resolution", "negative_amount"})
+"""Why a dispute was resolved (https://checkout.com/docs/payments/process-disputes/pre-dispute-resolution)."""
 
 
 class CheckoutAdapter(JsonAdapter):
@@ -79,7 +105,7 @@ class CheckoutAdapter(JsonAdapter):
     splits_losses = True
     left_out = names("action_invocations")
     """It tells how the workflow's deliveries went so far."""
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = EVENT_TYPES
     looked_up = _LOOKED_UP
 
     def key(self, secret: str) -> bytes:
@@ -100,10 +126,7 @@ class CheckoutAdapter(JsonAdapter):
         return found if isinstance(found, str) else ""
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        booking = _MOVEMENTS.get(event_type)
-        if booking is None:
-            return None
-        movement, own_id = booking
+        movement, own_id = _MOVEMENTS[event_type]
         data = an_object(document.get("data"), "'data'")
         if event_type == "dispute_resolved":
             _check_resolved(data)
@@ -126,10 +149,15 @@ def _is_loss(event_type: str) -> bool:
 def _check_resolved(dispute: Mapping[str, Any]) -> None:
     """
     :raises MoneyInvalid: it was resolved in a way of which it isn't documented who has the money
+    :raises MovementUnknown: in a way that isn't documented
     """
     reason = dispute.get("resolved_reason")
-    if reason not in (None, "already_refunded"):
-        raise for_a_person(f"dispute_resolved by {shown(reason, 40)}", _LOOKED_UP)
+    if reason is not None and not isinstance(reason, str):
+        raise MovementUnknown("resolved_reason", reason)
+    if reason in _FOR_A_PERSON:
+        raise for_a_person(f"dispute_resolved by {reason}", _LOOKED_UP)
+    if reason not in _BY_AN_EARLIER_REFUND:
+        raise MovementUnknown("resolved_reason", reason)
 
 
 def _payment(data: object) -> str | None:

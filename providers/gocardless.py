@@ -7,7 +7,7 @@ One request holds several events, which need not have anything in common; the wh
 
 **No event books**: GoCardless's events say which payment, refund or payout changed and how, and never how much. An
 amount could only come from GoCardless's API, where it is what it is now, not what it was then. So every type that
-moves money is left to a person (`LEFT_TO_A_PERSON`), whose source are GoCardless's payout reports: a payment that is
+moves money is left to a person, whose source are GoCardless's payout reports: a payment that is
 confirmed, a late failure and a chargeback when they are settled, a chargeback that is cancelled, a refund that is
 settled or comes back, a payout, one that bounces, a payment to somebody else, and what moves in a payment account. The
 other types announce these or report them again, and move nothing; surcharges and other fees aren't booked.
@@ -29,6 +29,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, array_items, names, optional_text, text, time_of
 from providers.port import ModeMismatch, Request
 from providers.signature import text_key
@@ -38,12 +39,42 @@ ORIGIN = b"origin"
 ITEMS = "events"
 ITEMS_MAX = 1000
 """GoCardless sends up to 250 at once."""
-LEFT_TO_A_PERSON = names(
-    "creditors.bounced_payout outbound_payments.executed payment_account_transaction.created "
-    "payments.chargeback_cancelled payments.chargeback_settled payments.confirmed payments.late_failure_settled "
-    "payouts.paid refunds.funds_returned refunds.refund_settled"
+EVENT_TYPES = EventTypes(
+    books=frozenset(),
+    person=names(
+        "creditors.bounced_payout outbound_payments.executed payment_account_transaction.created "
+        "payments.chargeback_cancelled payments.chargeback_settled payments.confirmed payments.late_failure_settled "
+        "payouts.paid refunds.funds_returned refunds.refund_settled"
+    ),
+    nothing={
+        "https://developer.gocardless.com/api-reference/#core-endpoints-events": types_of_objects(
+            """
+            billing_requests: bank_authorisation_authorised bank_authorisation_denied
+              bank_authorisation_expired bank_authorisation_failed bank_authorisation_visited cancelled
+              choose_currency collect_amount collect_bank_account collect_customer_details created failed
+              flow_created flow_exited flow_visited fulfilled payer_details_confirmed payer_geo_blocked
+              select_institution
+            creditors: account_auto_frozen account_auto_frozen_reverted new_payout_currency_added updated
+            customers: approved request_for_information_required under_review
+            exports: completed failed started
+            instalment_schedules: cancelled completed created creation_failed errored resumed
+            mandates: active blocked cancelled consumed created customer_approval_granted
+              customer_approval_skipped expired failed reinstated replaced resubmission_requested submitted
+              transferred
+            outbound_payments: cancelled created failed set_to_executing set_to_pending_approval
+            payer_authorisations: completed failed
+            payments: cancelled charged_back created customer_approval_denied customer_approval_granted
+              failed paid_out resubmission_requested sds_settlement_delayed submitted surcharge_fee_debited
+            payouts: fx_rate_confirmed tax_exchange_rates_confirmed
+            refunds: created failed paid
+            scheme_identifiers: activated
+            subscriptions: amended cancelled created customer_approval_denied customer_approval_granted
+              finished paused payment_created resumed scheduled_pause scheduled_pause_cancelled
+              scheduled_resume
+            """
+        )
+    },
 )
-"""Types that move money and aren't booked."""
 
 _MODES: Mapping[bytes, Mode] = {b"https://api.gocardless.com": "live", b"https://api-sandbox.gocardless.com": "test"}
 
@@ -55,7 +86,7 @@ class GoCardlessAdapter(JsonAdapter):
     identity_fields = names("id payment refund mandate payout subscription billing_request organisation parent_event")
     header = b"webhook-signature"
     signature_status = 498
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = EVENT_TYPES
     looked_up = "in GoCardless's payout reports, as its events name no amount"
 
     def signed(self, request: Request) -> Signed:

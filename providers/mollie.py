@@ -19,7 +19,7 @@ has no snapshot raises instead of being passed over.
 
 What gives back gives back only what was booked (`MoneyFact.pair`).
 
-**Left to a person**: `LEFT_TO_A_PERSON`. Transfers from a business account, also those that come back
+**Left to a person**: transfers from a business account, also those that come back
 (https://docs.mollie.com/changelog/add-business-account-transfer-events-to-webhooks), and those between the balances of
 connected accounts are neither payments nor payouts, and no movement here is either of them.
 
@@ -34,6 +34,7 @@ from typing import Any
 
 from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.event_types import EventTypes
 from providers.fields import an_object, mode_of, names, object_at, optional_text, text, time_of
 from providers.money import decimal_money_of, moved
 from providers.port import Request
@@ -56,10 +57,26 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "payout.completed": Movement.PAYOUT_PAID,
 }
 _PAIRED = frozenset({Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
-LEFT_TO_A_PERSON = names(
-    "business-account-transfer.processed business-account-transfer.returned connect-balance-transfer.succeeded"
+EVENT_TYPES = EventTypes(
+    books=frozenset(_MOVEMENTS),
+    person=names(
+        "business-account-transfer.processed business-account-transfer.returned connect-balance-transfer.succeeded"
+    ),
+    nothing={
+        "https://docs.mollie.com/reference/webhooks-new": names(
+            "balance-transaction.created business-account-transfer.blocked business-account-transfer.failed "
+            "business-account-transfer.initiated business-account-transfer.pending-review "
+            "business-account-transfer.requested capture.failed payment-link.paid payment.authorized "
+            "payment.canceled payment.expired payment.failed payment.pending payout.canceled payout.failed "
+            "payout.initiated payout.processing-at-bank refund.canceled refund.pending refund.queued "
+            "sales-invoice.canceled sales-invoice.created sales-invoice.e-invoice-failed "
+            "sales-invoice.e-invoice-issued sales-invoice.issued sales-invoice.paid"
+        ),
+        "https://docs.mollie.com/reference/connect-balance-transfers-api-webhooks": names(
+            "connect-balance-transfer.failed"
+        ),
+    },
 )
-"""Types that move money and aren't booked."""
 
 
 class MollieAdapter(JsonAdapter):
@@ -70,7 +87,7 @@ class MollieAdapter(JsonAdapter):
     header = b"x-mollie-signature"
     left_out = names("_links")
     """Links say where to read on, not what happened."""
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = EVENT_TYPES
     looked_up = "in Mollie's Dashboard"
 
     def signed(self, request: Request) -> Signed:
@@ -87,9 +104,7 @@ class MollieAdapter(JsonAdapter):
         yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot, "mode"))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        movement = _MOVEMENTS.get(event_type)
-        if movement is None:
-            return None
+        movement = _MOVEMENTS[event_type]
         snapshot = object_at(document, "_embedded", "entity")
         if not snapshot:
             raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")

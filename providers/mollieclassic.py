@@ -39,7 +39,8 @@ from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.money import MoneyFact, Movement
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
-from providers.fields import an_object, array_items, content_hash, mode_of, optional_text, text, time_of
+from providers.event_types import EventTypes
+from providers.fields import an_object, array_items, content_hash, mode_of, names, optional_text, text, time_of
 from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, paid_amount
 from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
@@ -74,6 +75,17 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "chargeback.received": Movement.DISPUTE_OPENED,
     "chargeback.reversed": Movement.DISPUTE_WON,
 }
+EVENT_TYPES = EventTypes(
+    books=frozenset(_MOVEMENTS),
+    nothing={
+        "https://docs.mollie.com/reference/get-payment": names(
+            "payment.open payment.pending payment.authorized payment.canceled payment.expired payment.failed"
+        ),
+        "https://docs.mollie.com/reference/get-capture": names("capture.pending capture.failed"),
+        "https://docs.mollie.com/reference/get-refund": names("refund.queued refund.pending refund.canceled"),
+    },
+)
+"""Stages: a resource and its status. ``refund.sent`` stands for any of `_SENT`."""
 _TIMES: Mapping[str, str] = {
     "payment.open": "createdAt",
     "payment.authorized": "authorizedAt",
@@ -96,6 +108,7 @@ class MollieClassicAdapter(JsonAdapter):
     name = NAME
     identity_fields = IDENTITY_FIELDS
     media_type = FORM
+    event_types = EVENT_TYPES
     key_prefix = "test_"
 
     def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
@@ -154,12 +167,11 @@ class MollieClassicAdapter(JsonAdapter):
             yield Named(reference, stage, ACCOUNT, optional_text(resource, "paymentId") or reference, occurred_at)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        movement = _MOVEMENTS.get(event_type)
-        if movement is not None and event_type not in _stages(document):
+        if event_type not in _stages(document):
             raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
-        if movement is None or (event_type == "payment.paid" and (by_hand(document) or _has_captures(document))):
+        if event_type == "payment.paid" and (by_hand(document) or _has_captures(document)):
             return None
-        return fact_of(NAME, document, movement, _amount(document))
+        return fact_of(NAME, document, _MOVEMENTS[event_type], _amount(document))
 
     def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
         """What a stage rests on. The rest of a document changes without anything having happened: totals, links."""

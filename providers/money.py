@@ -10,7 +10,7 @@ from decimal import Decimal
 from core.card_numbers import shown
 from core.errors import Unparseable
 from core.keys import join_key
-from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, decimals_of
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, decimals_of
 
 PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 """They belong to no payment."""
@@ -118,7 +118,7 @@ def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
     """The fact, None too where it can't be known for sure: its event is named without it, and fails when handled."""
     try:
         return read()
-    except (MoneyInvalid, Unparseable):
+    except (MoneyInvalid, MovementUnknown, Unparseable):
         return None
 
 

@@ -14,13 +14,13 @@ because payouts are in that currency; else from ``totals``.
   still processes it, and doesn't.
 - An adjustment books under its own ``adj_`` id once it is approved: a refund, a chargeback (the money is taken), and
   the reverse of a chargeback (an adjustment of its own, so the ``reversed`` original moves nothing more). Paddle
-  reports no lost chargeback: one that isn't reversed is lost. Credits stay in the customer's balance and move nothing
-  until they lower a later payment (https://developer.paddle.com/webhooks/adjustments/adjustment-created). Paddle's fee
-  for a chargeback (``chargeback_fee``) isn't in the earnings and doesn't book.
+  reports no lost chargeback: one that isn't reversed is lost. A credit takes its earnings as a refund does, and its
+  reverse gives them back, because a transaction's totals aren't impacted by adjustments
+  (https://developer.paddle.com/changelog/2023/transaction-totals-adjusted-totals). Paddle's fee for a chargeback
+  (``chargeback_fee``) isn't in the earnings and doesn't book.
+- Earnings below zero, as a prorated downgrade or a tax adjustment may have, book as the opposite movement.
 - A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
 - A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
-
-No type of event that moves money is left to a person as a whole.
 
 Identities. ``data`` is what an event is about, and order is kept for it; an adjustment's is kept for its transaction. A
 ``subscription.created`` names the transaction that it came from, and is the subscription's all the same.
@@ -30,11 +30,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.card_numbers import shown
-from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, names, text, text_at, time_of
 from providers.money import money_of, moved
 from providers.port import Request
@@ -44,15 +46,50 @@ NAME = "paddle"
 ACCOUNT = ""
 
 _MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
-_ADJUSTED: Mapping[str, Movement | None] = {
+_ADJUSTED: Mapping[str, Movement] = {
     "refund": Movement.REFUND,
     "chargeback": Movement.DISPUTE_OPENED,
     "chargeback_reverse": Movement.DISPUTE_WON,
-    "credit": None,
-    "credit_reverse": None,
+    "credit": Movement.REFUND,
+    "credit_reverse": Movement.REFUND_FAILED,
 }
+_UNDO: Mapping[Movement, Movement] = {
+    Movement.CAPTURE: Movement.CAPTURE_FAILED,
+    Movement.REFUND: Movement.REFUND_FAILED,
+    Movement.REFUND_FAILED: Movement.REFUND,
+    Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
+    Movement.DISPUTE_WON: Movement.DISPUTE_OPENED,
+}
+"""What earnings below zero book (https://developer.paddle.com/changelog/2024/proration-improvements)."""
 _WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
 _NOT_YET = frozenset({"pending_approval", "rejected"})
+
+EVENT_TYPES = EventTypes(
+    books=names("transaction.completed adjustment.created adjustment.updated payout.paid"),
+    nothing={
+        "https://developer.paddle.com/webhooks/overview": types_of_objects(
+            """
+            address: created imported updated
+            api_key: created expired expiring revoked updated
+            api_key_exposure: created
+            business: created imported updated
+            client_token: created revoked updated
+            customer: created imported updated
+            discount: created imported updated
+            discount_group: created updated
+            invoice: canceled created issued overdue paid scheduled
+            payment_method: deleted saved
+            payout: created
+            price: created imported updated
+            product: created imported updated
+            report: created updated
+            subscription: activated canceled created imported past_due paused resumed trialing updated
+            transaction: billed canceled created paid past_due payment_failed ready revised updated
+            """
+        )
+    },
+)
+"""Invoices are paid by transactions. A transaction that is ``paid`` is yet to be ``completed``."""
 
 
 class PaddleAdapter(JsonAdapter):
@@ -66,6 +103,7 @@ class PaddleAdapter(JsonAdapter):
     header = b"paddle-signature"
     key_prefix = "pdl_ntfset_"
     tolerance_s = 60
+    event_types = EVENT_TYPES
     left_out = names("notification_id")
     """That of a delivery to one destination."""
 
@@ -91,6 +129,8 @@ class PaddleAdapter(JsonAdapter):
         if found is None:
             return None
         movement, money = found
+        if movement in _UNDO and money.amount_minor < 0:
+            movement, money = _UNDO[movement], replace(money, amount_minor=-money.amount_minor)
         return moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=_entity(data, event_type))
 
 
@@ -130,12 +170,14 @@ def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
     if action in _WARNINGS and adjustment.get("payout_totals") is None:
         return None
     if action not in _ADJUSTED:
-        raise MoneyInvalid(f"there is no booking for an adjustment by {shown(action, 40)}: book it by hand")
+        if action in _WARNINGS:
+            raise MoneyInvalid(f"there is no booking for an adjustment by {action}: book it by hand")
+        raise MovementUnknown("action", action)
     movement = _ADJUSTED[action]
-    if movement is None or status in _NOT_YET or (status == "reversed" and action != "refund"):
+    if status in _NOT_YET or (status == "reversed" and action != "refund"):
         return None
     if status != "approved":
-        raise MoneyInvalid(f"the adjustment's status {shown(status, 40)} isn't one that is known for {action}")
+        raise MovementUnknown("status", status)
     return movement, _earnings(adjustment, "data")
 
 

@@ -28,7 +28,7 @@ its money must be what PayPal says.
 Which environment sends follows from the certificate's host. The host isn't signed, so it must agree with the endpoint.
 
 Which types move money, which of those book and why, which merchant and which entity an event is of:
-`providers.paypal_money`. Types that move money and don't book are in `LEFT_TO_A_PERSON`.
+`providers.paypal_money`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.fields import an_object, names, text, time_of
 from providers.money import certain
-from providers.paypal_money import LEFT_TO_A_PERSON as LEFT_TO_A_PERSON
-from providers.paypal_money import MONEY, NAME, account_of, fact_of, payment_of
+from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, payment_of
 from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
 from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
 
@@ -105,6 +104,8 @@ class PayPalAdapter(JsonAdapter):
     left_out = names("links")
     """The links to the event itself name whichever host sent it."""
     accounts_in_entities = False
+    event_types = EVENT_TYPES
+    looked_up = "at PayPal"
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
         """The certificate, for a request that can still be proven; its URL is checked before it is fetched.

@@ -6,10 +6,12 @@ What books, and why:
 - A refund books under its own id once it is completed; one that is pending or failed has moved nothing.
 - A reversal is money that PayPal took back for the payer (a chargeback, a claim that was lost): it books as a refund,
   under the id of the refund that PayPal made of it. v1 writes amounts that go back below zero; the sign is dropped.
-- Disputes (``CUSTOMER.DISPUTE.*``) book nothing. They don't say what PayPal withheld, nor who bears a payer's
-  win (with seller protection PayPal itself); what the merchant does pay comes as a refund or a reversal.
+- What a dispute takes comes as a refund or a reversal, so disputes (``CUSTOMER.DISPUTE.*``) don't book it. What
+  ``CUSTOMER.DISPUTE.RESOLVED`` gives back to the seller (a CREDIT in its ``money_movements``, but for fees) undoes a
+  refund, under the dispute's id. Where it lists more than that, a person books it: whether the other part is the
+  reversal that was told, it doesn't say.
 
-Left to a person: `LEFT_TO_A_PERSON`. Payouts to people (https://developer.paypal.com/docs/payouts/standard/) are
+Left to a person: payouts to people (https://developer.paypal.com/docs/payouts/standard/) are
 payments by the merchant; a movement knows payouts to the merchant only, and as one of those a payment to anyone would
 settle what a merchant is owed. A referenced payout disburses what a capture held back. PayPal doesn't document whether
 a capture or sale tells of an invoice's payment too (https://developer.paypal.com/docs/invoicing/webhooks/).
@@ -31,7 +33,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from providers.event_types import EventTypes
 from providers.fields import an_object, names, object_at, optional_text, text, text_at
 from providers.money import decimal_money_of, moved
 
@@ -40,22 +43,68 @@ WHOLE = frozenset({"HUF", "TWD"})
 """Currencies that have decimals by ISO 4217 and none at PayPal
 (https://developer.paypal.com/api/rest/reference/currency-codes/)."""
 
-LEFT_TO_A_PERSON = names(
-    "INVOICING.INVOICE.PAID INVOICING.INVOICE.REFUNDED PAYMENT.PAYOUTS-ITEM.SUCCEEDED PAYMENT.PAYOUTS-ITEM.UNCLAIMED "
-    "PAYMENT.PAYOUTS-ITEM.HELD PAYMENT.PAYOUTS-ITEM.CANCELED PAYMENT.PAYOUTS-ITEM.REFUNDED "
-    "PAYMENT.PAYOUTS-ITEM.RETURNED PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED"
-)
-"""Event types that move money, or may, and aren't booked: a person books them by a manual entry."""
-
 _CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
 _GIVEN_BACK = frozenset(
     {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
 )
-MONEY = _CAPTURED | _GIVEN_BACK | LEFT_TO_A_PERSON
+_RESOLVED = "CUSTOMER.DISPUTE.RESOLVED"
+_PARTIES = names("SELLER BUYER PAYMENT_PROCESSOR")
+_SETTLEMENT = frozenset({None, "DISPUTE_SETTLEMENT"})
+_FEES = names("DISPUTE_SETTLEMENT_FEE DISPUTE_FEE CHARGEBACK_FEE")
+"""Of a dispute's movement, the party and the reason
+(https://developer.paypal.com/api/customer-disputes/v1/definitions/money_movement_list)."""
+EVENT_TYPES = EventTypes(
+    books=_CAPTURED | _GIVEN_BACK | {_RESOLVED},
+    person=names(
+        "CUSTOMER.MANAGED-ACCOUNT.NEGATIVE-BALANCE-DEBIT-INITIATED INVOICING.INVOICE.PAID "
+        "INVOICING.INVOICE.REFUNDED PAYMENT.PAYOUTS-ITEM.CANCELED PAYMENT.PAYOUTS-ITEM.HELD "
+        "PAYMENT.PAYOUTS-ITEM.REFUNDED PAYMENT.PAYOUTS-ITEM.RETURNED PAYMENT.PAYOUTS-ITEM.SUCCEEDED "
+        "PAYMENT.PAYOUTS-ITEM.UNCLAIMED PAYMENT.REFERENCED-PAYOUT-ITEM.COMPLETED"
+    ),
+    nothing={
+        "https://developer.paypal.com/api/rest/webhooks/event-names/": names(
+            "BILLING.PLAN.ACTIVATED BILLING.PLAN.CREATED BILLING.PLAN.DEACTIVATED "
+            "BILLING.PLAN.PRICING-CHANGE.ACTIVATED BILLING.PLAN.UPDATED BILLING.SUBSCRIPTION.ACTIVATED "
+            "BILLING.SUBSCRIPTION.CANCELLED BILLING.SUBSCRIPTION.CREATED BILLING.SUBSCRIPTION.EXPIRED "
+            "BILLING.SUBSCRIPTION.PAYMENT.FAILED BILLING.SUBSCRIPTION.RE-ACTIVATED BILLING.SUBSCRIPTION.SUSPENDED "
+            "BILLING.SUBSCRIPTION.UPDATED CATALOG.PRODUCT.CREATED CATALOG.PRODUCT.UPDATED "
+            "CHECKOUT.CHECKOUT.BUYER-APPROVED CHECKOUT.ORDER.APPROVED CHECKOUT.ORDER.COMPLETED "
+            "CHECKOUT.ORDER.PROCESSED CHECKOUT.PAYMENT-APPROVAL.REVERSED CUSTOMER.ACCOUNT-LIMITATION.ADDED "
+            "CUSTOMER.ACCOUNT-LIMITATION.ESCALATED CUSTOMER.ACCOUNT-LIMITATION.LIFTED "
+            "CUSTOMER.ACCOUNT-LIMITATION.UPDATED CUSTOMER.DISPUTE.CREATED "
+            "CUSTOMER.DISPUTE.UPDATED CUSTOMER.MANAGED-ACCOUNT.ACCOUNT-CREATED "
+            "CUSTOMER.MANAGED-ACCOUNT.ACCOUNT-STATUS-CHANGED CUSTOMER.MANAGED-ACCOUNT.ACCOUNT-UPDATED "
+            "CUSTOMER.MANAGED-ACCOUNT.CREATION-FAILED CUSTOMER.MANAGED-ACCOUNT.NEGATIVE-BALANCE-NOTIFIED "
+            "CUSTOMER.MANAGED-ACCOUNT.RISK-ASSESSED CUSTOMER.MERCHANT-INTEGRATION.CAPABILITY-UPDATED "
+            "CUSTOMER.MERCHANT-INTEGRATION.PRODUCT-SUBSCRIPTION-UPDATED "
+            "CUSTOMER.MERCHANT-INTEGRATION.SELLER-ALREADY-INTEGRATED "
+            "CUSTOMER.MERCHANT-INTEGRATION.SELLER-CONSENT-GRANTED "
+            "CUSTOMER.MERCHANT-INTEGRATION.SELLER-EMAIL-CONFIRMED "
+            "CUSTOMER.MERCHANT-INTEGRATION.SELLER-ONBOARDING-INITIATED IDENTITY.AUTHORIZATION-CONSENT.REVOKED "
+            "INVOICING.INVOICE.CANCELLED INVOICING.INVOICE.CREATED INVOICING.INVOICE.SCHEDULED "
+            "INVOICING.INVOICE.UPDATED MERCHANT.ONBOARDING.COMPLETED MERCHANT.PARTNER-CONSENT.REVOKED "
+            "PAYMENT-TOKENIZATION.ENROLLMENT.CREATED PAYMENT-TOKENIZATION.METADATA.CHANGED "
+            "PAYMENT-TOKENIZATION.PAYMENT-CREDENTIAL.CREATED PAYMENT-TOKENIZATION.PAYMENT-CREDENTIAL.UPDATED "
+            "PAYMENT-TOKENIZATION.TOKEN-STATUS.CHANGED PAYMENT-TOKENIZATION.TRANSACTION.CREATED "
+            "PAYMENT.AUTHORIZATION.CREATED PAYMENT.AUTHORIZATION.VOIDED PAYMENT.CAPTURE.DECLINED "
+            "PAYMENT.CAPTURE.DENIED PAYMENT.CAPTURE.PENDING PAYMENT.ORDER.CANCELLED PAYMENT.ORDER.CREATED "
+            "PAYMENT.PAYOUTS-ITEM.BLOCKED PAYMENT.PAYOUTS-ITEM.FAILED PAYMENT.PAYOUTSBATCH.DENIED "
+            "PAYMENT.PAYOUTSBATCH.PROCESSING PAYMENT.PAYOUTSBATCH.SUCCESS PAYMENT.REFERENCED-PAYOUT-ITEM.FAILED "
+            "PAYMENT.REFUND.FAILED PAYMENT.REFUND.PENDING PAYMENT.SALE.DENIED PAYMENT.SALE.PENDING "
+            "PAYMENTS.PAYMENT.CREATED RISK.DISPUTE.CREATED VAULT.CREDIT-CARD.CREATED "
+            "VAULT.CREDIT-CARD.UPDATED VAULT.PAYMENT-TOKEN.CREATED VAULT.PAYMENT-TOKEN.DELETED "
+            "VAULT.PAYMENT-TOKEN.DELETION-INITIATED"
+        )
+    },
+)
+MONEY = EVENT_TYPES.books | EVENT_TYPES.person
 """Every event type that moves money, or may."""
 _TAKEN = frozenset({"completed", "partially_refunded", "refunded"})
 """States of a capture or sale that was completed: an event can tell of a later one than its own."""
+_NOT_TAKEN = frozenset({"pending", "declined", "denied", "failed"})
+"""Other statuses of a capture (https://developer.paypal.com/docs/api/payments/v2/) or a sale (…/payments/v1/)."""
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
+"""Statuses of a refund (the same pages), besides ``completed``."""
 _OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
 _BY_HAND = "book it by a manual entry"
 
@@ -130,9 +179,10 @@ def _is_refund(document: Mapping[str, Any]) -> bool:
 def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     """
     :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
+    :raises MovementUnknown: its status is in no table
     """
-    if event_type in LEFT_TO_A_PERSON:
-        raise MoneyInvalid(f"{event_type} may move money and isn't booked: look it up at PayPal, and {_BY_HAND}")
+    if event_type == _RESOLVED:
+        return _resolved(document)
     if event_type not in _CAPTURED | _GIVEN_BACK:
         return None
     resource = an_object(document.get("resource"), "'resource'")
@@ -140,8 +190,10 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     movement = Movement.CAPTURE if event_type in _CAPTURED else Movement.REFUND
     if movement is Movement.REFUND and status in _NOT_GIVEN_BACK:
         return None
-    if status not in (_TAKEN if movement is Movement.CAPTURE else {"completed"}):
+    if not status or (movement is Movement.CAPTURE and status in _NOT_TAKEN):
         raise MoneyInvalid("the resource's status isn't one in which money has moved")
+    if status not in (_TAKEN if movement is Movement.CAPTURE else {"completed"}):
+        raise MovementUnknown("status", status)
     if movement is Movement.REFUND and not _is_refund(document):
         raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
     reference = text(resource, "id")
@@ -159,6 +211,47 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
             f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
         )
     return moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
+
+
+def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
+    """What a dispute that is resolved gives back to the seller. What it takes, a refund or a reversal tells.
+
+    :raises MoneyInvalid: money went both ways, or several times
+    """
+    resource = an_object(document.get("resource"), "'resource'")
+    listed = resource.get("money_movements")
+    if listed is not None and not isinstance(listed, list):
+        raise MoneyInvalid("the dispute's 'money_movements' aren't a list")
+    movements = [an_object(one, "a movement of the dispute's money") for one in listed or []]
+    of_seller = [one for one in movements if _is_settled_with_seller(one)]
+    if not any(one["type"] == "CREDIT" for one in of_seller):
+        return None
+    if len(of_seller) > 1:
+        raise MoneyInvalid(f"the dispute moved money several times: look it up at PayPal, and {_BY_HAND}")
+    account = account_of(document)
+    if not account:
+        raise MoneyInvalid(f"the dispute doesn't name one seller: it can't be known whose money it is; {_BY_HAND}")
+    amount = an_object(of_seller[0].get("amount"), "'amount'")
+    money = decimal_money_of(amount.get("value"), amount.get("currency_code"))
+    reference = text(resource, "dispute_id")
+    return moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=payment_of(document))
+
+
+def _is_settled_with_seller(movement: Mapping[str, Any]) -> bool:
+    """Whether it is the seller's money, and no fee.
+
+    :raises MovementUnknown: its party, its direction or its reason is in no table
+    """
+    party, way, reason = (optional_text(movement, name) for name in ("affected_party", "type", "reason"))
+    if party not in _PARTIES:
+        raise MovementUnknown("affected_party", party)
+    if party != "SELLER" or reason in _FEES:
+        return False
+    if reason not in _SETTLEMENT:
+        raise MovementUnknown("money_movements.reason", reason)
+    if way not in ("CREDIT", "DEBIT"):
+        raise MovementUnknown("money_movements.type", way)
+    return True
 
 
 def _is_v1(amount: Mapping[str, Any]) -> bool:

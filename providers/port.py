@@ -12,6 +12,7 @@ from core.errors import PayhookError
 from core.event import Event, Mode
 from core.http_fields import strip_blanks
 from core.money import MoneyFact
+from providers.event_types import EventTypes
 
 SignatureReason: TypeAlias = Literal[
     "missing", "malformed", "ambiguous", "mismatch", "stale", "future", "several", "untrusted", "reused", "unconfirmed"
@@ -145,6 +146,7 @@ class Adapter(Protocol):
     `JSON` or `FORM`. ``signature_status``: the HTTP status that tells this provider that its signature is wrong, 401
     unless it wants another. ``identity_fields``: names of the body's fields that hold ids; what looks like a card
     number there is none. ``content_version``: the version of the list of fields that ``content_sha256`` leaves out.
+    ``event_types``: which of the provider's types book, are left to a person, or move nothing.
     """
 
     name: str
@@ -152,6 +154,7 @@ class Adapter(Protocol):
     signature_status: int
     identity_fields: frozenset[str]
     content_version: int
+    event_types: EventTypes
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         """The index of the secret that signed; of several (Adyen's items) the highest, so that old ones show.
@@ -176,6 +179,7 @@ class Adapter(Protocol):
         """What money one event moved, from its own bytes; None for none.
 
         :raises MoneyInvalid: it moved money, and how much can't be known for sure
+        :raises MovementUnknown: no table says whether it moved money: its type, or a value that decides it, isn't known
         :raises Unparseable: the body can't be read
         """
 

@@ -15,8 +15,10 @@ type about the same things in the same second are one, and a conflict if they sa
 - A refund books under its ``rfnd_`` id when it is created, because it is paid from the balance then;
   ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
-- A dispute's amount is deducted at the outset, is given back when it is won, and is lost for good with
-  ``payment.dispute.lost`` (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
+- A dispute's amount is deducted at the outset, or when it is lost: ``payment.dispute.created`` books unless its
+  ``amount_deducted`` is 0 (https://razorpay.com/docs/api/disputes/entity). It is given back when it is won, and is lost
+  for good with ``payment.dispute.lost``
+  (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
   ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own. A
   loss makes two events of the same bytes, one of them for that deduction (`providers.money.types_of`).
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
@@ -27,7 +29,7 @@ type about the same things in the same second are one, and a conflict if they sa
 
 What gives back gives back only what was booked (`MoneyFact.pair`), so each of these may come alone or first.
 
-**Left to a person**: `LEFT_TO_A_PERSON`. A Route transfer moves money from one account at Razorpay to another, which
+**Left to a person**: a Route transfer moves money from one account at Razorpay to another, which
 no movement here is; neither is the settlement of a linked account to a VPA
 (https://razorpay.com/docs/webhooks/route), nor money that is added to a RazorpayX account, which
 ``transaction.created`` reports beside payouts (https://razorpay.com/docs/webhooks/transactions). A dispute that is
@@ -41,8 +43,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.keys import key_part
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
 from providers.money import money_of, moved
 from providers.port import Request
@@ -50,8 +53,66 @@ from providers.signature import text_key
 
 NAME = "razorpay"
 ID_HEADER = b"x-razorpay-event-id"
-LEFT_TO_A_PERSON = names("settlement.vpa_completed transfer.processed")
-"""Types that move money and aren't booked."""
+RECURRING = "https://razorpay.com/docs/payments/payment-gateway/s2s-integration/recurring-payments/upi/webhooks"
+EVENT_TYPES = EventTypes(
+    books=types_of_objects(
+        """
+        payment: captured
+        payment.dispute: closed created lost won
+        payout: failed initiated processed reversed
+        refund: created failed processed
+        settlement: processed
+        transaction: created
+        """
+    ),
+    person=names("settlement.vpa_completed transfer.processed"),
+    nothing={
+        "https://razorpay.com/docs/webhooks/all/": types_of_objects(
+            """
+            fund_account.validation: completed failed
+            invoice: expired paid partially_paid
+            order: paid
+            order.notification: delivered failed
+            payment: authorized failed pending
+            payment.dispute: action_required under_review
+            payment.downtime: resolved started updated
+            payment_link: cancelled expired paid partially_paid
+            payout: pending queued rejected updated
+            qr_code: closed created credited
+            refund: speed_changed
+            subscription: activated authenticated cancelled charged completed halted paused pending
+              resumed updated
+            virtual_account: closed created credited
+            """
+        ),
+        "https://razorpay.com/docs/webhooks/partners": types_of_objects(
+            """
+            account: activated activated_kyc_pending instantly_activated needs_clarification rejected
+              suspended under_review updated
+            product.payment_gateway: activated under_review
+            product.payment_links: activated under_review
+            """
+        ),
+        "https://razorpay.com/docs/webhooks/payout-links": types_of_objects(
+            """
+            payout_link: attempted cancelled expired issued pending processed processing rejected
+            """
+        ),
+        "https://razorpay.com/docs/webhooks/route": types_of_objects(
+            """
+            linked_account: vpa_created
+            payout: vpa_failed
+            product.route: activated needs_clarification rejected under_review
+            transfer: failed
+            """
+        ),
+        RECURRING: types_of_objects(
+            """
+            token: confirmed rejected
+            """
+        ),
+    },
+)
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
@@ -67,7 +128,7 @@ class RazorpayAdapter(JsonAdapter):
     identity_fields = names("id account_id payment_id order_id refund_id dispute_id invoice_id subscription_id")
     header = b"x-razorpay-signature"
     splits_losses = True
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = EVENT_TYPES
     looked_up = "in Razorpay's Dashboard"
 
     def key(self, secret: str) -> bytes:
@@ -84,11 +145,8 @@ class RazorpayAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        read = _READERS.get(event_type)
-        if read is None:
-            return None
         payload = _entities(document)
-        found = read(payload)
+        found = _READERS[event_type](payload)
         if found is None:
             return None
         movement, source, prefix = found
@@ -184,22 +242,31 @@ def _disputed(movement: Movement) -> Callable[[_Payload], _Moved | None]:
         if phase in _INQUIRIES:
             return None
         if phase not in _PHASES:
-            raise MoneyInvalid("the dispute's phase isn't one that is known")
-        if movement is Movement.DISPUTE_LOST and dispute.get("amount_deducted") not in (0, None, dispute.get("amount")):
-            raise MoneyInvalid("less than the disputed amount is lost: book both parts by hand")
+            raise MovementUnknown("phase", phase)
+        deducted = dispute.get("amount_deducted")
+        if movement is Movement.DISPUTE_OPENED and deducted == 0:
+            return None
+        if deducted not in (0, None, dispute.get("amount")):
+            raise MoneyInvalid("less than the disputed amount was deducted: book both parts by hand")
         return movement, dispute, "" if phase == "chargeback" else f"{phase}_"
 
     return read
 
 
 def _dispute_closed(payload: _Payload) -> None:
-    if _source(payload, "dispute").get("phase") not in _INQUIRIES:
+    phase = _source(payload, "dispute").get("phase")
+    if phase not in _INQUIRIES and phase not in _PHASES:
+        raise MovementUnknown("phase", phase)
+    if phase not in _INQUIRIES:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
 
 
 def _transaction(payload: _Payload) -> None:
-    if text_at(object_at(_source(payload, "transaction"), "source"), "entity") not in ("payout", "reversal"):
+    source = object_at(_source(payload, "transaction"), "source").get("entity")
+    if source == "bank_transfer":
         raise MoneyInvalid("money was added to the RazorpayX account: book it by a manual entry (docs/finance.md)")
+    if source not in ("payout", "reversal"):
+        raise MovementUnknown("transaction.source", source)
 
 
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {

@@ -46,6 +46,11 @@ class StandardWebhooksSettings(Section):
     )
     account: Pointer = Field("/data/account", description="JSON pointer to the merchant account; may point at nothing")
     money: tuple[MoneyRule, ...] = Field((), description="Which types move money, and where they say so")
+    moves_nothing: tuple[str, ...] = Field(
+        (),
+        description="Which types are known to move no money; of a type that neither this nor `money` names it isn't "
+        "known, and its events are kept as unknown",
+    )
 
 
 class StripeSettings(Section):

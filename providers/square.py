@@ -26,8 +26,6 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
 - Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
-
-No type of event that moves money is left to a person.
 """
 
 from __future__ import annotations
@@ -35,23 +33,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from core.card_numbers import shown
 from core.errors import SettingError
 from core.event import Mode
-from core.money import Money, MoneyFact, MoneyInvalid, Movement
+from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
 from providers.money import PAYOUTS, money_of, moved
 from providers.port import ModeMismatch, Request
 from providers.signature import base64_mac, sent, text_key
+from providers.square_types import EVENT_TYPES
 
 NAME = "square"
 ENVIRONMENT_HEADER = b"square-environment"
 _MODES: Mapping[bytes, Mode] = {b"production": "live", b"sandbox": "test"}
-_NOT_AT_SQUARE = ("CASH", "EXTERNAL")
+_AT_SQUARE = names("CARD BANK_ACCOUNT WALLET BUY_NOW_PAY_LATER SQUARE_ACCOUNT")
+_NOT_AT_SQUARE = names("CASH EXTERNAL")
+"""Of a payment's source and a refund's destination (https://developer.squareup.com/reference/square/objects/Payment)."""
+_NOT_PAID = names("APPROVED PENDING CANCELED FAILED")
+_NOT_REFUNDED = names("PENDING REJECTED FAILED")
+"""Of a refund (https://developer.squareup.com/reference/square/objects/PaymentRefund)."""
 _GIFT_CARD = "SQUARE_GIFT_CARD"
 _PAIRED = PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
-_OPEN = frozenset({"EVIDENCE_REQUIRED", "PROCESSING"})
+_INQUIRIES = names("INQUIRY_EVIDENCE_REQUIRED INQUIRY_PROCESSING INQUIRY_CLOSED")
+_OPEN = names("EVIDENCE_REQUIRED PROCESSING")
+"""A dispute's states (https://developer.squareup.com/reference/square/enums/DisputeState); `_ENDS` has the others."""
 
 
 class SquareAdapter(JsonAdapter):
@@ -60,6 +65,7 @@ class SquareAdapter(JsonAdapter):
     name = NAME
     identity_fields = names("id event_id merchant_id location_id payment_id order_id refund_id dispute_id")
     header = b"x-square-hmacsha256-signature"
+    event_types = EVENT_TYPES
     splits_losses = True
 
     def signed(self, request: Request) -> Signed:
@@ -95,8 +101,6 @@ class SquareAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(document, reported))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        if event_type not in _READERS:
-            return None
         kind, read = _READERS[event_type]
         source = _object(document, kind)
         movement = read(source)
@@ -157,14 +161,32 @@ def _state(source: Mapping[str, Any], name: str) -> str:
     return state
 
 
+def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
+    """Whether it is; ``before``: the states in which no money has moved."""
+    status = _state(source, "status")
+    if status != "COMPLETED" and status not in before:
+        raise MovementUnknown("status", status)
+    return status == "COMPLETED"
+
+
+def _is_at_square(source: Mapping[str, Any], name: str) -> bool:
+    """Whether the way that money took went through Square; where none is said, it did."""
+    way = source.get(name)
+    if way is None:
+        return True
+    if not isinstance(way, str) or way not in _AT_SQUARE | _NOT_AT_SQUARE:
+        raise MovementUnknown(name, way)
+    return way in _AT_SQUARE
+
+
 def _paid(payment: Mapping[str, Any]) -> Movement | None:
-    if _state(payment, "status") != "COMPLETED" or payment.get("source_type") in _NOT_AT_SQUARE:
+    if not _is_completed(payment, _NOT_PAID) or not _is_at_square(payment, "source_type"):
         return None
     return None if _brand(payment) == _GIFT_CARD else Movement.CAPTURE
 
 
 def _refunded(refund: Mapping[str, Any]) -> Movement | None:
-    if _state(refund, "status") != "COMPLETED" or refund.get("destination_type") in _NOT_AT_SQUARE:
+    if not _is_completed(refund, _NOT_REFUNDED) or not _is_at_square(refund, "destination_type"):
         return None
     return None if _brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
 
@@ -175,20 +197,23 @@ def _brand(paid_by: object) -> str | None:
 
 
 def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
-    return None if _state(dispute, "state").startswith("INQUIRY_") else Movement.DISPUTE_OPENED
+    state = _state(dispute, "state")
+    if state not in _INQUIRIES and state not in _OPEN and state not in _ENDS:
+        raise MovementUnknown("state", state)
+    return None if state in _INQUIRIES else Movement.DISPUTE_OPENED
 
 
 def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
     """Also an inquiry that became a dispute: nothing else reports that."""
     state = _state(dispute, "state")
-    if state.startswith("INQUIRY_"):
+    if state in _INQUIRIES:
         return None
     if state in _OPEN:
         return Movement.DISPUTE_OPENED
     try:
         return _ENDS[state]
     except KeyError:
-        raise MoneyInvalid(f"the dispute's state {shown(state, 40)} isn't one that is known") from None
+        raise MovementUnknown("state", state) from None
 
 
 _ENDS: Mapping[str, Movement] = {

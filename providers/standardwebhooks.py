@@ -1,6 +1,7 @@
 """Standard Webhooks (https://www.standardwebhooks.com), and Svix, which sends the same under ``svix-`` names.
 
 The event's id is in a signed header, not in the body; what else there is, JSON pointers in the settings say.
+Its senders are anybody, so the settings say which types book and which are known to move nothing.
 Signatures of version ``v1`` (HMAC) count; ``v1a`` (ed25519) and what is yet to come are passed over.
 """
 
@@ -16,9 +17,11 @@ from core.errors import Unparseable
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.event_types import EventTypes
 from providers.fields import any_id, names, parse_pointer, resolve, time_of
 from providers.money import money_of
 from providers.port import Request, SignatureInvalid
+from providers.settings import ProvidersSettings
 from providers.signature import base64_mac, secret_error, timestamp
 
 NAME = "standardwebhooks"
@@ -34,6 +37,12 @@ class StandardWebhooksAdapter(JsonAdapter):
     name = NAME
     identity_fields = names("id")
     key_prefix = "whsec_"
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        super().__init__(settings)
+        books = frozenset(rule.event_type for rule in settings.standardwebhooks.money)
+        nothing = frozenset(settings.standardwebhooks.moves_nothing) - books
+        self.event_types = EventTypes(books=books, nothing={"providers.standardwebhooks.moves_nothing": nothing})
 
     def signed(self, request: Request) -> Signed:
         message_id, sent_at, header = _read_headers(request)
@@ -69,9 +78,7 @@ class StandardWebhooksAdapter(JsonAdapter):
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         at = self._settings.standardwebhooks
         # Of several rules for one type the last one counts.
-        rule = next((one for one in reversed(at.money) if one.event_type == event_type), None)
-        if rule is None:
-            return None
+        rule = next(one for one in reversed(at.money) if one.event_type == event_type)
         movement_id = _id_at(document, rule.id)
         if movement_id is None:
             raise MoneyInvalid(f"a {event_type} event has no id of the movement at {rule.id}")

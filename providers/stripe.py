@@ -26,8 +26,7 @@ What books, and why:
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
-Left to a person, because no movement here fits: transfers and application fees of Connect, top-ups, and what cards
-spend that the account issued (https://docs.stripe.com/api/events/types).
+`providers.stripe_types` lists the types. A thin event names its object and doesn't hold it: what it moved isn't known.
 
 One event may arrive in two API versions: during an upgrade Stripe sends it to an endpoint of each
 (https://docs.stripe.com/webhooks/versioning). Which fields the object has differs between them. So what decides a
@@ -42,12 +41,13 @@ from typing import Any, NamedTuple
 
 from core.errors import Unparseable
 from core.event import Mode
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, time_of
 from providers.money import PAYOUTS, certain, money_of, moved
 from providers.port import Request
 from providers.signature import sent, text_key, timed_signatures, timestamp
+from providers.stripe_types import EVENT_TYPES, THIN
 
 NAME = "stripe"
 LEFT_OUT = frozenset({"pending_webhooks"})
@@ -58,13 +58,6 @@ MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 
 
-LEFT_TO_A_PERSON = names(
-    "application_fee.created application_fee.refunded issuing_transaction.created topup.reversed topup.succeeded "
-    "transfer.created transfer.reversed"
-)
-"""Types that move money and aren't booked."""
-
-
 class StripeAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
 
@@ -73,7 +66,7 @@ class StripeAdapter(JsonAdapter):
     header = b"stripe-signature"
     content_version = 2
     key_prefix = "whsec_"
-    left_to_a_person = LEFT_TO_A_PERSON
+    event_types = EVENT_TYPES
     looked_up = "in Stripe's Dashboard"
 
     def signed(self, request: Request) -> Signed:
@@ -166,6 +159,8 @@ class _Moved(NamedTuple):
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+    if event_type.startswith(THIN):
+        raise MovementUnknown("related_object", "not fetched")
     read = _READERS.get(event_type)
     if read is None:
         return None

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from core.event import Event
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from providers.adyen_money import MOVEMENTS
 from providers.settings import AdyenSettings
@@ -59,7 +59,7 @@ def read(adapter: Adapter, one: dict[str, Any]) -> list[Event]:
 def fact_of(adapter: Adapter, event: Event) -> MoneyFact | None:
     try:
         return adapter.money(event.body, event.event_type)
-    except MoneyInvalid:
+    except (MoneyInvalid, MovementUnknown):
         return None
 
 

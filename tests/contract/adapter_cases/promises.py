@@ -15,7 +15,7 @@ from typing import Any, get_args
 from core.errors import PayhookError, SettingError, Unparseable
 from core.event import POISON_TYPE, Dedupe, Event, Mode, to_headers
 from core.keys import PART_CHARS_MAX
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples.sender import NOW, Sample
 from providers import (
     Adapter,
@@ -27,7 +27,7 @@ from providers import (
 from tests.contract.adapter_cases.case import Case, with_header
 
 FROM_VERIFY = (SignatureInvalid, SettingError)
-FROM_MONEY = (MoneyInvalid, Unparseable)
+FROM_MONEY = (MoneyInvalid, MovementUnknown, Unparseable)
 KEY_PARTS_MAX = 6
 PRINTABLE = re.compile(r"[ -~]+")
 HOSTILE = ("a\x00b", "a\r\nX-Forged: 1", "\ud800", "é\u202e:%3A", "x" * 65_536, "\n", ":", " ")

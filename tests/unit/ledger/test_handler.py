@@ -13,8 +13,8 @@ import pytest
 
 from core.decision import ErrorKind
 from core.errors import SettingError, Unparseable
-from core.money import Money, MoneyFact, Movement
-from core.work import Applied, Held, Ignored, WorkItem
+from core.money import Money, MoneyFact, Movement, MovementUnknown
+from core.work import Applied, Held, Ignored, Unknown, WorkItem
 from ledger import handler
 from ledger import handler as handler_module
 from ledger.directory import Merchant, MerchantUnknown
@@ -53,7 +53,7 @@ def item(fact_key: str | None = "fake:ch_1:capture", provider: str = "fake", fac
     return replace(named, fact_sha256=fact.sha256)
 
 
-def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ignored:
+def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ignored | Unknown:
     outcome = LedgerHandler({"fake": FakeAdapter(answer)}, FakeDirectory())(work)
     assert not isinstance(outcome, Held)
     return outcome
@@ -70,6 +70,22 @@ def test_a_money_fact_is_booked_on_the_merchant_of_its_account() -> None:
 
 def test_an_event_without_money_is_ignored() -> None:
     assert isinstance(handle(None, item(fact_key=None)), Ignored)
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (MovementUnknown("type", "charge"), "type"),
+        (MovementUnknown("status", "frozen"), "status='frozen'"),
+    ],
+)
+def test_an_event_of_which_no_table_says_what_it_means_is_unknown(problem: MovementUnknown, code: str) -> None:
+    assert handle(problem, item(fact_key=None)) == Unknown(code, str(problem))
+
+
+def test_an_unknown_event_that_was_named_with_a_fact_dies() -> None:
+    with pytest.raises(FactMismatch):
+        handle(MovementUnknown("type", "charge"), item())
 
 
 def test_a_provider_without_an_adapter_is_ignored() -> None:

@@ -112,6 +112,16 @@ def test_the_first_versions_hash_is_what_it_was(adapter: Adapter, extra: Any) ->
     assert adapter.content_sha256(event.body, 1) == expected
 
 
+def test_the_second_versions_hash_is_what_it_was(adapter: Adapter) -> None:
+    """All but eventDate, reason and additionalData, and what an action did."""
+    of = item(operations=["CAPTURE"], reason="x", additionalData={"modification.action": "refund", "authCode": "1"})
+    left = {name: value for name, value in of.items() if name not in ("eventDate", "reason", "additionalData")}
+    text = json.dumps({**left, "modification.action": "refund"}, sort_keys=True, separators=(",", ":"))
+    [event] = adapter.events(Request(body(of), []), "live")
+    assert event.content_version == 3
+    assert adapter.content_sha256(event.body, 2) == hashlib.sha256(text.encode()).hexdigest()
+
+
 def test_the_type_that_is_asked_for_is_the_items_own(adapter: Adapter) -> None:
     with pytest.raises(Unparseable, match="eventCode"):
         adapter.money(json.dumps({"NotificationRequestItem": item()}).encode(), "REFUND")

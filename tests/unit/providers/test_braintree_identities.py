@@ -10,7 +10,7 @@ import pytest
 
 from core.money import MoneyInvalid
 from providers import Request
-from providers.braintree import LEFT_TO_A_PERSON
+from providers.braintree_money import EVENT_TYPES
 from tests.unit.providers.samples.braintree import ADAPTER
 
 with warnings.catch_warnings():
@@ -52,6 +52,6 @@ def test_every_kind_that_the_sdk_knows_is_read_as_the_sdk_reads_it(kind: str) ->
     try:
         fact = ADAPTER.money(event.body, event.event_type)
     except MoneyInvalid:
-        assert kind in LEFT_TO_A_PERSON | SAMPLES_THAT_BOOK_NOTHING
+        assert kind in EVENT_TYPES.person | SAMPLES_THAT_BOOK_NOTHING
         return
     assert (None if fact is None else fact.movement.value) == MOVEMENTS.get(kind)

@@ -94,6 +94,10 @@ WRONG: dict[str, tuple[Row, str]] = {
     "a body that is none": ({**REFUND, "body": b"<"}, "its adapter can't read the body that was booked"),
     "a type that is unknown today": (
         {**REFUND, "event_type": "refund.seen"},
+        "its adapter can't read the body that was booked",
+    ),
+    "a type that moves nothing today": (
+        {**REFUND, "event_type": "payout.created"},
         "its adapter reads no money in the body that was booked",
     ),
     "a type that a person books today": (

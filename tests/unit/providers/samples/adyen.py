@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from providers import ModeMismatch, Request
 from tests.unit.providers.samples.table import (
     Comparison,
@@ -200,7 +200,7 @@ MONEY = [
     ),
     *moves_nothing(
         *((f"{code} without success", told(code, success="false")) for code in LEFT_TO_A_PERSON),
-        *((code, told(code)) for code in (*MOVES_NOTHING, "PAYOUT_EXPIRE", "X")),
+        *((code, told(code)) for code in (*MOVES_NOTHING, "PAYOUT_EXPIRE")),
         (
             "a cancel or refund that was a cancel",
             told("CANCEL_OR_REFUND", additionalData={"modification.action": "cancel"}),
@@ -231,7 +231,19 @@ MONEY = [
         (MoneyInvalid, Unparseable),
         *(
             (f"a cancel or refund that doesn't say which: {extra}", told("CANCEL_OR_REFUND", additionalData=extra))
-            for extra in each({}, {"modification.action": "both"}, None)
+            for extra in each({}, None)
+        ),
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (f"a code that no table has, success {success}", told("X", success=success), "the type 'X'")
+            for success in ("true", "false")
+        ),
+        (
+            "a cancel or refund that was neither",
+            told("CANCEL_OR_REFUND", additionalData={"modification.action": "both"}),
+            "modification.action 'both'",
         ),
     ),
     *fails(
@@ -457,8 +469,8 @@ DISPUTES = [
         Webhook(
             f"{code} that is {status} doesn't say who has the money",
             disputed(code, status),
-            fails=MoneyInvalid,
-            says=f"{code}.*{status}.*manual entry",
+            fails=MovementUnknown,
+            says=f"the disputeStatus '{status}'",
         )
         for code in ("DISPUTE_DEFENSE_PERIOD_ENDED", "PREARBITRATION_LOST")
         for status in ("Pending", "Won", "Expired")
@@ -479,7 +491,7 @@ SEQUENCES = [*OF_CAPTURES, *OF_DISPUTES]
 # What is the same.
 
 DETAILED = item(additionalData={"authCode": "1", "modification.action": "cancel"})
-APPROVED = item(reason="", additionalData={"authCode": "1"})
+APPROVED = item(reason="", operations=["CAPTURE"], paymentMethod="visa", additionalData={"authCode": "1"})
 COMPARISONS = [
     Comparison(
         "a redelivery under another date and key",
@@ -488,13 +500,13 @@ COMPARISONS = [
         key=True,
         content=True,
     ),
-    *(  # unsigned fields too: they are never trusted alone
+    *(
         Comparison(f"other content: {changed}", body(DETAILED), body({**DETAILED, **changed}), key=True, content=False)
         for changed in each(
             {"amount": {"value": 1001, "currency": "EUR"}},
-            {"merchantReference": "x"},
+            {"amount": {"value": 1000, "currency": "USD"}},
+            {"merchantAccountCode": "x"},
             {"originalReference": "x"},
-            {"paymentMethod": "x"},
             {"additionalData": {"authCode": "1", "modification.action": "refund"}},
         )
     ),
@@ -507,6 +519,12 @@ COMPARISONS = [
             content=True,
         )
         for changed in each(
+            {"operations": ["CANCEL", "CAPTURE"]},
+            {"operations": ...},
+            {"paymentMethod": "visa_applepay"},
+            {"merchantReference": "order-2"},
+            {"something_new": 1},
+            {"amount": {"currency": "EUR", "value": 1000, "something_new": 1}},
             {"reason": "Approved"},
             {"reason": ...},
             {"additionalData": {"authCode": "2", "disputeStatus": "Lost"}},

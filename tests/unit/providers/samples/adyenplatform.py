@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import adyenplatform as samples_of
 from load.samples import sign
 from providers import ProvidersSettings, Request, build_adapters
@@ -154,7 +154,10 @@ WEBHOOKS = [
             (f"a payout that is {status}", payout(status=status))
             for status in ("received", "authorised", "pendingApproval", "refused", "failed", "cancelled")
         ),
-        ("a transfer without a direction", of_data("direction", to=...)),
+        (
+            "a transfer of an unknown category that isn't booked yet",
+            of_data("category", to="something_new", body=payout(status="received")),
+        ),
         *((f"a transfer of category {name}", of_data("category", to=name)) for name in ("internal", "platformPayment")),
         *(
             (kind, changed(payout(), "type", to=kind))
@@ -189,6 +192,19 @@ WEBHOOKS = [
             for status in ("booked", "captured", "returned", "refunded")
         ),
         ("a payout of no balance account", of_data("balanceAccount", to=...), "balance account"),
+    ),
+    *fails(
+        MovementUnknown,
+        ("an unknown status", of_data("status", to="something_new"), "the status 'something_new'"),
+        ("an unknown category", of_data("category", to="something_new"), "the category 'something_new'"),
+        ("a transfer without a category", of_data("category", to=...), "the category"),
+        ("an unknown direction", of_data("direction", to="sideways"), "the direction 'sideways'"),
+        ("a transfer without a direction", of_data("direction", to=...), "the direction"),
+        (
+            "a type that no table has",
+            changed(payout(), "type", to="balancePlatform.transfer.something_new"),
+            "the type",
+        ),
     ),
     *fails(
         MoneyInvalid,

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlencode
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import braintree as samples_of
 from load.samples import sign
 from providers import ProvidersSettings, Request, build_adapters
@@ -142,13 +142,10 @@ PAIRS = [
 ]
 UNSURE = [
     ("a declined settlement without its type", declined(("<type>sale</type>", ""))),
-    ("a declined settlement of an unknown type", declined((">sale<", ">something<"))),
     *(
         (f"a transaction with {new!r} for {old}", transaction("transaction_settled", (old, new)))
         for old, new in (
             ("<type>sale</type>", ""),
-            (">sale<", ">something<"),
-            (">settled<", ">something_new<"),
             ("<id>tx1</id>", ""),
             (CURRENCY, ""),
             (AMOUNT, ""),
@@ -156,7 +153,6 @@ UNSURE = [
         )
     ),
     ("a disbursement that doesn't say if it succeeded", disbursement("disbursement", ("true", ""))),
-    ("a disbursement both ways", disbursement("disbursement", (">credit<", ">both<"))),
     ("a charged subscription without transactions", charged().replace(b"transactions", b"former-transactions")),
     ("a charged subscription whose transactions have no time", with_older("before").replace(b"created-at", b"made-at")),
     (
@@ -170,6 +166,18 @@ UNSURE = [
             ("1", ""),
         )
     ),
+]
+UNKNOWN = [
+    ("a declined settlement of an unknown type", declined((">sale<", ">something<")), "the transaction.type"),
+    (
+        "a transaction of an unknown type",
+        transaction("transaction_settled", (">sale<", ">something<")),
+        "transaction.type",
+    ),
+    ("an unknown status", transaction("transaction_settled", (">settled<", ">something_new<")), "the status"),
+    ("a disbursement both ways", disbursement("disbursement", (">credit<", ">both<")), "the disbursement-type"),
+    ("a dispute of an unknown kind", dispute(about="something_new"), "the dispute.kind"),
+    ("a kind that no table has", transaction("made_up"), "the type 'made_up'"),
 ]
 WEBHOOKS = [
     *books(*((case, posted(xml), booked) for case, xml, booked in BOOKS)),
@@ -187,6 +195,7 @@ WEBHOOKS = [
     Webhook("a won dispute is one event", posted(dispute("won", amount_won="12.50")), type=["dispute_won"]),
     Webhook("a lost retrieval is one event", posted(dispute("lost", about="retrieval")), type=["dispute_lost"]),
     *fails(MoneyInvalid, *((case, posted(xml)) for case, xml in UNSURE)),
+    *fails(MovementUnknown, *((case, posted(xml), says) for case, xml, says in UNKNOWN)),
     *fails(
         MoneyInvalid,
         (  # as a pair it would undo the whole debit, whichever of the two is told first

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import checkout as samples_of
 from providers import ModeMismatch
 from tests.unit.providers.samples.table import (
@@ -43,7 +43,6 @@ OPENED = "dsp_1:dispute_opened 1250 EUR of pay_1"
 WON, LOST = "dsp_1:dispute_won 1250 EUR of pay_1", "dsp_1:dispute_lost 1250 EUR of pay_1"
 LOSSES = ("dispute_lost", "dispute_expired", "dispute_accepted", "dispute_arbitration_lost")
 OF_CHANNEL = of_data("processing_channel_id", to="pc_1")
-OTHERWISE_RESOLVED = each("rapid_dispute_resolution", "negative_amount", "something_new", 7)
 WEBHOOKS = [
     Webhook("a payment is an entity of no account", payment(), entity=":pay_1", account=""),
     Webhook("a dispute is of the payment's entity and account", dispute(), entity=":pay_1", account=""),
@@ -145,7 +144,7 @@ WEBHOOKS = [
                 of_data("resolved_reason", to=reason, body=dispute("dispute_resolved")),
                 "manual entry",
             )
-            for reason in OTHERWISE_RESOLVED
+            for reason in ("rapid_dispute_resolution", "negative_amount")
         ),
         *((f"{kind} is for a person", payment(kind), f"{kind} .* manual entry") for kind in LEFT_TO_A_PERSON),
         *(
@@ -155,6 +154,18 @@ WEBHOOKS = [
         ("no currency", of_data("currency", to=None)),
         ("no such currency", of_data("currency", to="EURO")),
         ("centavos of a peso", payment(amount_minor=10_050, currency="CLP"), "whole number"),
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (
+                f"a dispute resolved for the unknown reason {reason!r}",
+                of_data("resolved_reason", to=reason, body=dispute("dispute_resolved")),
+                "the resolved_reason",
+            )
+            for reason in each("something_new", 7)
+        ),
+        ("a type that no table has", payment("made_up_funds_moved"), "the type 'made_up_funds_moved'"),
     ),
     *fails(Unparseable, ("no action", of_data("action_id", to=...)), ("no data", changed(payment(), "data", to=None))),
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import sign
 from load.samples.gocardless import GoCardlessEvent, batch, payment_event
 from providers import ModeMismatch, ProvidersSettings, Request, build_adapters
 from providers.gocardless import ITEMS_MAX
-from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, each, moves_nothing, unreadable
+from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, each, fails, moves_nothing, unreadable
 from tests.unit.providers.shapes import NOW
 
 LEFT_TO_A_PERSON = (
@@ -131,6 +131,9 @@ WEBHOOKS = [
     ),
     *moves_nothing(
         *((f"{kind} announces, or tells again", about(kind, {"payment": "PM1"}, 1_250)) for kind in MOVES_NOTHING)
+    ),
+    *fails(
+        MovementUnknown, ("a type that no table has", about("payments.moved", {"payment": "PM1"}), "payments.moved")
     ),
     *(
         Webhook(

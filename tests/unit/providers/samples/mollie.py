@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import mollie as samples_of
 from providers import Request
 from tests.unit.providers.samples.table import (
@@ -63,7 +63,7 @@ OTHER_TYPES = (
     *("payment.authorized", "payment.failed", "payment.expired", "payment.canceled", "payment.pending"),
     *("payment-link.paid", "sales-invoice.paid", "balance-transaction.created", "refund.queued", "refund.pending"),
     *("refund.canceled", "payout.failed", "payout.initiated", "business-account-transfer.requested"),
-    *("business-account-transfer.blocked", "connect-balance-transfer.failed", "dispute.created", "x"),
+    *("business-account-transfer.blocked", "connect-balance-transfer.failed"),
 )
 TIME = "2026-01-31T12:00:00+00:00"
 WEBHOOKS = [
@@ -157,6 +157,10 @@ WEBHOOKS = [
     *moves_nothing(
         *((kind, event(kind, payment())) for kind in OTHER_TYPES),
         *((f"{kind} without a snapshot", event(kind, None)) for kind in OTHER_TYPES),
+    ),
+    *fails(
+        MovementUnknown,
+        *((f"{kind}, which no table has", event(kind, payment())) for kind in ("dispute.created", "x")),
     ),
     *fails(
         MoneyInvalid,

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import paddle as samples_of
 from load.samples import sign
 from providers import ProvidersSettings, Request, build_adapters
 from tests.unit.providers.samples.table import (
     Comparison,
+    MoneySequence,
     Refusal,
     Webhook,
     books,
@@ -97,6 +98,27 @@ WEBHOOKS = [
             adjustment("adjustment.created", action="chargeback_reverse", adjustment="adj_2"),
             "adj_2:dispute_won 367 EUR of txn_1",
         ),
+        ("a credit", adjustment(action="credit"), REFUND),
+        ("a credit that is reversed", adjustment(action="credit_reverse"), "adj_1:refund_failed 367 EUR of txn_1"),
+        *(
+            (
+                f"a {action} whose earnings are below zero",
+                changed(adjustment(action=action), "data", "payout_totals", "earnings", to="-367"),
+                f"adj_1:{movement} 367 EUR of txn_1",
+            )
+            for action, movement in (
+                ("refund", "refund_failed"),
+                ("credit", "refund_failed"),
+                ("credit_reverse", "refund"),
+                ("chargeback", "dispute_won"),
+                ("chargeback_reverse", "dispute_opened"),
+            )
+        ),
+        (
+            "a prorated downgrade, whose earnings are below zero",
+            of_details("payout_totals", "earnings", to="-1084"),
+            "txn_1:capture_failed 1084 EUR of txn_1",
+        ),
         ("payout.paid", payout(), "pay_1:payout_paid 9000 EUR"),
         ("a sale: neither Paddle's fee nor the tax is owed", of_a_sale(), "txn_1:capture 9350 EUR of txn_1"),
         (
@@ -126,7 +148,6 @@ WEBHOOKS = [
             for status in ("pending_approval", "rejected")
         ),
         ("a chargeback that is reversed later", adjustment(action="chargeback", status="reversed")),
-        *((f"a {action}", adjustment(action=action)) for action in ("credit", "credit_reverse")),
         (
             "a chargeback's warning that costs nothing",
             changed(adjustment(action="chargeback_warning"), "data", "payout_totals", to=None),
@@ -134,14 +155,19 @@ WEBHOOKS = [
         ("payout.created", payout("payout.created")),
     ),
     *fails(
+        MovementUnknown,
+        ("an unknown action", adjustment(action="something_new"), "the action 'something_new'"),
+        *(
+            (f"an adjustment that is {status}", adjustment(status=status), f"the status '{status}'")
+            for status in ("something_new", "reversed")
+        ),
+        ("a type that no table has", transaction("made_up.funds_moved"), "the type 'made_up.funds_moved'"),
+    ),
+    *fails(
         MoneyInvalid,
         *(
             (f"a {action}", adjustment(action=action), "by hand")
-            for action in ("chargeback_warning", "chargeback_warning_reverse", "something_new")
-        ),
-        *(
-            (f"an adjustment that is {status}", adjustment(status=status), "isn't one that is known")
-            for status in ("something_new", "reversed")
+            for action in ("chargeback_warning", "chargeback_warning_reverse")
         ),
         ("no currency", of_details("payout_totals", "currency_code", to=None), "currency"),
         ("no such currency", changed(payout(), "data", "currency_code", to="EURO"), "three letters"),
@@ -166,6 +192,32 @@ WEBHOOKS = [
 ]
 COMPARISONS = [
     Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True)
+]
+
+
+def earning(earnings: str, body: bytes, *path: str) -> bytes:
+    return changed(body, "data", *path, "payout_totals", "earnings", to=earnings)
+
+
+SALE = earning("9350", transaction(), "details")
+CREDIT = earning("5000", adjustment("adjustment.created", action="credit"))
+SEQUENCES = [
+    MoneySequence("a sale and a credit of a part of it", [CREDIT, SALE], {"clearing": 4_350, "refunds": 5_000}),
+    MoneySequence(
+        "the credit is reversed",
+        [CREDIT, SALE, earning("5000", adjustment(action="credit_reverse", adjustment="adj_2"))],
+        {"clearing": 9_350},
+    ),
+    MoneySequence(
+        "a refund whose tax is adjusted, which gives earnings back",
+        [SALE, earning("5000", adjustment()), earning("-200", adjustment(adjustment="adj_2"))],
+        {"clearing": 4_550, "refunds": 4_800},
+    ),
+    MoneySequence(
+        "a sale and a prorated downgrade, a transaction of its own",
+        [SALE, earning("-1000", transaction(transaction="txn_2"), "details")],
+        {"clearing": 8_350},
+    ),
 ]
 
 # Which signatures prove.

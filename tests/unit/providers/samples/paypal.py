@@ -7,11 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import paypal as samples_of
 from providers import ModeMismatch, Request
 from tests.paypal_signer import LIVE_URL, SANDBOX_URL, delivery, headers_for
-from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, books, each, fails, moves_nothing
+from tests.unit.providers.samples.table import (
+    Comparison,
+    MoneySequence,
+    Refusal,
+    Webhook,
+    books,
+    each,
+    fails,
+    moves_nothing,
+)
 from tests.unit.providers.shapes import NOW, changed
 
 MONEY: dict[str, Any] = {"merchant": "M1", "value": "12.50", "currency": "EUR", "created": NOW}
@@ -77,6 +86,20 @@ def about(event_type: str, resource: dict[str, object], resource_type: str | Non
     return changed(body, "resource_type", to=resource_type or ("refund" if of_refund else "other"))
 
 
+def movement(party: str, way: str, value: str, reason: str | None = "DISPUTE_SETTLEMENT") -> dict[str, object]:
+    """What a dispute's movement of money says of a party."""
+    amount = {"currency_code": "EUR", "value": value}
+    said = {"affected_party": party, "type": way, "amount": amount, "reason": reason}
+    return {name: text for name, text in said.items() if text is not None}
+
+
+def resolved(*movements: dict[str, object]) -> bytes:
+    """A dispute that was resolved for the seller."""
+    return changed(dispute("RESOLVED", "RESOLVED_SELLER_FAVOUR"), "resource", "money_movements", to=movements)
+
+
+CREDIT, DEBIT = movement("SELLER", "CREDIT", "12.50"), movement("SELLER", "DEBIT", "12.50")
+FEE = movement("SELLER", "DEBIT", "20.00", "DISPUTE_FEE")
 CAPTURE, REFUND = "C1:capture 1250 EUR of C1", "R1:refund 1250 EUR of C1"
 RELATED = {"related_ids": {"order_id": "O1", "authorization_id": "A1"}}
 OF_CAPTURE = {"related_ids": {"capture_id": "C1"}}
@@ -121,8 +144,8 @@ SHARES_ORDER = [
     *((f"a dispute, {what}", dispute(what)) for what in ("CREATED", "UPDATED", "RESOLVED")),
 ]
 MOVES_NOTHING = (
-    *("PAYMENT.PAYOUTS-ITEM.FAILED", "PAYMENT.PAYOUTS-ITEM.DENIED", "PAYMENT.PAYOUTS-ITEM.BLOCKED"),
-    *("PAYMENT.PAYOUTSBATCH.SUCCESS", "PAYMENT.REFERENCED-PAYOUT-ITEM.FAILED", "INVOICING.INVOICE.CREATED"),
+    *("PAYMENT.PAYOUTS-ITEM.FAILED", "PAYMENT.PAYOUTS-ITEM.BLOCKED", "PAYMENT.PAYOUTSBATCH.SUCCESS"),
+    *("PAYMENT.REFERENCED-PAYOUT-ITEM.FAILED", "INVOICING.INVOICE.CREATED"),
 )
 NO_AMOUNTS = each(
     *(("12.505", "EUR"), ("12.5", "JPY"), ("12.5", "HUF"), ("12.50", "TWD"), ("1e3", "EUR"), ("12,50", "EUR")),
@@ -221,10 +244,9 @@ WEBHOOKS = [
         ("two amounts", of_capture("amount", to={"value": "1", "currency_code": "EUR", "total": "2"})),
         ("two currencies", of_capture("amount", to={"value": "1", "currency": "EUR", "currency_code": "EUR"})),
         ("no amount", of_capture("amount", to={})),
-        ("an unknown status", of_capture("status", to="VOIDED")),
+        ("a capture that its status denies", of_capture("status", to="DECLINED")),
         ("no status", of_capture("status", to=...)),
         ("a refund without a status", of_refund("status", to=...)),
-        ("a refund that is REFUNDED", of_refund("status", to="REFUNDED")),
         ("a capture that is told as a refund", changed(capture(), "event_type", to="PAYMENT.CAPTURE.REFUNDED")),
         ("a v1 refund that is the refunded sale", v1_refund(id="S1", sale_id=None)),
         *(
@@ -235,6 +257,35 @@ WEBHOOKS = [
                 ("a refund without payer", of_refund("payer", to=...)),
                 ("a reversal by mail", of_refund("payer", to=EMAIL, body=refund("PAYMENT.CAPTURE.REVERSED"))),
             )
+        ),
+    ),
+    *fails(
+        MoneyInvalid,
+        *(
+            (f"a dispute that moved money several times: {what}", resolved(*moves), "several times.*manual entry")
+            for what, moves in (("both ways", [CREDIT, DEBIT]), ("back twice", [CREDIT, CREDIT]))
+        ),
+    ),
+    *fails(
+        MovementUnknown,
+        ("an unknown status", of_capture("status", to="VOIDED"), "the status 'voided'"),
+        ("a refund that is REFUNDED", of_refund("status", to="REFUNDED"), "the status 'refunded'"),
+        ("a type that no table has", capture("PAYMENT.CAPTURE.MADE-UP"), "the type"),
+        ("a payout that is DENIED", payout_item("PAYMENT.PAYOUTS-ITEM.DENIED"), "the type"),
+        (
+            "a dispute's movement in no known direction",
+            resolved({**CREDIT, "type": "SIDEWAYS"}),
+            "money_movements.type",
+        ),
+        (
+            "a dispute's movement for an unknown reason",
+            resolved({**CREDIT, "reason": "SOMETHING_NEW"}),
+            "money_movements.reason",
+        ),
+        (
+            "a dispute's movement of an unknown party",
+            resolved({**CREDIT, "affected_party": "SOMEBODY"}),
+            "affected_party",
         ),
     ),
     *fails(
@@ -252,6 +303,27 @@ COMPARISONS = [
     Comparison("a refund of another id", refund(), changed(refund(), "id", to="WH-9"), key=False, fact=True),
     Comparison("links to the event itself", refund(), changed(refund(), "links", to=[]), content=True),
     Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=False),
+]
+SEQUENCES = [
+    MoneySequence(
+        f"a reversal, and a dispute that {what}",
+        [capture(), refund("PAYMENT.CAPTURE.REVERSED"), resolved(*movements)],
+        holds,
+    )
+    for what, movements, holds in (
+        ("gives all back", [CREDIT], {"clearing": 1_250}),
+        ("gives all back for no reason", [movement("SELLER", "CREDIT", "12.50", None)], {"clearing": 1_250}),
+        ("gives all back but a fee", [CREDIT, FEE], {"clearing": 1_250}),
+        (
+            "gives back what the processor pays",
+            [movement("PAYMENT_PROCESSOR", "DEBIT", "12.50"), CREDIT],
+            {"clearing": 1_250},
+        ),
+        ("gives back a part", [movement("SELLER", "CREDIT", "5.00")], {"clearing": 500, "refunds": 750}),
+        ("lists nothing", [], {"refunds": 1_250}),
+        ("takes what the reversal took", [DEBIT, FEE], {"refunds": 1_250}),
+        ("gives the buyer the money", [movement("BUYER", "CREDIT", "12.50")], {"refunds": 1_250}),
+    )
 ]
 
 # Which deliveries prove: the certificates are in a module of their own.

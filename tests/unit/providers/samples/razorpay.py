@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import razorpay as samples_of
 from providers import Request
 from tests.unit.providers.samples.table import (
@@ -166,6 +166,7 @@ WEBHOOKS = [
         ("refund.speed_changed", changed(refund(), "event", to="refund.speed_changed")),
         *((f"a {phase} dispute", dispute("created", phase)) for phase in ("retrieval", "fraud")),
         ("a fraud dispute that closes", dispute("closed", "fraud")),
+        ("a dispute of which nothing is deducted yet", of_dispute("amount_deducted", to=0)),
         ("payment.dispute.under_review", changed(dispute(), "event", to="payment.dispute.under_review")),
         ("payout.updated", changed(payout("payout.processed"), "event", to="payout.updated")),
         ("payout.queued", payout("payout.queued")),
@@ -175,19 +176,33 @@ WEBHOOKS = [
     *fails(
         MoneyInvalid,
         ("money added by bank transfer", transaction("bank_transfer"), "added to the RazorpayX account"),
-        ("money added by nobody knows what", transaction(None), "added to the RazorpayX account"),
         *((f"{kind} is for a person", transfer(kind), f"{kind} .* manual entry") for kind in LEFT_TO_A_PERSON),
         ("a dispute that closes", dispute("closed"), "by hand"),
-        ("an unknown phase", dispute("created", "second_thoughts"), "phase"),
-        ("no phase", of_dispute("phase", to=...), "phase"),
-        ("a phase that is no text", of_dispute("phase", to=["fraud"]), "phase"),
-        ("a loss of a part", of_dispute("amount_deducted", to=700, event_type="lost"), "less than the disputed"),
+        *(
+            (
+                f"a part of the amount in a dispute {kind}",
+                of_dispute("amount_deducted", to=700, event_type=kind),
+                "less",
+            )
+            for kind in ("created", "won", "lost")
+        ),
         ("a refund without its payment", changed(refund(), "payload", "payment", to=...), "captured"),
         ("no currency", of_payment("currency", to=None), "currency"),
         *(
             (f"an amount of {amount!r}", of_payment("amount", to=amount))
             for amount in each(12.5, 1250.0, "1250", True, None, [1250], {"value": 1250}, 10**16)
         ),
+    ),
+    *fails(
+        MovementUnknown,
+        ("money added by nobody knows what", transaction(None), "transaction.source"),
+        *(
+            (f"an unknown phase of a dispute {kind}", dispute(kind, "second_thoughts"), "the phase")
+            for kind in ("created", "won", "lost", "closed")
+        ),
+        ("no phase", of_dispute("phase", to=...), "the phase"),
+        ("a phase that is no text", of_dispute("phase", to=["fraud"]), "the phase"),
+        ("a type that no table has", payment("made_up.funds_moved"), "the type 'made_up.funds_moved'"),
     ),
     *fails(Unparseable, ("a movement without its own id", of_payment("id", to=...))),
 ]
@@ -225,11 +240,33 @@ COMPARISONS = [
     ),
     Comparison("a refund, told twice", refund(), refund("refund.processed"), fact=True),
 ]
+PAID = of("payment", "amount", to=39_000, body=of_payment("currency", to="MYR"))
+
+
+def undeducted(event_type: str, deducted: int = 0) -> bytes:
+    """A dispute of that payment; its amount is deducted when it is lost, not when it is opened."""
+    body = of("dispute", "amount", to=39_000, body=of_dispute("currency", to="MYR", event_type=event_type))
+    return of("dispute", "amount_deducted", to=deducted, body=body)
+
+
 SEQUENCES = [
+    MoneySequence("a dispute whose amount isn't deducted", [PAID, undeducted("created")], {"clearing": 39_000}),
     MoneySequence(
-        f"a lost dispute, {told}",
-        [*before, *[dispute("lost", "arbitration")] * 2],
-        {"clearing": -1_250, "dispute_losses": 1_250},
-    )
-    for told, before in (("its opening told", [dispute("created", "arbitration")]), ("its opening untold", []))
+        "it is won: there is nothing to give back",
+        [PAID, undeducted("created"), undeducted("won")],
+        {"clearing": 39_000},
+    ),
+    MoneySequence(
+        "it is lost: now it is deducted",
+        [PAID, undeducted("created"), undeducted("lost", 39_000)],
+        {"dispute_losses": 39_000},
+    ),
+    *(
+        MoneySequence(
+            f"a lost dispute, {told}",
+            [*before, *[dispute("lost", "arbitration")] * 2],
+            {"clearing": -1_250, "dispute_losses": 1_250},
+        )
+        for told, before in (("its opening told", [dispute("created", "arbitration")]), ("its opening untold", []))
+    ),
 ]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import sign
 from load.samples import square as samples_of
 from providers import ModeMismatch, ProvidersSettings, Request, build_adapters
@@ -110,6 +110,7 @@ BOOKED = [
     ("payout.failed", payout("payout.failed"), "po_1:payout_failed 9000 USD"),
     ("the sale of a gift card", payment(amount=5_000), "PAYMENT1:capture 5000 USD of PAYMENT1"),
 ]
+ALL = ("dispute.created", "dispute.state.updated", "dispute.state.changed")
 WEBHOOKS = [
     *(
         row
@@ -182,8 +183,8 @@ WEBHOOKS = [
             for broken in each(None, 7, [], {}, {"card": None}, {"card": {"card_brand": 7}})
         ),
         *(
-            (f"a source that can't be read is not cash: {source}", of_payment("source_type", to=source), CAPTURE)
-            for source in each(["CASH"], {}, 7, None)
+            (f"a source that isn't said is not cash: {source}", of_payment("source_type", to=source), CAPTURE)
+            for source in each(None)
         ),
         *(
             (f"minor units of {code}", payment(currency=code), f"PAYMENT1:capture 1250 {code} of PAYMENT1")
@@ -191,8 +192,19 @@ WEBHOOKS = [
         ),
     ),
     *fails(
+        MovementUnknown,
+        *((f"{kind} to an unknown state", dispute(kind, "SOMETHING_NEW"), "the state 'SOMETHING_NEW'") for kind in ALL),
+        ("an unknown status", payment(status="SOMETHING_NEW"), "the status"),
+        ("an unknown status of a refund", refund(status="SOMETHING_NEW"), "the status"),
+        *(
+            (f"an unknown source: {source}", of_payment("source_type", to=source), "the source_type")
+            for source in each(["CASH"], {}, 7, "STABLECOIN")
+        ),
+        ("a refund to an unknown destination", of_refund("destination_type", to="ELSEWHERE"), "the destination_type"),
+        ("a type that no table has", changed(payment(), "type", to="made_up.funds_moved"), "the type"),
+    ),
+    *fails(
         MoneyInvalid,
-        ("an unknown state", dispute("dispute.state.updated", "SOMETHING_NEW"), "isn't one that is known"),
         (
             "a dispute without a state",
             changed(dispute("dispute.created", "WON"), "data", "object", "dispute", "state", to=None),

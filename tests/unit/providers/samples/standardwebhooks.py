@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, each, fails, shown
+from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, books, each, fails, shown
 from tests.unit.providers.shapes import NOW_S
 
 KEY = b"k" * 24
@@ -126,6 +126,7 @@ OWN = {
         "money": [RULE],
     }
 }
+HARMLESS = {"standardwebhooks": {**OWN["standardwebhooks"], "moves_nothing": ["refunded", "paid"]}}
 PAID = {
     "event/name": "paid",
     "at": NOW_S,
@@ -155,7 +156,7 @@ WEBHOOKS = [
         account="shop",
         mode="test",
         at="2026-01-31T12:00:00.500000+00:00",
-        books=None,
+        fails=MovementUnknown,
     ),
     Webhook("an event without an entity is one of its own", sent(), entity=":msg_1", at=None),
     *(
@@ -172,7 +173,16 @@ WEBHOOKS = [
         books="s1:p1:capture 1250 EUR of 77",
         settings=OWN,
     ),
-    Webhook("a type that no rule has", own(**{"event/name": "refunded"}), books=None, settings=OWN),
+    *fails(
+        MovementUnknown,
+        ("a type that no rule has", own(**{"event/name": "refunded"}), "the type 'refunded'"),
+        settings=OWN,
+    ),
+    *books(
+        ("a type that the settings call harmless", own(**{"event/name": "refunded"}), None),
+        ("a type that books, though the settings call it harmless", own(), "s1:p1:capture 1250 EUR of 77"),
+        settings=HARMLESS,
+    ),
     *fails(
         MoneyInvalid,
         *(

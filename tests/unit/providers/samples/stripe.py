@@ -433,7 +433,7 @@ OTHERS = [
     ),
     *(
         Webhook(f"{kind} moves nothing", event(kind, CHARGE), books=None)
-        for kind in ("charge.failed", "payment_intent.succeeded", "invoice.paid", "payout.created", "x")
+        for kind in ("charge.failed", "payment_intent.succeeded", "invoice.paid", "payout.created")
     ),
     *(
         Webhook(
