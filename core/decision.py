@@ -37,6 +37,11 @@ WITHOUT_EFFECT = frozenset({Decision.IGNORED, Decision.UNKNOWN})
 """These end an event that had no effect; a person may have it replayed once a handler knows more."""
 
 
+TAKES_FACT = frozenset({Decision.APPLIED, Decision.UNKNOWN})
+"""A row with a fact and one of these has it for good. Of what is unknown only an undo has one: what it takes back was
+never booked, and books nothing if it comes after it."""
+
+
 class ErrorKind(StrEnum):
     """What a failure says of the next try."""
 

@@ -201,7 +201,7 @@ _STREAM = (
         (
             "payhook_sli_events",
             "events",
-            "Events by how their first answer kept the 5 s: in_time, late, failed; apart: set_aside, waited, unknown",
+            "Events by how their first answer kept the 5 s: in_time, late, failed, unknown; apart: set_aside, waited",
             "outcome",
         ),
         ("payhook_head_of_line_dead", "events", "Events dead-lettered because they held back others past the limits"),

@@ -79,9 +79,9 @@ class Posting:
 class Applied:
     """The event took effect; ``postings`` may be empty where a stream books nothing.
 
-    They count only where the fact ``after`` was applied before, and only where the fact ``unless`` was not: an undo
-    whose movement was never booked takes nothing back, and a movement that is undone already isn't booked any more.
-    Both are fact keys as the event's own is (`core.routing.of_tenant`).
+    They count only where the fact ``after`` came before, and only where the fact ``unless`` did not: an undo whose
+    movement was never booked is `Unknown`, and a movement that is undone already isn't booked any more. Both are fact
+    keys as the event's own is (`core.routing.of_tenant`).
     """
 
     postings: tuple[Posting, ...] = ()

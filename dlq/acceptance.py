@@ -244,6 +244,8 @@ class _ReplayJudge:
             refusal = restored(target)
         elif number in self.meanwhile.moved or reopened not in (None, target.seen_seq):
             refusal = Refusal(Ground.MOVED, number, {"row": target.seen_seq})
+        elif row.fact_key is not None and row.decision is Decision.UNKNOWN:
+            refusal = Refusal(Ground.UNDOES_NOTHING, number)
         elif not found.body and row.body_sha256 != EMPTY_SHA256:
             refusal = Refusal(Ground.NO_BODY, number)
         entity = row.entity_key or ""

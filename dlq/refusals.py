@@ -23,6 +23,8 @@ class Ground(StrEnum):
     REPLAYING = "replaying"
     NO_BODY = "no_body"
     """It was ignored, and its bytes aren't kept any more."""
+    UNDOES_NOTHING = "undoes_nothing"
+    """It takes back what was never booked."""
     KEY_HELD = "key_held"
     """Other content holds its event key."""
     WORN_OUT = "worn_out"
@@ -45,6 +47,8 @@ _SENTENCES: Mapping[Ground, str] = {
     Ground.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
     Ground.REPLAYING: "item {item} is being replayed: see what comes of it first",
     Ground.NO_BODY: "the body of item {item} isn't kept: retention dropped it, or it was redacted",
+    Ground.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
+    "money moved, book it by hand (payhook ledger enter)",
     Ground.KEY_HELD: "item {item} is another content under a key that is held: purge the first copy, then replay this",
     Ground.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then force it",
     Ground.NOT_WHOLE: "item {item} goes with its followers: {because}",

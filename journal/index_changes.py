@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
-from core.decision import WITHOUT_EFFECT, Decision
+from core.decision import TAKES_FACT, WITHOUT_EFFECT, Decision
 from core.keys import hash16
 from journal import index_layout as layout
 from journal.life import Life, life_after
@@ -127,11 +127,10 @@ class Changes:
             if original is not None:
                 self._hold_original(event_key, original)
             self._hold_event(event_key, content or "", version or 0)
-        if decision == _APPLIED:
-            if fact_key is not None:
-                self._hold_fact(fact_key, fact or "")
-            if self.any_line:
-                self._pass_line(entity_key or "", item_seq)
+        if decision in TAKES_FACT and fact_key is not None:
+            self._hold_fact(fact_key, fact or "")
+        if decision == _APPLIED and self.any_line:
+            self._pass_line(entity_key or "", item_seq)
 
     def _hold_original(self, event_key: str, content_sha256: str) -> None:
         """The content of a key's holder as it was sent; its row has that of the masked bytes."""
@@ -165,7 +164,7 @@ class Changes:
                 self.batch.put(layout.conflict_key(row.event_key, content), b"")
                 if original is not None:
                     self.batch.put(layout.conflict_key(row.event_key, original), b"")
-        if row.decision is Decision.APPLIED and row.fact_key is not None:
+        if row.decision in TAKES_FACT and row.fact_key is not None:
             self._hold_fact(row.fact_key, row.fact_sha256 or "")
         if row.decision is Decision.REVERSED and not row.first:
             self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")

@@ -32,9 +32,9 @@ HEAD = """\
 groups:
 """
 OTHER_GROUP = "processes"
-COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed"}'
+COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed|unknown"}'
 BAD_SIGNATURE = 'payhook_ingest_refusals_total{reason=~"signature_.+"}'
-MISSED = 'payhook_sli_events_total{outcome=~"late|failed"}'
+MISSED = 'payhook_sli_events_total{outcome=~"late|failed|unknown"}'
 
 
 @dataclass(frozen=True, slots=True)

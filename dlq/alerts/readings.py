@@ -152,7 +152,7 @@ class Readings:
         The hour decides whether there are events enough, as in Prometheus' rule: few come in five minutes of a night.
         """
         of_stream = _series(seen, "payhook_sli_events_total", stream=stream)
-        counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed")]
+        counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed", "unknown")]
         missed = [one for one in counted if _label(one, "outcome") != "in_time"]
         shares = [self._share(missed, counted, counted_min=1), self._share(missed, counted, HOUR_S)]
         return None if None in shares else min(share for share in shares if share is not None)

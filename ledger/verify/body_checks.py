@@ -202,7 +202,7 @@ _IN_ORDER = """
     WITH before AS (
         SELECT one.seq AS seq, bool_or(other.seq < one.seq) AS pair_was_applied
         FROM body_facts AS one JOIN whole AS other ON other.fact_key = coalesce(one.undoes, one.undone_by)
-        WHERE other.decision = 'applied'
+        WHERE other.decision IN ('applied', 'unknown')
         GROUP BY one.seq)
     SELECT facts.seq AS seq, is_read, reads,
            CASE WHEN problem IS NOT NULL THEN problem

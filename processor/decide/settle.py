@@ -1,7 +1,7 @@
 """Settle: what crosses entities once every line's events have been answered, and the rows' numbers. Pure.
 
-Of events with one fact one is booked; an undo books only what was booked; a failure that says that the whole stream is
-blocked counts as its event's own where others went well meanwhile.
+Of events with one fact one is booked; an undo of what was never booked is unknown; a failure that says that the whole
+stream is blocked counts as its event's own where others went well meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from journal.schema import JournalRow
 from processor.decide.item import Item, fact_taken
 from processor.decide.line import Answers, Line, step
 from processor.judge.classify import Failure
+
+UNDO_OF_NOTHING = "undo"
+"""The code of an undo of what was never booked; its row's ``error_message`` is the fact that it takes back."""
 
 
 def answers_of(
@@ -44,7 +47,7 @@ def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
 
 
 def facts_named(answers: Answers) -> set[str]:
-    """Facts that bookings depend on: whether these were applied is to be looked up."""
+    """Facts that bookings depend on: whether these came before is to be looked up."""
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
     return {fact for one in applied for fact in (one.after, one.unless) if fact is not None}
 
@@ -52,7 +55,7 @@ def facts_named(answers: Answers) -> set[str]:
 def settle(lines: Iterable[Line], answers: Answers, applied_facts: Collection[str]) -> list[Item]:
     """What the batch decides of every line's events.
 
-    :param applied_facts: those of `facts_named` that were applied before this batch
+    :param applied_facts: those of `facts_named` that an event before this batch has (`core.decision.TAKES_FACT`)
     """
     decided = [item for line in lines for item in step(line, answers)]
     taken: dict[str, str] = {}
@@ -72,9 +75,11 @@ def settle(lines: Iterable[Line], answers: Answers, applied_facts: Collection[st
 
 
 def _check_pair(row: JournalRow, answer: Applied, applied: Collection[str]) -> None:
-    """Drops the booking of an undo that nothing was booked for, and of what was undone before it was reported."""
+    """An undo of what was never booked is unknown, and what was undone before it was reported books nothing."""
     if answer.after is not None and answer.after not in applied:
-        row.postings, row.reason = None, f"books nothing: {answer.after} was never booked"
+        row.decision, row.error_code, row.postings = Decision.UNKNOWN, UNDO_OF_NOTHING, None
+        row.error_message = answer.after
+        row.reason = f"{answer.after} was never booked: whether money moved before, and how much, isn't known here"
     if answer.unless is not None and answer.unless in applied:
         row.postings, row.reason = None, f"books nothing: {answer.unless} took it back before"
 

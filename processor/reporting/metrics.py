@@ -182,7 +182,7 @@ class _DeadLetterCounts(Collector):
 
 
 # The service level indicator: each event counted once, when its first answer is in the journal. It is
-# in_time / (in_time + late + failed); what died of the sender's doing, waited on purpose, or isn't known, is counted
+# in_time / (in_time + late + failed + unknown); what died of the sender's doing, or waited on purpose, is counted
 # apart.
 
 IN_TIME, LATE, FAILED, SET_ASIDE, WAITED, UNKNOWN = "in_time", "late", "failed", "set_aside", "waited", "unknown"

@@ -7,7 +7,7 @@ WITH events AS (
     FROM journal, asked WHERE holds AND event_key IS NOT NULL AND seq <= index_seq),
 facts AS (
     SELECT fact_key AS name, sha2(fact_key, 256) AS key_hash, fact_sha256 AS content, 0 AS version
-    FROM journal, asked WHERE decision = 'applied' AND fact_key IS NOT NULL AND seq <= index_seq),
+    FROM journal, asked WHERE decision IN ('applied', 'unknown') AND fact_key IS NOT NULL AND seq <= index_seq),
 wanted AS (
     SELECT 'event' AS kind, name, hash_number(substring(key_hash, 1, 16)) AS key_1,
            hash_number(substring(key_hash, 17, 16)) AS key_2, content,

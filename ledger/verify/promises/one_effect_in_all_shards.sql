@@ -5,5 +5,5 @@ FROM every_row WHERE decision = 'applied' AND event_key IS NOT NULL
 GROUP BY event_key HAVING count(DISTINCT stream) > 1 AND bool_or(recent)
 UNION ALL
 SELECT 'it took effect in the journals of several shards', NULL, fact_key, sort_array(collect_set(place_of(stream, seq)))
-FROM every_row WHERE decision = 'applied' AND fact_key IS NOT NULL
+FROM every_row WHERE decision IN ('applied', 'unknown') AND fact_key IS NOT NULL
 GROUP BY fact_key HAVING count(DISTINCT stream) > 1 AND bool_or(recent)

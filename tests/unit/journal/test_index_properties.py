@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.decision import OPEN_DECISIONS, Decision
+from core.decision import OPEN_DECISIONS, TAKES_FACT, Decision
 from core.keys import hash16
 from journal.index import Index
 from journal.index_changes import Line
@@ -204,7 +204,7 @@ def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
     conflicts: set[tuple[str, str]] = set()
     facts: dict[str, str] = {}
     for row, before in _with_what_was_open(rows):
-        if row.decision is Decision.APPLIED and row.fact_key is not None:
+        if row.decision in TAKES_FACT and row.fact_key is not None:
             facts[row.fact_key] = row.fact_sha256 or ""
         if row.event_key is None:
             continue

@@ -163,7 +163,8 @@ def _is_whole(engine: TwoVersions, every: list[Sent], booked: list[dict[str, obj
     moved = {event.fact_key for one in every for event in one.events() if event.fact_key and one.amount_minor}
     died = {row.fact_key for row in engine.journal.rows if row.decision is Decision.DEAD}
     zero = {event.fact_key for one in every for event in one.events() if not one.amount_minor}
-    alone = {row.fact_key for row in engine.journal.rows if row.decision is Decision.APPLIED and row.postings is None}
+    without = (Decision.APPLIED, Decision.UNKNOWN)
+    alone = {row.fact_key for row in engine.journal.rows if row.decision in without and row.postings is None}
     assert moved - died - zero - alone <= facts.keys() <= moved
 
 

@@ -10,7 +10,9 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Applied, Posting, postings_from_json
+from dlq.command import Target
 from tests.unit.processor.harness import Engine
+from tests.unit.processor.ordering import command
 
 PAID, FAILED = "stripe:po_1:payout_paid", "stripe:po_1:payout_failed"
 PAYOUTS, CLEARING = "merchant:m-1:payouts", "provider:stripe:clearing"
@@ -44,14 +46,37 @@ def test_both_reported_come_to_nothing_in_any_order(
             engine.batch()
     engine.batch()
     assert clearing(engine) == 0
-    assert {row.decision for row in engine.journal.rows} == {Decision.APPLIED}
+    # What is undone before it is reported is known by its undo, which nobody knew the meaning of then.
+    is_undone_first = order[0] is failed
+    assert [row.decision for row in engine.journal.rows] == [
+        Decision.UNKNOWN if is_undone_first else Decision.APPLIED,
+        Decision.APPLIED,
+    ]
 
 
-def test_an_undo_without_its_movement_takes_nothing_back(engine: Engine) -> None:
+def test_an_undo_of_what_was_never_booked_is_unknown_and_has_its_fact(engine: Engine) -> None:
     failed(engine)
     [row] = engine.batch()
-    assert (row.decision, row.postings) == (Decision.APPLIED, None)
-    assert row.reason == f"books nothing: {PAID} was never booked"
+    assert (row.decision, row.postings, row.error_code, row.error_message) == (Decision.UNKNOWN, None, "undo", PAID)
+    assert row.reason == f"{PAID} was never booked: whether money moved before, and how much, isn't known here"
+    engine.start()
+    engine.post("evt_again", "po_1", fact=FAILED)
+    [again] = engine.batch()
+    assert again.decision is Decision.DUPLICATE_FACT
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_it_is_not_taken_up_again(engine: Engine, later: bool) -> None:
+    failed(engine)
+    [row] = engine.batch()
+    if later:
+        paid(engine)
+        engine.batch()
+    command(engine, "replay", Target.of(row), actor="ada")
+    [refused] = [one for one in engine.batch() if one.event_type == "replay"]
+    assert refused.decision is Decision.IGNORED
+    assert "takes back what was never booked" in (refused.reason or "")
+    assert clearing(engine) == 0
 
 
 def test_what_was_undone_before_it_was_reported_books_nothing(engine: Engine) -> None:
