@@ -106,8 +106,8 @@ class MoneyFact:
     the merchant account, ``payment`` the payment that it belongs to (None for a payout).
 
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
-    ``pair``: the fact key of the movement that this one undoes, or that undoes this one. It is named where a provider
-    reports an undo also of what it never reported as done.
+    ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
+    the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount.
     """
 
     fact_key: str
@@ -117,6 +117,11 @@ class MoneyFact:
     money: Money
     pair: str | None = None
     holder: tuple[str, str] | None = None
+
+    @property
+    def pair_key(self) -> str | None:
+        """The pair with the amount."""
+        return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
 
     @property
     def sha256(self) -> str:

@@ -79,14 +79,15 @@ class Posting:
 class Applied:
     """The event took effect; ``postings`` may be empty where a stream books nothing.
 
-    They count only where the fact ``after`` came before, and only where the fact ``unless`` did not: an undo whose
-    movement was never booked is `Unknown`, and a movement that is undone already isn't booked any more. Both are fact
-    keys as the event's own is (`core.routing.of_tenant`).
+    ``pair`` is what a movement and its undos have in common, a key as the event's own fact is
+    (`core.routing.of_tenant`); ``undoes``: it is an undo. An undo counts only where a movement of its pair was booked
+    before and not undone since, and is `Unknown` else; the next movement of that pair is undone already then, and books
+    nothing.
     """
 
     postings: tuple[Posting, ...] = ()
-    after: str | None = None
-    unless: str | None = None
+    pair: str | None = None
+    undoes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.histories import Position, follows
-from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_item, read_line
+from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_count, read_item, read_line
 from journal.open_item import ClosedHead, OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
@@ -161,6 +161,11 @@ class Index:
     def known_facts(self, fact_keys: Sequence[str]) -> list[bytes | None]:
         """`known_fact` of each."""
         return self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
+
+    def booked_of(self, pairs: Sequence[str]) -> dict[str, int]:
+        """Of each pair that has any: its movements less its undos. Below zero, undos came before what they undo."""
+        found = self._store.get_many([layout.PAIR + hash16(pair) for pair in pairs])
+        return {pair: read_count(value) for pair, value in zip(pairs, found, strict=True) if value is not None}
 
     def is_reversed(self, item_seq: int) -> bool:
         """Whether the item's booking was taken back."""

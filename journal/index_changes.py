@@ -32,14 +32,14 @@ from journal.open_item import (
 )
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
-from journal.schema import JournalRow
+from journal.schema import UNDOES, JournalRow
 
 _CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 
 SETTLED_COLUMNS = (
     *("seq", "first", "decision", "entity_key", "event_key", "content_sha256", "content_version"),
-    *("original_content_sha256", "fact_key", "fact_sha256", "row_hash"),
+    *("original_content_sha256", "fact_key", "fact_sha256", "pair", "row_hash"),
 )
 _APPLIED, _DUPLICATE = Decision.APPLIED.value, Decision.DUPLICATE.value
 _SETTLED_VALUES = tuple(name for name in SETTLED_COLUMNS if name not in ("first", "row_hash"))
@@ -48,6 +48,11 @@ _SETTLES = pa.array(
 )
 
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def read_count(kept: bytes | None) -> int:
+    """Of a pair (`layout.PAIR`)."""
+    return 0 if kept is None else int(layout.COUNT.unpack(kept)[0])
 
 
 def read_item(store: RocksDbStore, item_seq: int) -> OpenItem | None:
@@ -89,6 +94,7 @@ class Changes:
     _lines: dict[str, Line | None] = field(default_factory=dict)
     _freed: dict[str, bool] = field(default_factory=dict)
     _reopened: set[int] = field(default_factory=set)
+    _pairs: dict[str, int] = field(default_factory=dict)
 
     def reflect(self, row: JournalRow) -> None:
         """Takes in the next row."""
@@ -121,6 +127,7 @@ class Changes:
         original: str | None,
         fact_key: str | None,
         fact: str | None,
+        pair: str | None,
     ) -> None:
         """As `reflect` of a first row that leaves nothing open."""
         if event_key is not None and decision != _DUPLICATE:
@@ -129,6 +136,8 @@ class Changes:
             self._hold_event(event_key, content or "", version or 0)
         if decision in TAKES_FACT and fact_key is not None:
             self._hold_fact(fact_key, fact or "")
+        if pair is not None:
+            self._count_pair(pair)
         if decision == _APPLIED and self.any_line:
             self._pass_line(entity_key or "", item_seq)
 
@@ -166,6 +175,8 @@ class Changes:
                     self.batch.put(layout.conflict_key(row.event_key, original), b"")
         if row.decision in TAKES_FACT and row.fact_key is not None:
             self._hold_fact(row.fact_key, row.fact_sha256 or "")
+        if row.pair is not None and row.decision in TAKES_FACT:
+            self._count_pair(row.pair)
         if row.decision is Decision.REVERSED and not row.first:
             self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")
 
@@ -203,6 +214,12 @@ class Changes:
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
         held = layout.content8(content_sha256) + bytes([content_version]) + mark
         self.batch.put(layout.EVENT + hash16(event_key), held)
+
+    def _count_pair(self, signed: str) -> None:
+        pair, key = signed[1:], layout.PAIR + hash16(signed[1:])
+        known = self._pairs[pair] if pair in self._pairs else read_count(self.store.get(key))
+        self._pairs[pair] = known + (-1 if signed.startswith(UNDOES) else 1)
+        self.batch.put(key, layout.COUNT.pack(self._pairs[pair]))
 
     def _hold_fact(self, fact_key: str, fact_sha256: str) -> None:
         self.batch.put(layout.FACT + hash16(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))

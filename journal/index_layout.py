@@ -45,6 +45,10 @@ seq, the event key, how it was closed, and the item's retry policy."""
 LINE = b"l"
 """By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""
 
+PAIR = b"u"
+"""By pair: its movements less its undos."""
+
+COUNT = struct.Struct(">q")
 SEQ = struct.Struct(">Q")
 COUNTS = struct.Struct(">QQQ")
 LINE_VALUE = struct.Struct(">QQ")

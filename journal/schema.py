@@ -32,6 +32,7 @@ class JournalRow:
     the row that caused this one: a command's row, or the first copy of a duplicate. ``history`` is the life of the
     topic's log that the offset belongs to (`journal.histories`); None: its first. ``offset_until`` is set where one row
     stands for all offsets from ``offset`` to before it.
+    ``pair``: of a movement that its provider may undo, and of an undo, what both have in common (`pair_of`).
     """
 
     seq: int
@@ -81,6 +82,7 @@ class JournalRow:
     headers: str | None = None
     history: Int32 | None = None
     offset_until: int | None = None
+    pair: str | None = None
     row_hash: str = ""
 
 
@@ -102,10 +104,18 @@ def _column(name: str, annotation: str) -> pa.Field:
 JOURNAL_SCHEMA = pa.schema([_column(one.name, str(one.type)) for one in fields(JournalRow)])
 LATER_COLUMNS = (
     *("tenant", "zone", "original_sha256", "original_content_sha256"),
-    *("history", "offset_until"),
+    *("history", "offset_until", "pair"),
 )
 """Rarely have a value: each counts in a row's hash only where it has one, and with its name."""
 HASHED_COLUMNS = tuple(name for name in JOURNAL_SCHEMA.names if name not in ("row_hash", *LATER_COLUMNS))
+
+
+MOVES, UNDOES = "+", "-"
+
+
+def pair_of(pair: str, *, undoes: bool) -> str:
+    """As a row keeps a pair (`core.work.Applied`): with its sign before it, for a movement or an undo."""
+    return (UNDOES if undoes else MOVES) + pair
 
 
 def row_hashes(table: pa.Table) -> list[str]:

@@ -77,8 +77,8 @@ class LedgerHandler:
         postings = book(fact, holder, merchant.internal_account)
         if not postings:
             return Ignored("an amount of zero moves no money")
-        pair = None if fact.pair is None else of_tenant(item.tenant, fact.pair)
-        return Applied(postings, after=pair) if fact.movement in UNDOS else Applied(postings, unless=pair)
+        pair = None if fact.pair_key is None else of_tenant(item.tenant, fact.pair_key)
+        return Applied(postings, pair, undoes=pair is not None and fact.movement in UNDOS)
 
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:

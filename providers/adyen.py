@@ -36,7 +36,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact
-from providers.adyen_money import ACCEPTED, EVENT_TYPES, LOST, NAME, fact_of, is_lost_at_once, succeeded
+from providers.adyen_money import ACCEPTED, DATED, EVENT_TYPES, LOST, NAME, fact_of, is_lost_at_once, succeeded
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.event_types import Meaning
 from providers.fields import an_object, array_items, content_hash, names, object_at, optional_text, text, time_of
@@ -111,6 +111,8 @@ class AdyenAdapter(JsonAdapter):
         entity, occurred_at = optional_text(item, "originalReference") or reference, time_of(item.get("eventDate"))
         # A payment's event is named by its reference alone, which is unique across Adyen.
         key = (account, code, reference) if code in NOT_A_PAYMENT else (reference, code)
+        if code in DATED and (dated := optional_text(item, "eventDate")):
+            key = (*key, dated)
         key = (*key, _success(item))
         yield Named(reference, code, account, entity, occurred_at, key)
         if is_lost_at_once(item):

@@ -2,7 +2,9 @@
 
 **What books, and why.** A modification (CAPTURE, REFUND, a payout) books under its own pspReference once it succeeded.
 CAPTURE_FAILED (the scheme refused a capture that had been reported) and SETTLED_REVERSED (its money never came, so
-Adyen takes it back) undo the capture; REFUND_FAILED and REFUNDED_REVERSED undo the refund.
+Adyen takes it back) undo the capture; REFUND_FAILED and REFUNDED_REVERSED undo the refund. They have the pspReference
+of what they undo (the examples of https://github.com/Adyen/adyen-openapi, Webhooks-v1), and give back what was booked.
+Where an account captures at once, what they undo is booked under the payment's own reference, and so are they.
 
 **Captures.** Whether an AUTHORISATION is captured is a setting of the merchant account at Adyen and isn't in the
 notification (https://docs.adyen.com/online-payments/capture). An account that captures immediately sends no CAPTURE:
@@ -16,7 +18,9 @@ contradict what its AUTHORISATION booked: a captured payment can't be cancelled.
 
 **Disputes** (https://docs.adyen.com/risk-management/understanding-disputes/dispute-process-and-flow and
 https://docs.adyen.com/risk-management/disputes-api/dispute-notifications). Adyen takes the money with CHARGEBACK, gives
-it back with CHARGEBACK_REVERSED, and takes it again, for good, with SECOND_CHARGEBACK. The loss books
+it back with CHARGEBACK_REVERSED, and takes it again with SECOND_CHARGEBACK; where the scheme's arbitration is won, a
+second CHARGEBACK_REVERSED gives it back once more. All of them have one pspReference, so reversals are told apart by
+``eventDate``. Each gives back one chargeback, whichever of the two came. The loss books
 
 - with DISPUTE_DEFENSE_PERIOD_ENDED: not defended in time, or accepted; the chargeback is the final stage;
 - with PREARBITRATION_LOST: where it is sent, the first chargeback wasn't reversed before, and the payer keeps the money
@@ -77,6 +81,20 @@ MOVEMENTS: Mapping[str, tuple[Movement, str]] = {
     "PAIDOUT_REVERSED": (Movement.PAYOUT_FAILED, "payout_failed"),
 }
 """By event code: how money moved, and what the fact is called after its pspReference."""
+PAIRS: Mapping[Movement, str] = {
+    Movement.CAPTURE: "capture",
+    Movement.CAPTURE_FAILED: "capture",
+    Movement.REFUND: "refund",
+    Movement.REFUND_FAILED: "refund",
+    Movement.DISPUTE_OPENED: "dispute_opened",
+    Movement.DISPUTE_WON: "dispute_opened",
+    Movement.PAYOUT_PAID: "payout_paid",
+    Movement.PAYOUT_FAILED: "payout_paid",
+}
+"""What pairs are called after their pspReference. Both chargebacks of a dispute are of one pair, for a reversal doesn't
+say which of them it undoes."""
+DATED = frozenset({"CHARGEBACK_REVERSED"})
+"""Event codes of which one pspReference may have several, each of its own ``eventDate``."""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
 EVENT_TYPES = EventTypes(
@@ -137,14 +155,21 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
     if booking is None:
         return None
     movement, fact_name = booking
-    reference = text(item, "pspReference")
+    reference, account = text(item, "pspReference"), text(item, "merchantAccountCode")
+    payment = optional_text(item, "originalReference") or reference
+    if movement is Movement.CAPTURE_FAILED and captures_at_once(settings, account, _method(item)):
+        reference = payment
+    if text(item, "eventCode") in DATED:
+        fact_name = f"{optional_text(item, 'eventDate') or ''}.{fact_name}".removeprefix(".")
     amount = an_object(item.get("amount"), "'amount'")
+    pair = PAIRS.get(movement)
     return MoneyFact(
         fact_key=join_key(NAME, reference, fact_name),
         movement=movement,
-        account=text(item, "merchantAccountCode"),
-        payment=None if movement in PAYOUTS else optional_text(item, "originalReference") or reference,
+        account=account,
+        payment=None if movement in PAYOUTS else payment,
         money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
+        pair=None if pair is None else join_key(NAME, reference, pair),
     )
 
 
@@ -178,7 +203,7 @@ def _captured(
     item: Mapping[str, Any], code: str, cancelled: bool, settings: AdyenSettings
 ) -> tuple[Movement, str] | None:
     account = text(item, "merchantAccountCode")
-    at_once = captures_at_once(settings, account, optional_text(item, "paymentMethod"))
+    at_once = captures_at_once(settings, account, _method(item))
     if at_once is None and not cancelled:
         raise MoneyInvalid(
             f"providers.adyen.capture of {shown(account, 80)} depends on paymentMethod, which isn't there"
@@ -189,6 +214,10 @@ def _captured(
             f"booked, and this payment wasn't captured then. Correct the setting if it is wrong; {_LOOK}"
         )
     return MOVEMENTS["CAPTURE"] if not cancelled and (code == "CAPTURE" or at_once) else None
+
+
+def _method(item: Mapping[str, Any]) -> str | None:
+    return optional_text(item, "paymentMethod")
 
 
 def _status(item: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ What moves money is a transfer (``TRANSFERS``, https://docs.adyen.com/api-explor
 What books, and why:
 
 - A transfer from a balance account to a bank account is a payout: paid when it is booked, failed when the bank
-  returns it, under the transfer's id. Until it is booked the money is only reserved.
+  returns or rejects it afterwards, under the transfer's id. Until it is booked the money is only reserved.
 - A platform payment (capture, refund, chargeback of a balance account) is one account's share of a payment that the
   standard webhooks tell whole and `providers.adyen` books: with its shares booked too, money would count twice.
 - Transfers within Adyen (between balance accounts, fees, a cash-out that is funded and repaid) don't change what Adyen
@@ -81,13 +81,17 @@ EVENT_TYPES = EventTypes(
 CATEGORIES = names("bank card grants internal issuedCard migration platformPayment topUp upgrade")
 """Of a transfer (https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
 
-_PAYOUTS: Mapping[str, Movement] = {"booked": Movement.PAYOUT_PAID, "returned": Movement.PAYOUT_FAILED}
+_PAYOUTS: Mapping[str, Movement] = {
+    "booked": Movement.PAYOUT_PAID,
+    "returned": Movement.PAYOUT_FAILED,
+    "failed": Movement.PAYOUT_FAILED,
+}
 """Of a transfer to a bank account, by its status."""
 _TOLD_BEFORE = frozenset({"credited"})
 """Statuses of such a transfer that come after it was booked."""
 _NOT_MOVED = names(
     "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "
-    "authAdjustmentRefused pending pendingApproval pendingExecution refused rejected failed error cancelled expired "
+    "authAdjustmentRefused pending pendingApproval pendingExecution refused rejected error cancelled expired "
     "dispute disputeClosed disputeExpired disputeNeedsReview"
 )
 """States of a transfer in which no money has moved; so are those that end with ``Pending``."""
@@ -138,6 +142,8 @@ class AdyenPlatformAdapter(JsonAdapter):
         status = text(data, "status")
         if status in _NOT_MOVED or status.endswith("Pending"):
             return None
+        if status == "failed" and (data.get("category"), data.get("direction")) != ("bank", "outgoing"):
+            return None
         _check_kind(data, event_type)
         if data.get("category") != "bank" or status in _TOLD_BEFORE:
             return None
@@ -160,7 +166,7 @@ class AdyenPlatformAdapter(JsonAdapter):
                 f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: "
                 "name it there, then replay the event"
             )
-        fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None)
+        fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None, paired=True)
         return replace(fact, holder=("adyen", platforms[platform]))
 
     def accepted(self) -> Answer:

@@ -18,8 +18,9 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   local payment, a settlement or a disbursal. So does a refund (type ``credit``), once it is settled or disbursed.
 - A settlement that is declined, and a refund that failed, came to nothing. Either may come after the notification that
   it was settled, and alone (https://developer.paypal.com/braintree/docs/reference/general/webhooks/transaction). It
-  gives back what was booked of the transaction, and nothing where nothing was (`MoneyFact.pair`). A refund that was
-  declined before it was settled moved nothing.
+  gives back what was booked of the transaction, whatever its status says (`MoneyFact.pair`).
+- The notification of a subscription's charge lists its earlier charges too. Each is an event of its own, of the same
+  bytes: one that was voided since gives back what was booked of it.
 - A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken, and
   what is won in part is left to a person; lost, accepted or expired, the loss is final. A loss makes two events of the
   same bytes, one of them for the money that was taken before it (`providers.money.types_of`).
@@ -51,6 +52,7 @@ from core.money import MoneyFact
 from providers import braintree_money as books
 from providers import braintree_xml as xml
 from providers.base import BaseAdapter, Delivered, Named
+from providers.event_types import Meaning
 from providers.fields import names, time_of
 from providers.port import FORM, Request, SignatureInvalid
 from providers.signature import SIGNATURES_MAX, matching, secret_error
@@ -116,6 +118,11 @@ class BraintreeAdapter(BaseAdapter[Element]):
         event_id = _event_id(root, books.subject_of(root)) or xml.sha256(root)
         entity, occurred_at = books.payment_of(root) or event_id, time_of(xml.text_of(root, "timestamp"))
         yield Named(event_id, kind, account, entity, occurred_at, is_loss=books.is_loss(root, kind))
+        for listed, transaction in books.listed_before(root, kind).items():
+            yield Named(event_id, listed, account, transaction, occurred_at)
+
+    def meaning_of(self, document: Element, event_type: str) -> Meaning:
+        return super().meaning_of(document, event_type.partition(books.LISTED)[0])
 
     def fact(self, document: Element, event_type: str) -> MoneyFact | None:
         return books.fact_of(document, event_type)

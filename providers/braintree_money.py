@@ -23,6 +23,13 @@ _NOT_TAKEN = names(
 )
 
 
+_TAKEN_BACK = frozenset({"voided", "settlement_declined"})
+"""States of a transaction that may have been submitted before."""
+_CHARGED = "subscription_charged_"
+LISTED = ".listed-"
+"""After the type of such a notification, with a place: an earlier charge of the subscription that it lists too."""
+
+
 class _Moved(NamedTuple):
     movement: Movement
     source: Element
@@ -80,7 +87,7 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     :raises MoneyInvalid: it moved money, and how much can't be known for sure
     :raises Unparseable: a field comes several times
     """
-    read = _READERS.get(kind)
+    read = _listed if LISTED in kind else _READERS.get(kind)
     if read is None:
         return None
     subject = subject_of(root)
@@ -104,19 +111,49 @@ def _transaction(subject: Element, kind: str) -> Element | None:
     if name_of(subject) == "transaction":
         return subject
     if name_of(subject) == "subscription":
-        return _charged_now(subject) if kind.startswith("subscription_charged_") else None
+        return _charged_now(subject) if kind.startswith(_CHARGED) else None
     return child(subject, "transaction")
 
 
 def _charged_now(subscription: Element) -> Element | None:
     """The newest of a subscription's transactions: the charge that the notification reports."""
+    return next(iter(_charges(subscription)), None)
+
+
+def _charges(subscription: Element) -> list[Element]:
+    """A subscription's transactions, the newest first; none where their order isn't known."""
     charges = list(children(child(subscription, "transactions"), "transaction"))
     if len(charges) <= 1:
-        return charges[0] if charges else None
+        return charges
     try:
-        return max(charges, key=lambda charge: from_rfc3339(text_of(charge, "created-at") or ""))
+        return sorted(charges, key=lambda charge: from_rfc3339(text_of(charge, "created-at") or ""), reverse=True)
     except ValueError:
+        return []
+
+
+def listed_before(root: Element, kind: str) -> dict[str, str]:
+    """The earlier transactions that the notification of a charge lists as well: by the type of each one's event the
+    transaction's id.
+    """
+    subject = subject_of(root)
+    if subject is None or not kind.startswith(_CHARGED) or name_of(subject) != "subscription":
+        return {}
+    earlier = [text_of(charge, "id") or "" for charge in _charges(subject)[1:]]
+    return {f"{kind}{LISTED}{place}": name for place, name in enumerate(earlier, 1) if name}
+
+
+def _listed(subject: Element, event_type: str) -> _Moved | None:
+    """What an earlier charge of the list has come to by now."""
+    place = int(event_type.rpartition(LISTED)[2])
+    charge = _charges(subject)[place]
+    status = text_of(charge, "status")
+    if status in _TAKEN_BACK:
+        return _of_transaction(Movement.CAPTURE_FAILED, charge)
+    if status in _NOT_TAKEN:
         return None
+    if status not in _TAKEN:
+        raise MovementUnknown("status", status)
+    return _of_transaction(Movement.CAPTURE, charge)
 
 
 def _captured(subject: Element, kind: str) -> _Moved | None:
@@ -132,10 +169,8 @@ def _captured(subject: Element, kind: str) -> _Moved | None:
 
 
 def _declined(subject: Element, kind: str) -> _Moved | None:
-    """A sale or a refund that was declined or failed, unless it ended before its settlement began."""
+    """A sale or a refund that was declined or failed. Its status doesn't tell whether it was booked before."""
     transaction = _transaction_of(subject, kind)
-    if text_of(transaction, "status") in _NOT_TAKEN - {"settlement_declined"}:
-        return None
     credit = kind == "refund_failed" or _is_credit(transaction, True)
     return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)
 

@@ -13,7 +13,8 @@ has no snapshot raises instead of being passed over.
 - A refund under its ``re_`` id from ``refund.processing`` on, when it can't be canceled any more, whichever event
   says so first. ``refund.failed`` comes after that and gives the money back.
 - ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
-- ``payout.completed`` under the payout's id; one that failed was never booked.
+- ``payout.completed`` under the payout's id, and ``payout.failed``: a bank may return what was transferred
+  (``statusReason`` of https://docs.mollie.com/reference/get-payout).
 - ``payment-link.paid`` and ``sales-invoice.paid`` report payments that have events of their own and don't name
   them; ``balance-transaction.created`` repeats what payments, refunds and payouts said. They move nothing.
 
@@ -36,7 +37,7 @@ from core.money import MoneyFact, MoneyInvalid, Movement
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes
 from providers.fields import an_object, mode_of, names, object_at, optional_text, text, time_of
-from providers.money import decimal_money_of, moved
+from providers.money import PAYOUTS, decimal_money_of, moved
 from providers.port import Request
 from providers.signature import sent, text_key
 
@@ -55,8 +56,9 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "chargeback.received": Movement.DISPUTE_OPENED,
     "chargeback.reversed": Movement.DISPUTE_WON,
     "payout.completed": Movement.PAYOUT_PAID,
+    "payout.failed": Movement.PAYOUT_FAILED,
 }
-_PAIRED = frozenset({Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
+_PAIRED = PAYOUTS | {Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 EVENT_TYPES = EventTypes(
     books=frozenset(_MOVEMENTS),
     person=names(
@@ -67,7 +69,7 @@ EVENT_TYPES = EventTypes(
             "balance-transaction.created business-account-transfer.blocked business-account-transfer.failed "
             "business-account-transfer.initiated business-account-transfer.pending-review "
             "business-account-transfer.requested capture.failed payment-link.paid payment.authorized "
-            "payment.canceled payment.expired payment.failed payment.pending payout.canceled payout.failed "
+            "payment.canceled payment.expired payment.failed payment.pending payout.canceled "
             "payout.initiated payout.processing-at-bank refund.canceled refund.pending refund.queued "
             "sales-invoice.canceled sales-invoice.created sales-invoice.e-invoice-failed "
             "sales-invoice.e-invoice-issued sales-invoice.issued sales-invoice.paid"

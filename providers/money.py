@@ -19,13 +19,12 @@ WITHHELD = ".withheld"
 
 _LETTERS = re.compile(r"[A-Za-z]{3}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
-_UNDONE_BY = {
-    Movement.CAPTURE: Movement.CAPTURE_FAILED,
-    Movement.REFUND: Movement.REFUND_FAILED,
-    Movement.DISPUTE_OPENED: Movement.DISPUTE_WON,
-    Movement.PAYOUT_PAID: Movement.PAYOUT_FAILED,
+_UNDOES = {
+    Movement.CAPTURE_FAILED: Movement.CAPTURE,
+    Movement.REFUND_FAILED: Movement.REFUND,
+    Movement.DISPUTE_WON: Movement.DISPUTE_OPENED,
+    Movement.PAYOUT_FAILED: Movement.PAYOUT_PAID,
 }
-_PAIRS = _UNDONE_BY | {undo: done for done, undo in _UNDONE_BY.items()}
 
 
 def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
@@ -94,8 +93,8 @@ def moved(
     """A movement, named by the id of what moved and its own name. A payout belongs to no payment, whatever is given.
 
     :param reference: the id of what moved: of the refund, not of the payment
-    :param paired: the provider names what undoes the movement, or what it undoes, by the same id, and may report only
-        the undo. A loss undoes nothing, and nothing undoes it
+    :param paired: the provider tells by the same id what undoes the movement, or what it undoes. A loss undoes nothing,
+        and nothing undoes it
     :param prefix: before the movement's name, where one object moves money several times
     :param within: what the id is unique within, such as the account, where it isn't by itself
     """
@@ -103,14 +102,14 @@ def moved(
     def key(one: Movement) -> str:
         return join_key(provider, *([] if within is None else [within]), reference, prefix + one.value)
 
-    other = _PAIRS.get(movement) if paired else None
+    done = _UNDOES.get(movement, movement if movement in _UNDOES.values() else None) if paired else None
     return MoneyFact(
         fact_key=key(movement),
         movement=movement,
         account=account,
         payment=None if movement in PAYOUTS else payment,
         money=money,
-        pair=None if other is None else key(other),
+        pair=None if done is None else key(done),
     )
 
 
@@ -141,8 +140,8 @@ def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyF
     if fact.movement is not Movement.DISPUTE_LOST:
         return None
     name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
-    opened = replace(fact, fact_key=name + Movement.DISPUTE_OPENED, movement=Movement.DISPUTE_OPENED)
-    return replace(opened, pair=name + Movement.DISPUTE_WON)
+    opened = name + Movement.DISPUTE_OPENED
+    return replace(fact, fact_key=opened, movement=Movement.DISPUTE_OPENED, pair=opened)
 
 
 def for_a_person(event_type: str, where: str) -> MoneyInvalid:

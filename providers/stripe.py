@@ -175,8 +175,20 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
         account=optional_text(document, "account") or "",
         payment=_payment(reported),
-        paired=found.movement in PAYOUTS,
+        paired=_is_paired(found, reported),
     )
+
+
+def _is_paired(found: _Moved, reported: Mapping[str, Any]) -> bool:
+    """Whether what undoes it, or what it undoes, has its id: not so the later rounds of a dispute, which are named by
+    their balance transactions, what gives back a part, nor captures, which nothing undoes.
+    """
+    if found.movement is Movement.DISPUTE_OPENED:
+        return found.source is reported
+    if found.movement is Movement.DISPUTE_WON:
+        taken = [-amount for amount, _ in _transactions(reported) if amount < 0]
+        return found.source is reported and (not taken or found.amount == taken[0])
+    return found.movement in PAYOUTS or found.movement in (Movement.REFUND, Movement.REFUND_FAILED)
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:

@@ -198,25 +198,6 @@ _REDACTED = pa.schema(
 )
 DAY_US = 86_400_000_000
 
-_IN_ORDER = """
-    WITH before AS (
-        SELECT one.seq AS seq, bool_or(other.seq < one.seq) AS pair_was_applied
-        FROM body_facts AS one JOIN whole AS other ON other.fact_key = coalesce(one.undoes, one.undone_by)
-        WHERE other.decision IN ('applied', 'unknown')
-        GROUP BY one.seq)
-    SELECT facts.seq AS seq, is_read, reads,
-           CASE WHEN problem IS NOT NULL THEN problem
-                WHEN undone_by IS NOT NULL AND is_booked AND coalesce(pair_was_applied, false)
-                THEN 'it was undone before it was reported, and is booked'
-                WHEN undone_by IS NOT NULL AND NOT is_booked AND NOT coalesce(pair_was_applied, false)
-                THEN 'what the body reports was applied and isn''t booked'
-                WHEN undoes IS NOT NULL AND NOT is_booked AND pair_was_applied
-                THEN 'what it undoes was applied before, and the undo isn''t booked' END AS problem
-    FROM body_facts AS facts LEFT JOIN before ON before.seq = facts.seq
-    """
-"""As the engine settles a movement and its undo (`core.work.Applied`). An undo that is booked without its movement is
-found by `payment_checks.UndosHaveMovements`."""
-
 
 @dataclass
 class BookingsAreInBodies(Invariant):
@@ -227,25 +208,25 @@ class BookingsAreInBodies(Invariant):
     facts: BodyFacts
     name = "bookings_are_in_bodies"
     sentence = (
-        "Every booking is what its adapter reads in the kept body again: fact, accounts, sides, amount and currency. A "
-        "movement that was undone before it was reported books nothing, and no other does."
+        "Every booking is what its adapter reads in the kept body again: fact, pair, accounts, sides, amount and "
+        "currency."
     )
 
     def check(self, evidence: Evidence) -> Finding:
         self.facts.register(evidence)
-        evidence.engine.add_view("facts_in_order", _IN_ORDER)
         offenders = evidence.sample(
             """
-            SELECT problem, journal.seq AS seq, event_key, event_type, reads, fact_key, postings, handler_version
-            FROM journal JOIN facts_in_order ON facts_in_order.seq = journal.seq
-            WHERE problem IS NOT NULL ORDER BY seq
+            SELECT problem, journal.seq AS seq, journal.event_key AS event_key, event_type, reads, fact_key, postings,
+                   handler_version
+            FROM journal JOIN body_facts ON body_facts.seq = journal.seq
+            WHERE problem IS NOT NULL ORDER BY journal.seq
             """
         )
         [counts] = evidence.rows(
             """
             SELECT count(*) FILTER (WHERE is_read) AS compared, count(*) FILTER (WHERE NOT is_read) AS without_body,
                    count(*) FILTER (WHERE problem IS NOT NULL) AS wrong
-            FROM facts_in_order
+            FROM body_facts
             """
         )
         figures = {**counts, "read_by": handler_version(self.facts.providers)}

@@ -13,6 +13,7 @@ from core.keys import key_part
 from core.money import UNDOS, MoneyFact
 from core.routing import of_tenant
 from core.work import postings_to_json
+from journal.schema import pair_of
 from ledger.accounts import book, holder_of
 from providers.port import Adapter
 from providers.reconciled import reader_of
@@ -21,17 +22,13 @@ from providers.settings import ProvidersSettings
 
 COLUMNS = (
     *("seq", "event_key", "entity_key", "provider", "event_type", "tenant", "fact_key", "fact_sha256"),
-    *("handler_version", "postings", "body"),
+    *("handler_version", "postings", "pair", "body"),
 )
 """Of an applied row, and its body: NULL where it isn't kept."""
 
-FACTS = (
-    "seq bigint, event_key string, entity_key string, is_read boolean, is_booked boolean, payment string, "
-    "undoes string, undone_by string, problem string, reads string"
-)
-"""One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``undoes``, ``undone_by``: the
-fact key of what the movement undoes, or of what undoes it. ``problem``: what is wrong, NULL if nothing is. ``reads``:
-what the adapter reads, where something is wrong."""
+FACTS = "seq bigint, event_key string, entity_key string, is_read boolean, payment string, problem string, reads string"
+"""One for each row. ``is_read``: there was a body. ``payment``: as entity keys spell it. ``problem``: what is wrong,
+NULL if nothing is. ``reads``: what the adapter reads, where something is wrong."""
 
 UNREADABLE = "its adapter can't read the body that was booked"
 TEXT_CHARS_MAX = 300
@@ -42,8 +39,6 @@ class BodyFact(NamedTuple):
     """As `FACTS` has it."""
 
     payment: str | None
-    undoes: str | None = None
-    undone_by: str | None = None
     problem: str | None = None
     reads: str | None = None
 
@@ -56,11 +51,11 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
         facts = [body_fact(row, adapters) if row["body"] is not None else BodyFact(None) for row in rows]
         columns: list[list[Any]] = [
             *([row[name] for row in rows] for name in ("seq", "event_key", "entity_key")),
-            *([row[name] is not None for row in rows] for name in ("body", "postings")),
+            [row["body"] is not None for row in rows],
             *([getattr(fact, name) for fact in facts] for name in BodyFact._fields),
         ]
         text = pa.string()
-        types = (pa.int64(), text, text, pa.bool_(), pa.bool_(), text, text, text, text, text)
+        types = (pa.int64(), text, text, pa.bool_(), text, text, text)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, [field.split()[0] for field in FACTS.split(", ")])
 
@@ -80,17 +75,21 @@ def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFa
     if fact is None:
         return BodyFact(None, problem="its adapter reads no money in the body that was booked")
     payment = None if fact.payment is None else key_part(fact.payment)
-    pair = None if fact.pair is None else of_tenant(row["tenant"], fact.pair)
-    undoes, undone_by = (pair, None) if fact.movement in UNDOS else (None, pair)
     problem = _problem(row, fact)
-    return BodyFact(payment, undoes, undone_by, problem, None if problem is None else _text_of(fact))
+    return BodyFact(payment, problem, None if problem is None else _text_of(fact))
 
 
 def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
     if of_tenant(row["tenant"], fact.fact_key) != row["fact_key"] or fact.sha256 != row["fact_sha256"]:
         return "its adapter reads another fact in the body than was reported"
+    pair = None
+    if fact.pair_key is not None:
+        pair = pair_of(of_tenant(row["tenant"], fact.pair_key), undoes=fact.movement in UNDOS)
+    if row["pair"] is not None and row["pair"] != pair:
+        return "its adapter reads another pair in the body than was reported"
     if row["postings"] is None:
-        return None if fact.pair is not None else "what the body reports was applied and isn't booked"
+        # Whether it may be so is said by the promise about undos.
+        return None if row["pair"] is not None else "what the body reports was applied and isn't booked"
     provider, account = fact.holder or (row["provider"], fact.account)
     booking = book(fact, holder_of(provider, account, row["tenant"]), _MERCHANT)
     expected = _shapes(orjson.loads(postings_to_json(booking) or "[]"))

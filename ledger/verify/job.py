@@ -43,7 +43,12 @@ from ledger.verify.journal_checks import (
 )
 from ledger.verify.kafka import Kafka, RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted, ReceiptsHaveDecisions
-from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from ledger.verify.payment_checks import (
+    OneMerchantAPayment,
+    RefundsHaveCaptures,
+    UndosFollowMovements,
+    UndosHaveMovements,
+)
 from ledger.verify.promises import promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
@@ -66,6 +71,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
     UndosHaveMovements(),
+    UndosFollowMovements(),
     OneMerchantAPayment(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),
@@ -86,6 +92,7 @@ OF_THE_LEDGER = frozenset(
         ReprocessedWereIgnored.name,
         RefundsHaveCaptures.name,
         UndosHaveMovements.name,
+        UndosFollowMovements.name,
         OneMerchantAPayment.name,
         PostingsEqualJournal.name,
         AuditLogWhole.name,

@@ -60,6 +60,10 @@ class RefundsHaveCaptures(_Awaited):
     name = "refunds_have_captures"
 
 
+class UndosFollowMovements(PromiseInvariant):
+    name = "undos_follow_movements"
+
+
 class UndosHaveMovements(_Awaited):
     name = "undos_have_movements"
 

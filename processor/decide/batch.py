@@ -28,7 +28,7 @@ from processor.decide.records import Arrivals, KafkaRecord, number, read_table, 
 from processor.decide.rereads import Rereads
 from processor.decide.run import Handlers, only_first
 from processor.decide.runs import RUNS_NOTE, Runs, Turn
-from processor.decide.settle import answers_of, blocking, facts_named, in_order, place, settle
+from processor.decide.settle import answers_of, blocking, in_order, pairs_named, place, settle
 from processor.history.check import Position
 from processor.judge.classify import Failure
 from processor.reporting.progress import Progress, Steps
@@ -259,9 +259,9 @@ class Batches:
         """What becomes of the events; and of the stream, whether it is blocked from now on."""
         lines, now = admitted.lines.values(), self._clock.now()
         answers = answers_of(lines, results.by_item, results.handler_version, now, self._blocked.reason)
-        applied = {fact for fact in facts_named(answers) if self._known.index.known_fact(fact) is not None}
+        booked = self._known.index.booked_of(sorted(pairs_named(answers)))
         self._learn(answers.by_item.values(), results.reports)
-        return [*admitted.settled, *admitted.poison, *settle(lines, answers, applied), *arrivals.passed]
+        return [*admitted.settled, *admitted.poison, *settle(lines, answers, booked), *arrivals.passed]
 
     def _learn(self, results: Iterable[Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Whether the stream is blocked from now on."""

@@ -29,11 +29,15 @@ _Answer = TypeVar("_Answer")
 
 
 class Early(NamedTuple):
-    """What a pure handler answered in the map stage: the booking as canonical JSON, or why the event is ignored."""
+    """What a pure handler answered in the map stage: the booking as canonical JSON with its pair (`core.work.Applied`),
+    or why the event is ignored.
+    """
 
     handler_version: str
     postings: str | None
     ignored_because: str | None
+    pair: str | None = None
+    undoes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ class Item:
         if self.early is None or self.previous is not None or self.died_before:
             return None
         early = self.early
-        return Booked(text=early.postings) if early.ignored_because is None else Ignored(early.ignored_because)
+        if early.ignored_because is not None:
+            return Ignored(early.ignored_because)
+        return Booked(pair=early.pair, undoes=early.undoes, text=early.postings)
 
 
 def again(waiting: OpenItem) -> Item:

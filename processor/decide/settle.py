@@ -1,24 +1,24 @@
 """Settle: what crosses entities once every line's events have been answered, and the rows' numbers. Pure.
 
-Of events with one fact one is booked; an undo of what was never booked is unknown; a failure that says that the whole
+Of events with one fact one is booked; an undo of what isn't booked is unknown; a failure that says that the whole
 stream is blocked counts as its event's own where others went well meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from core.decision import Decision
 from core.work import Applied, Outcome
-from journal.schema import JournalRow
+from journal.schema import JournalRow, pair_of
 from processor.decide.item import Item, fact_taken
 from processor.decide.line import Answers, Line, step
 from processor.judge.classify import Failure
 
-UNDO_OF_NOTHING = "undo"
-"""The code of an undo of what was never booked; its row's ``error_message`` is the fact that it takes back."""
+EARLY_UNDO = "undo"
+"""The code of an undo that is unknown (`core.work.Unknown`): nothing is booked that it could take back."""
 
 
 def answers_of(
@@ -46,17 +46,18 @@ def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
     return [result for result in results if isinstance(result, Failure) and result.blocks]
 
 
-def facts_named(answers: Answers) -> set[str]:
-    """Facts that bookings depend on: whether these came before is to be looked up."""
+def pairs_named(answers: Answers) -> set[str]:
+    """Pairs that bookings depend on: how many of each are booked and not undone is to be looked up."""
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
-    return {fact for one in applied for fact in (one.after, one.unless) if fact is not None}
+    return {one.pair for one in applied if one.pair is not None}
 
 
-def settle(lines: Iterable[Line], answers: Answers, applied_facts: Collection[str]) -> list[Item]:
+def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[Item]:
     """What the batch decides of every line's events.
 
-    :param applied_facts: those of `facts_named` that an event before this batch has (`core.decision.TAKES_FACT`)
+    :param booked: of `pairs_named`, as `journal.index.Index.booked_of` says before this batch
     """
+    left = dict(booked)
     decided = [item for line in lines for item in step(line, answers)]
     taken: dict[str, str] = {}
     for item in sorted(decided, key=lambda item: item.row.item_seq):
@@ -69,19 +70,27 @@ def settle(lines: Iterable[Line], answers: Answers, applied_facts: Collection[st
             continue
         answer = answers.by_item.get(item.seq)
         if isinstance(answer, Applied):
-            _check_pair(row, answer, taken.keys() | applied_facts if answer.after or answer.unless else ())
+            _settle_pair(row, answer, left)
         taken[fact] = row.fact_sha256 or ""
     return decided
 
 
-def _check_pair(row: JournalRow, answer: Applied, applied: Collection[str]) -> None:
-    """An undo of what was never booked is unknown, and what was undone before it was reported books nothing."""
-    if answer.after is not None and answer.after not in applied:
-        row.decision, row.error_code, row.postings = Decision.UNKNOWN, UNDO_OF_NOTHING, None
-        row.error_message = answer.after
-        row.reason = f"{answer.after} was never booked: whether money moved before, and how much, isn't known here"
-    if answer.unless is not None and answer.unless in applied:
-        row.postings, row.reason = None, f"books nothing: {answer.unless} took it back before"
+def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None:
+    """An undo of what isn't booked is unknown, and what was undone before it was reported books nothing.
+
+    :param left: by pair, movements less undos; takes in this one
+    """
+    pair = answer.pair
+    if pair is None:
+        return
+    before = left.get(pair, 0)
+    left[pair] = before - 1 if answer.undoes else before + 1
+    row.pair = pair_of(pair, undoes=answer.undoes)
+    if answer.undoes and before <= 0:
+        row.decision, row.error_code, row.postings = Decision.UNKNOWN, EARLY_UNDO, None
+        row.reason = f"nothing of {pair} is booked: whether money moved before, and how much, isn't known here"
+    elif not answer.undoes and before < 0:
+        row.postings, row.reason = None, f"books nothing: what undoes {pair} came before"
 
 
 def place(decided: Sequence[Item]) -> int:

@@ -43,7 +43,7 @@ def checked(outcome: object) -> Outcome:
     """
     try:
         if isinstance(outcome, Applied):
-            return Applied(_booking(outcome.postings), _fact(outcome.after), _fact(outcome.unless))
+            return Applied(_booking(outcome.postings), _pair(outcome.pair), bool(outcome.undoes))
         if isinstance(outcome, Ignored):
             return Ignored(_text(outcome.reason, "the reason"), _note(outcome.note))
         if isinstance(outcome, Unknown):
@@ -107,8 +107,8 @@ def _check_account(account: object) -> None:
         raise OutcomeInvalid("a posting's account isn't valid UTF-8")
 
 
-def _fact(key: object) -> str | None:
-    return None if key is None else _text(key, "a fact's key", FACT_CHARS_MAX)
+def _pair(key: object) -> str | None:
+    return None if key is None else _text(key, "the pair", FACT_CHARS_MAX)
 
 
 def _held(held: Held) -> Held:

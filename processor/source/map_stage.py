@@ -161,9 +161,7 @@ def _answer(handler: Handler, item: WorkItem) -> Early | None:
     except BaseException:
         return None
     if isinstance(outcome, Applied):
-        if outcome.after is not None or outcome.unless is not None:
-            return None
-        return Early(version, postings_to_json(outcome.postings), None)
+        return Early(version, postings_to_json(outcome.postings), None, outcome.pair, outcome.undoes)
     return Early(version, None, outcome.reason) if isinstance(outcome, Ignored) else None
 
 

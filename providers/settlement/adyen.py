@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
-from providers.adyen_money import MOVEMENTS, NAME, captures_at_once
+from providers.adyen_money import DATED, MOVEMENTS, NAME, PAIRS, captures_at_once
 from providers.fields import entity_key
 from providers.money import PAYOUTS
 from providers.settings import ProvidersSettings
@@ -70,6 +70,7 @@ class AdyenSettlement:
         self._entity = settings.entity
         self._adyen = settings.adyen
         self._only = account
+        self._told: set[str] = set()
 
     def read(self, row: Row) -> ReportLine:
         kind = row.text("type")
@@ -88,9 +89,12 @@ class AdyenSettlement:
             account=account,
             payment=None if movement in PAYOUTS else payment,
             money=_money(row, movement),
+            pair=join_key(NAME, reference, PAIRS[movement]) if movement in PAIRS else None,
         )
         entity = None if code == _TWO else entity_key(self._entity, NAME, account, payment or reference)
-        return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity)
+        is_further_round = code in DATED and fact.fact_key in self._told
+        self._told.add(fact.fact_key)
+        return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity, is_further_round)
 
     def _at_once(self, row: Row, account: str) -> bool:
         at_once = captures_at_once(self._adyen, account, row.optional("method") or None)

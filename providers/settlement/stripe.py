@@ -97,7 +97,7 @@ class StripeBalance:
 
     def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
         payment = row.optional("payment") or row.optional("charge") or source
-        money, paired = _money(row, movement), movement in PAYOUTS
+        money, paired = _money(row, movement), movement is not Movement.CAPTURE
         fact = moved(NAME, movement, source, money, account=self._account, payment=payment, paired=paired)
         by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _SEVERAL else None
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None

@@ -14,16 +14,22 @@ from deltalake import DeltaTable
 
 from core.clock import ManualClock
 from core.decision import Decision
+from core.money import UNDOS
 from core.work import postings_to_json
 from journal.bodies import BodyStore
-from journal.schema import JournalRow
+from journal.schema import JournalRow, pair_of
 from ledger.accounts import book, holder_of
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, Options, verify
 from ledger.verify.body_checks import BookingsAreInBodies
 from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
-from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
+from ledger.verify.payment_checks import (
+    OneMerchantAPayment,
+    RefundsHaveCaptures,
+    UndosFollowMovements,
+    UndosHaveMovements,
+)
 from providers import ProvidersSettings, build_adapters
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World, new_row
 
@@ -60,6 +66,7 @@ class Booked:
         assert fact is not None
         row = new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}")
         booking = book(fact, holder_of("stripe", fact.account), merchant)
+        pair = None if fact.pair_key is None else pair_of(fact.pair_key, undoes=fact.movement in UNDOS)
         row = replace(
             row,
             **{
@@ -69,6 +76,7 @@ class Booked:
                 "fact_sha256": fact.sha256,
                 "handler_version": "ledger-2.0123abcd",
                 "postings": postings_to_json(booking),
+                "pair": pair,
                 "body_sha256": hashlib.sha256(body).hexdigest(),
                 **more,
             },
@@ -78,7 +86,10 @@ class Booked:
         return row
 
 
-OF_BODIES = [one.name for one in (BookingsAreInBodies, RefundsHaveCaptures, UndosHaveMovements, OneMerchantAPayment)]
+OF_BODIES = [
+    one.name
+    for one in (BookingsAreInBodies, RefundsHaveCaptures, UndosHaveMovements, UndosFollowMovements, OneMerchantAPayment)
+]
 
 
 @pytest.fixture
@@ -108,7 +119,7 @@ def test_bookings_are_held_against_their_bodies(look: Callable[[Booked], Finding
     gone = booked.add(charge("pi_2"))
     amount = booked.add(charge("pi_3"))
     amount.postings = (amount.postings or "").replace(":1000,", ":1001,")
-    renamed = booked.add(charge("pi_4"), event_type="charge.paid")
+    renamed = booked.add(charge("pi_4"), event_type="payout.created")
     left = booked.add(charge("pi_5"), event_type="transfer.created")
     del booked.bodies[gone.body_sha256 or ""]
     findings = look(booked)
@@ -137,20 +148,22 @@ def test_only_a_movement_that_was_undone_before_books_nothing(look: Callable[[Bo
     booked = Booked()
     booked.add(payout("paid", "po_1"))
     booked.add(payout("failed", "po_1"))
-    booked.add(payout("failed", "po_2"), postings=None)
+    booked.add(payout("failed", "po_2"), postings=None, decision=Decision.UNKNOWN)
     booked.add(payout("paid", "po_2"), postings=None)
     left_out = booked.add(payout("paid", "po_3"), postings=None)
     booked.add(payout("paid", "po_4"))
-    not_given_back = booked.add(payout("failed", "po_4"), postings=None)
-    booked.add(payout("failed", "po_5"), postings=None)
+    not_given_back = booked.add(payout("failed", "po_4"), postings=None, decision=Decision.UNKNOWN)
+    booked.add(payout("failed", "po_5"), postings=None, decision=Decision.UNKNOWN)
     booked_after_all = booked.add(payout("paid", "po_5"))
-    found = look(booked)["bookings_are_in_bodies"]
-    assert {one["seq"]: one["problem"] for one in found.offenders} == {
-        left_out.seq: "what the body reports was applied and isn't booked",
-        not_given_back.seq: "what it undoes was applied before, and the undo isn't booked",
+    of_nothing = booked.add(payout("failed", "po_6"))
+    findings = look(booked)
+    assert findings["bookings_are_in_bodies"].ok
+    assert {one["seq"]: one["problem"] for one in findings["undos_follow_movements"].offenders} == {
+        left_out.seq: "it wasn't undone before, and isn't booked",
+        not_given_back.seq: "what it undoes is booked, and the undo isn't",
         booked_after_all.seq: "it was undone before it was reported, and is booked",
+        of_nothing.seq: "an undo is booked of what isn't",
     }
-    assert found.figures["wrong"] == 3
 
 
 def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(

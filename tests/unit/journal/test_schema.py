@@ -60,7 +60,7 @@ fact_sha256 entity_key provider account event_type mode tenant zone decision! at
 retry_policy blocking:b! out_of_order:b! cause_seq:i8 actor occurred_at:t received_at:t decided_at:t!
 body_sha256 original_sha256 original_content_sha256 content_sha256 content_version:i4 dedupe error_class
 error_code error_message error_stack error_kind log_lines handler_version postings headers history:i4
-offset_until:i8 row_hash!
+offset_until:i8 pair row_hash!
 """
 CODES = {pa.int64(): ":i8", pa.int32(): ":i4", pa.bool_(): ":b", pa.string(): "", pa.timestamp("us", tz="UTC"): ":t"}
 

@@ -109,19 +109,17 @@ def test_a_fact_that_was_named_with_another_amount_is_not_booked() -> None:
         handle(other, item())
 
 
-PAID = MoneyFact("fake:po_1:payout_paid", Movement.PAYOUT_PAID, "acct_1", None, Money(5, "EUR"), "fake:po_1:undone")
-UNDONE = replace(PAID, fact_key="fake:po_1:undone", movement=Movement.PAYOUT_FAILED, pair="fake:po_1:payout_paid")
-
-
-@pytest.mark.parametrize(
-    ("fact", "after", "unless"), [(PAID, None, "fake:po_1:undone"), (UNDONE, "fake:po_1:payout_paid", None)]
+PAID = MoneyFact(
+    "fake:po_1:payout_paid", Movement.PAYOUT_PAID, "acct_1", None, Money(5, "EUR"), "fake:po_1:payout_paid"
 )
-def test_what_a_fact_is_paired_with_decides_whether_it_counts(
-    fact: MoneyFact, after: str | None, unless: str | None
-) -> None:
+UNDONE = replace(PAID, fact_key="fake:po_1:undone", movement=Movement.PAYOUT_FAILED)
+
+
+@pytest.mark.parametrize(("fact", "undoes"), [(PAID, False), (UNDONE, True)])
+def test_a_fact_and_its_undo_answer_with_one_pair(fact: MoneyFact, undoes: bool) -> None:
     outcome = handle(fact, item(fact.fact_key, fact=fact))
     assert isinstance(outcome, Applied)
-    assert (outcome.after, outcome.unless) == (after, unless)
+    assert (outcome.pair, outcome.undoes) == ("fake:po_1:payout_paid:5:EUR", undoes)
 
 
 def test_a_tenants_fact_is_booked_under_the_tenants_key_on_the_tenants_merchant() -> None:

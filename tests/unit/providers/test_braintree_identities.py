@@ -36,6 +36,7 @@ MOVEMENTS = {
 SAMPLES_THAT_BOOK_NOTHING = {
     "dispute_won",
     "local_payment_funded",
+    "refund_failed",
     "subscription_charged_successfully",
     "transaction_disbursed",
 }

@@ -11,6 +11,7 @@ import pytest
 from core.event import Event
 from core.routing import scoped
 from core.work import Applied, WorkItem, postings_to_json
+from journal.schema import pair_of
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, body_fact, read_bodies
@@ -46,7 +47,9 @@ def row(event: Event, adapters: Mapping[str, Adapter]) -> Row:
     assert isinstance(outcome, Applied)
     about = {name: getattr(event, name) for name in COLUMNS if hasattr(event, name)}
     postings = postings_to_json(outcome.postings)
-    return {**about, "seq": 1, "handler_version": "ledger-2.0123abcd", "postings": postings, "body": event.body}
+    pair = None if outcome.pair is None else pair_of(outcome.pair, undoes=outcome.undoes)
+    decided = {"handler_version": "ledger-2.0123abcd", "postings": postings, "pair": pair}
+    return {**about, "seq": 1, **decided, "body": event.body}
 
 
 def rows(case: Case, tenant: str | None = None) -> list[Row]:
@@ -86,7 +89,11 @@ WRONG: dict[str, tuple[Row, str]] = {
     "another holder": (booked_with("provider:stripe", "provider:square"), NOT_BOOKED_SO),
     "another kind": (booked_with(":refunds", ":disputes"), NOT_BOOKED_SO),
     "one line": ({**REFUND, "postings": REFUND["postings"].split("},")[0] + "}]"}, NOT_BOOKED_SO),
-    "nothing": ({**REFUND, "postings": None}, "what the body reports was applied and isn't booked"),
+    "nothing": ({**REFUND, "postings": None, "pair": None}, "what the body reports was applied and isn't booked"),
+    "another pair": (
+        {**REFUND, "pair": f"-{REFUND['pair'][1:]}"},
+        "its adapter reads another pair in the body than was reported",
+    ),
     "another fact": ({**REFUND, "fact_key": "stripe:re_9:refund"}, OTHER_FACT),
     "another fact's hash": ({**REFUND, "fact_sha256": "0" * 64}, OTHER_FACT),
     "another tenant": ({**REFUND, "tenant": "shop-b"}, OTHER_FACT),

@@ -184,7 +184,7 @@ MOVEMENTS = {
     "REFUND_FAILED": "refund_failed 1000 EUR of ORIGINAL1",
     "REFUNDED_REVERSED": "refund_failed 1000 EUR of ORIGINAL1",
     "CHARGEBACK": "dispute_opened 1000 EUR of ORIGINAL1",
-    "CHARGEBACK_REVERSED": "dispute_won 1000 EUR of ORIGINAL1",
+    "CHARGEBACK_REVERSED": "2026-01-31T13%3A00%3A00+01%3A00.dispute_won 1000 EUR of ORIGINAL1",
     "PAYOUT_THIRDPARTY": "payout_paid 1000 EUR",
     "PAIDOUT_REVERSED": "payout_failed 1000 EUR",
 }
@@ -372,13 +372,16 @@ OF_CAPTURES = [
 # Disputes.
 
 
-def disputed(code: str, status: str | None = "Lost", amount: int = 10_000) -> bytes:
+def disputed(
+    code: str, status: str | None = "Lost", amount: int = 10_000, at: str = "2026-01-31T13:00:00+01:00"
+) -> bytes:
     extra = {"chargebackReasonCode": "13.1", "chargebackSchemeCode": "visa"}
     return body(
         item(
             pspReference="DISPUTE1",
             originalReference="PAY1",
             eventCode=code,
+            eventDate=at,
             amount={"value": amount, "currency": "EUR"},
             paymentMethod="visa",
             reason="Merchandise/Services Not Received",
@@ -436,6 +439,17 @@ OF_DISPUTES = [
             "withdrawn before arbitration",
             [CHARGED_BACK, REVERSED, disputed("PREARBITRATION_ISSUER_WITHDRAWN", "Won")],
             {},
+        ),
+        (
+            "won by arbitration after a second chargeback",
+            [
+                CHARGED_BACK,
+                REVERSED,
+                SECOND,
+                disputed("SCHEME_ARBITRATION_WON", "Won"),
+                disputed("CHARGEBACK_REVERSED", "Won", at="2026-05-31T13:00:00+02:00"),
+            ],
+            {"disputes": -10_000, "dispute_losses": 10_000},
         ),
         ("won by arbitration", [CHARGED_BACK, REVERSED, disputed("SCHEME_ARBITRATION_WON", "Won")], {}),
         (

@@ -10,7 +10,15 @@ from core.money import MoneyInvalid, MovementUnknown
 from load.samples import adyenplatform as samples_of
 from load.samples import sign
 from providers import ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples.table import Comparison, Webhook, each, fails, moves_nothing, unreadable
+from tests.unit.providers.samples.table import (
+    Comparison,
+    MoneySequence,
+    Webhook,
+    each,
+    fails,
+    moves_nothing,
+    unreadable,
+)
 from tests.unit.providers.shapes import NOW, changed
 
 SETTINGS = {"adyen": {"platforms": {"SamplePlatform": "SampleShop"}}}
@@ -152,7 +160,7 @@ WEBHOOKS = [
     *moves_nothing(
         *(
             (f"a payout that is {status}", payout(status=status))
-            for status in ("received", "authorised", "pendingApproval", "refused", "failed", "cancelled")
+            for status in ("received", "authorised", "pendingApproval", "refused", "cancelled")
         ),
         (
             "a transfer of an unknown category that isn't booked yet",
@@ -221,6 +229,18 @@ WEBHOOKS = [
         ("no status", of_data("status", to=...)),
         ("no id", of_data("id", to=...)),
     ),
+]
+ON_PLATFORM = {"adyen": {"platforms": {"SamplePlatform": "Shop"}}}
+TRANSFERRED, RETURNED = (payout(sequence=number, status=status) for number, status in ((2, "booked"), (3, "returned")))
+FAILED = payout(sequence=3, status="failed")
+SEQUENCES = [
+    MoneySequence(case, webhooks, holds, settings=ON_PLATFORM)
+    for case, webhooks, holds in (
+        ("a payout", [TRANSFERRED], {"clearing": -22_700, "payouts": 22_700}),
+        ("a payout that the bank returned", [TRANSFERRED, RETURNED], {}),
+        ("a payout that failed after it was booked", [TRANSFERRED, FAILED], {}),
+        ("a payout that was returned, and whose booking was never told", [RETURNED], {}),
+    )
 ]
 COMPARISONS = [
     Comparison("two webhooks of a transfer", payout(sequence=1), payout(sequence=2), key=False, entity=True),

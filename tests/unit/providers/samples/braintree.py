@@ -23,7 +23,7 @@ LEFT_TO_A_PERSON = ("disbursement_exception", "local_payment_reversed")
 
 
 def transaction(kind: str = "transaction_settled", *changes: tuple[str, str], **more: Any) -> bytes:
-    return changed(samples_of.transaction_event(kind, transaction="tx1", **{**MONEY, **more}), *changes)
+    return changed(samples_of.transaction_event(kind, **{"transaction": "tx1", **MONEY, **more}), *changes)
 
 
 def charged(*changes: tuple[str, str], **more: Any) -> bytes:
@@ -67,9 +67,10 @@ def of_method(kind: str) -> bytes:
     return xml[: xml.index(b"<transaction>")].rstrip() + xml[xml.index(b"</transaction>") + len(b"</transaction>") :]
 
 
-def with_older(place: str) -> bytes:
+def with_older(place: str, status: str = "settled") -> bytes:
     """A charged subscription that lists an older transaction before or behind the one that was charged."""
     older = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31)).decode()
+    older = older.replace(">submitted_for_settlement<", f">{status}<")
     both, end = charged().decode(), "</transaction>"
     at = both.index("</transactions>") if place == "behind" else both.index(">", both.index("<transactions ")) + 1
     return (both[:at] + older[older.index("<transaction>") : older.index(end) + len(end)] + both[at:]).encode()
@@ -80,18 +81,19 @@ OF_SOURCE = ("<subject>", "<source-merchant-id>s1</source-merchant-id><subject>"
 NO_TIMESTAMP = ('<timestamp type="datetime">2026-01-31T12:00:00Z</timestamp>', "")
 AMOUNT, CURRENCY = "<amount>12.50</amount>", "<currency-iso-code>EUR</currency-iso-code>"
 CAPTURE, CAPTURE_FAILED = "tx1:capture 1250 EUR of tx1", "tx1:capture_failed 1250 EUR of tx1"
+OLDER, TWICE = "tx0:capture 900 EUR of tx0", {"clearing": 2_150}
 REFUND, REFUND_FAILED = "tx1:refund 1250 EUR of tx0", "tx1:refund_failed 1250 EUR of tx0"
 OPENED, WON = "d1:dispute_opened 1250 EUR of tx1", "d1:dispute_won 1250 EUR of tx1"
 LOST = "d1:dispute_lost 1250 EUR of tx1"
 LOSSES = ("lost", "accepted", "auto_accepted", "expired")
 DISBURSED = ("transaction_disbursed", "transaction_retried")
 
-BOOKS: list[tuple[str, bytes, str | None]] = [
+BOOKS: list[tuple[str, bytes, Any]] = [
     ("transaction_settled", transaction(), CAPTURE),
     *((kind, transaction(kind), CAPTURE) for kind in DISBURSED),
     ("a charged subscription", charged(), CAPTURE),
     *(
-        (f"a charged subscription with an older charge {place}", with_older(place), CAPTURE)
+        (f"a charged subscription with an older charge {place}", with_older(place), [CAPTURE, OLDER])
         for place in ("behind", "before")
     ),
     ("a settled refund", transaction(refund_of="tx0"), REFUND),
@@ -101,7 +103,7 @@ BOOKS: list[tuple[str, bytes, str | None]] = [
     ("transaction_reviewed", transaction("transaction_reviewed"), None),
     ("a refund that failed", refund_failed(), REFUND_FAILED),
     ("a refund whose settlement was declined", refund_failed((">settled<", ">settlement_declined<")), REFUND_FAILED),
-    ("a refund that the processor declined", refund_failed((">settled<", ">processor_declined<")), None),
+    ("a refund that the processor declined", refund_failed((">settled<", ">processor_declined<")), REFUND_FAILED),
     ("a declined settlement", declined(), CAPTURE_FAILED),
     ("a declined settlement of a refund", declined(refund_of="tx0"), REFUND_FAILED),
     ("a subscription that wasn't charged", charged(("charged_successfully", "charged_unsuccessfully")), None),
@@ -128,14 +130,14 @@ BOOKS: list[tuple[str, bytes, str | None]] = [
     ),
 ]
 PAIRS = [
-    ("a capture", transaction(), "tx1:capture_failed"),
-    ("a charged subscription", charged(), "tx1:capture_failed"),
+    ("a capture", transaction(), "tx1:capture"),
+    ("a charged subscription", charged(), "tx1:capture"),
     ("a declined settlement", declined(), "tx1:capture"),
-    ("a refund", transaction(refund_of="tx0"), "tx1:refund_failed"),
-    ("a disbursed refund", transaction("transaction_disbursed", refund_of="tx0"), "tx1:refund_failed"),
+    ("a refund", transaction(refund_of="tx0"), "tx1:refund"),
+    ("a disbursed refund", transaction("transaction_disbursed", refund_of="tx0"), "tx1:refund"),
     ("a declined refund", declined(refund_of="tx0"), "tx1:refund"),
     ("a refund that failed", refund_failed(), "tx1:refund"),
-    ("a dispute", dispute(), "d1:dispute_won"),
+    ("a dispute", dispute(), "d1:dispute_opened"),
     ("a won dispute", dispute("won", amount_won="12.50"), "d1:dispute_opened"),
     ("a disbursement", disbursement(), None),
     ("a lost dispute", dispute("lost"), None),
@@ -181,14 +183,14 @@ UNKNOWN = [
 ]
 WEBHOOKS = [
     *books(*((case, posted(xml), booked) for case, xml, booked in BOOKS)),
-    *(Webhook(f"{case} names what it undoes or what undoes it", posted(xml), pair=pair) for case, xml, pair in PAIRS),
+    *(Webhook(f"{case} names its pair", posted(xml), pair=pair) for case, xml, pair in PAIRS),
     *(
         Webhook(
             f"a loss, {kind}, is told with the debit before it",
             posted(dispute(kind)),
             type=[f"dispute_{kind}.withheld", f"dispute_{kind}"],
             books=[OPENED, LOST],
-            pair=["d1:dispute_won", None],
+            pair=["d1:dispute_opened", None],
         )
         for kind in LOSSES
     ),
@@ -294,14 +296,35 @@ COMPARISONS = [
         )
     ),
 ]
+FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
 SEQUENCES = [
+    MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
+    *(
+        MoneySequence(
+            f"a charge that was {status} by the time of the next one",
+            [posted(FIRST_MONTH), posted(with_older("behind", status))],
+            {"clearing": 1_250},
+        )
+        for status in ("voided", "settlement_declined")
+    ),
     MoneySequence(
-        f"a dispute that is {loss}, {told}",
-        [*before, *[posted(dispute(loss))] * 2],
-        {"clearing": -1_250, "dispute_losses": 1_250},
-    )
-    for loss in LOSSES
-    for told, before in (("its opening told", [posted(dispute())]), ("its opening untold", []))
+        "a refund that failed, whatever its transaction's status is by then",
+        [
+            posted(transaction(transaction="tx0", amount="100.00")),
+            posted(transaction(refund_of="tx0")),
+            posted(refund_failed((">settled<", ">processor_declined<"))),
+        ],
+        {"clearing": 10_000},
+    ),
+    *(
+        MoneySequence(
+            f"a dispute that is {loss}, {told}",
+            [*before, *[posted(dispute(loss))] * 2],
+            {"clearing": -1_250, "dispute_losses": 1_250},
+        )
+        for loss in LOSSES
+        for told, before in (("its opening told", [posted(dispute())]), ("its opening untold", []))
+    ),
 ]
 
 # Which forms prove.

@@ -10,6 +10,7 @@ from load.samples import mollie as samples_of
 from providers import Request
 from tests.unit.providers.samples.table import (
     Comparison,
+    MoneySequence,
     Refusal,
     Webhook,
     books,
@@ -62,7 +63,7 @@ BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
 OTHER_TYPES = (
     *("payment.authorized", "payment.failed", "payment.expired", "payment.canceled", "payment.pending"),
     *("payment-link.paid", "sales-invoice.paid", "balance-transaction.created", "refund.queued", "refund.pending"),
-    *("refund.canceled", "payout.failed", "payout.initiated", "business-account-transfer.requested"),
+    *("refund.canceled", "payout.initiated", "business-account-transfer.requested"),
     *("business-account-transfer.blocked", "connect-balance-transfer.failed"),
 )
 TIME = "2026-01-31T12:00:00+00:00"
@@ -144,14 +145,15 @@ WEBHOOKS = [
         settings=CAPTURE_EVENTS,
     ),
     *(
-        Webhook(f"{kind} names what it undoes or what undoes it", event(kind, snapshot), pair=pair)
+        Webhook(f"{kind} names its pair", event(kind, snapshot), pair=pair)
         for kind, snapshot, pair in (
-            ("refund.processing", refund(), "re_1:refund_failed"),
+            ("refund.processing", refund(), "re_1:refund"),
             ("refund.failed", refund(), "re_1:refund"),
-            ("chargeback.received", chargeback(), "chb_1:dispute_won"),
+            ("chargeback.received", chargeback(), "chb_1:dispute_opened"),
             ("chargeback.reversed", chargeback(), "chb_1:dispute_opened"),
             ("payment.paid", payment(), None),
-            ("payout.completed", payout(), None),
+            ("payout.completed", payout(), "payout_1:payout_paid"),
+            ("payout.failed", payout(), "payout_1:payout_paid"),
         )
     ),
     *moves_nothing(
@@ -195,6 +197,11 @@ WEBHOOKS = [
         ),
         key="whe_1:payment.paid",
     ),
+]
+TRANSFERRED, RETURNED = event("payout.completed", payout()), event("payout.failed", payout(), "whe_2")
+SEQUENCES = [
+    MoneySequence("a payout that the bank returned", [PAID, TRANSFERRED, RETURNED], {"clearing": 1_000}),
+    MoneySequence("a payout whose transfer was never told", [PAID, RETURNED], {"clearing": 1_000}),
 ]
 COMPARISONS = [
     Comparison("links may change between deliveries", PAID, changed(PAID, "_links", to={}), key=True, content=True),

@@ -129,16 +129,16 @@ WEBHOOKS = [
         settings={"razorpay": {"settlement_currency": "MYR"}},
     ),
     *(
-        Webhook(f"{case} names what it undoes or what undoes it", body, pair=pair)
+        Webhook(f"{case} names its pair", body, pair=pair)
         for case, body, pair in (
-            ("a refund", refund(), "rfnd_1:refund_failed"),
+            ("a refund", refund(), "rfnd_1:refund"),
             ("a refund that failed", refund("refund.failed"), "rfnd_1:refund"),
-            ("a dispute", dispute(), "disp_1:dispute_won"),
+            ("a dispute", dispute(), "disp_1:dispute_opened"),
             ("a won dispute", dispute("won"), "disp_1:dispute_opened"),
-            ("an arbitration", dispute("created", "arbitration"), "disp_1:arbitration_dispute_won"),
+            ("an arbitration", dispute("created", "arbitration"), "disp_1:arbitration_dispute_opened"),
             ("a won arbitration", dispute("won", "arbitration"), "disp_1:arbitration_dispute_opened"),
-            ("payout.initiated", payout("payout.initiated"), "pout_1:payout_failed"),
-            ("payout.processed", payout("payout.processed"), "pout_1:payout_failed"),
+            ("payout.initiated", payout("payout.initiated"), "pout_1:payout_paid"),
+            ("payout.processed", payout("payout.processed"), "pout_1:payout_paid"),
             ("payout.reversed", payout("payout.reversed"), "pout_1:payout_paid"),
             ("payout.failed", payout("payout.failed"), "pout_1:payout_paid"),
             ("a payment", payment(), None),
@@ -154,7 +154,7 @@ WEBHOOKS = [
             "disp_1:arbitration_dispute_opened 1250 INR of pay_1",
             "disp_1:arbitration_dispute_lost 1250 INR of pay_1",
         ],
-        pair=["disp_1:arbitration_dispute_won", None],
+        pair=["disp_1:arbitration_dispute_opened", None],
     ),
     Webhook("a won arbitration is one event", dispute("won", "arbitration"), type=["payment.dispute.won"]),
     Webhook("a lost inquiry is one event", dispute("lost", "fraud"), type=["payment.dispute.lost"], books=[None]),

@@ -128,11 +128,11 @@ WEBHOOKS = [
     *unreadable(b"", b"[]", b"{}", b'{"event_id":1,"type":"x"}', b'{"event_id":"e"}', b"\xff"),
     *books(*BOOKED),
     *(
-        Webhook(f"{case} names what it undoes or what undoes it", body, pair=pair)
+        Webhook(f"{case} names its pair", body, pair=pair)
         for case, body, pair in (
-            ("a payout", payout("payout.paid"), "po_1:payout_failed"),
+            ("a payout", payout("payout.paid"), "po_1:payout_paid"),
             ("a payout that failed", payout("payout.failed"), "po_1:payout_paid"),
-            ("a dispute", dispute("dispute.created", "EVIDENCE_REQUIRED"), "DISPUTE1:dispute_won"),
+            ("a dispute", dispute("dispute.created", "EVIDENCE_REQUIRED"), "DISPUTE1:dispute_opened"),
             ("a won dispute", dispute("dispute.state.updated", "WON"), "DISPUTE1:dispute_opened"),
             ("a payment", payment(), None),
             ("a refund", refund(), None),
@@ -146,7 +146,7 @@ WEBHOOKS = [
             type=["dispute.state.updated.withheld", "dispute.state.updated"],
             key=["e-1:dispute.state.updated.withheld", "e-1:dispute.state.updated"],
             books=[OPENED, LOST],
-            pair=["DISPUTE1:dispute_won", None],
+            pair=["DISPUTE1:dispute_opened", None],
         )
         for state in ("LOST", "ACCEPTED")
     ),

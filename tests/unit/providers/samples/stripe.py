@@ -414,7 +414,7 @@ DISPUTES = [
 ]
 OTHERS = [
     Webhook(
-        "a payout goes out", event("payout.paid", PAYOUT), books="po_1:payout_paid 5000 USD", pair="po_1:payout_failed"
+        "a payout goes out", event("payout.paid", PAYOUT), books="po_1:payout_paid 5000 USD", pair="po_1:payout_paid"
     ),
     Webhook(
         "a payout comes back",
@@ -531,6 +531,22 @@ PREVENTED = {
     "payment_method_details": {"card": {"case_type": "block"}},
 }
 SEQUENCES = [
+    MoneySequence(
+        "a refund that is first told of by its failure",
+        [
+            event("charge.succeeded", charge()),
+            event("refund.failed", refund(status="failed", balance_transaction="txn_1")),
+        ],
+        {"clearing": 1000},
+    ),
+    MoneySequence(
+        "a dispute that is won, and was withdrawn before the first day",
+        [
+            event("charge.succeeded", charge()),
+            disputed("funds_reinstated", "won", transaction("txn_1", -1000, 1), transaction("txn_2", 1000, 2)),
+        ],
+        {"clearing": 1000},
+    ),
     MoneySequence(
         "a charge of which a part was captured, with more to come",
         [AUTHORISED, captured("charge.updated", 0, 700, is_last=False)],

@@ -164,15 +164,23 @@ def told(provider: str, fact: MoneyFact | None) -> str | None:
 
 
 def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
-    """Debits less credits by account. A fact books once, an undo only after what it undoes, and that not after it."""
+    """Debits less credits by account. A fact books once, an undo only what was booked and not undone since; a movement
+    that was undone before books nothing.
+    """
     taken: dict[str, MoneyFact] = {}
+    left: Counter[str] = Counter()
     balances: Counter[str] = Counter()
     for fact in facts:
         if fact.fact_key in taken:
             assert taken[fact.fact_key].sha256 == fact.sha256, f"{fact.fact_key} is told with two amounts"
             continue
         taken[fact.fact_key] = fact
-        if fact.pair is None or (fact.pair in taken) == (fact.movement in UNDOS):
+        undoes = fact.movement in UNDOS
+        pair = fact.pair_key
+        counts = pair is None or (left[pair] > 0 if undoes else left[pair] >= 0)
+        if pair is not None:
+            left[pair] += -1 if undoes else 1
+        if counts:
             for posting in book(fact, "holder", "merchant"):
                 sign = 1 if posting.side == "debit" else -1
                 balances[posting.account.rpartition(":")[2]] += sign * posting.money.amount_minor
