@@ -17,7 +17,7 @@ from core.decision import Decision
 from core.moments import span
 from dlq.recorder import EXPORT
 from journal.journals import StreamUnknown
-from ledger.queries import AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals
+from ledger.queries import AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals, unknown_events
 from ledger.queries import balances as read_balances
 from ledger.queries import export as write
 from ledger.queries import search as find
@@ -111,6 +111,23 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
     if not story.total:
         click.echo(_unknown(key, place), err=True)
         sys.exit(1)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
+@with_place_of_mode
+def unknown(place: Place, as_json: bool) -> None:
+    """Show what is unknown still: events of which no table says what they mean for money, by type and reason.
+
+    Exit 1 if there are any.
+    """
+    with ledger_tables.looking("looking through the journal"):
+        found = unknown_events(place.ledger.journals())
+    if as_json:
+        click.echo(dumped(found))
+    else:
+        ledger_tables.print_unknown(found)
+    sys.exit(1 if found else 0)
 
 
 def _undecided(key: str) -> str:

@@ -22,6 +22,7 @@ from ledger.queries import (
     EntityStory,
     EventStory,
     Hit,
+    UnknownEvents,
     decimal_text,
     totals,
 )
@@ -48,6 +49,22 @@ def writing(out: Path) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(out.name, total=None)
         yield lambda done, rows: progress.update(task, completed=done, total=rows)
+
+
+def print_unknown(found: Sequence[UnknownEvents]) -> None:
+    """A row a type and reason, then what to do about each kind of them."""
+    if not found:
+        click.echo("nothing is unknown")
+        return
+    rows = Rows(
+        "provider", "what isn't known", "events", "first", "last", "amount", "newest", right=["events", "amount"]
+    )
+    for one in found:
+        amounts = ", ".join(money(minor, currency) for currency, minor in one.amounts.items())
+        rows.add(one.provider, one.what, one.events, second(one.first_at), second(one.last_at), amounts, one.event_key)
+    rows.print()
+    for advice in dict.fromkeys(one.advice for one in found):
+        click.echo(f"{', '.join(dict.fromkeys(one.what for one in found if one.advice == advice))}: {advice}")
 
 
 def print_balances(found: Sequence[Balance]) -> None:

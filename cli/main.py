@@ -47,6 +47,7 @@ LEDGER_COMMANDS = {
     "balances": Later("cli.ledger_commands:balances", "each account's balance, now or as of a moment"),
     "event": Later("cli.ledger_commands:event", "an event's whole story"),
     "entity": Later("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
+    "unknown": Later("cli.ledger_commands:unknown", "events of which no table says what they mean for money"),
     "search": Later("cli.ledger_commands:search", "find decisions, the newest first"),
     "export": Later("cli.ledger_commands:export", "postings or the journal into a file"),
     "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),

@@ -280,6 +280,12 @@ _ALERTS = _rows(
         "How long the dead event that died first has been open; 0 if none is",
         "stream",
     ),
+    (
+        "payhook_unknown_events",
+        "events",
+        "Events of the last day of which no table says what they mean for money, by provider, type and reason",
+        "what",
+    ),
     ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),
     ("payhook_alert_notices_unsent", "notices", "Notices that a receiver didn't take yet", "receiver"),
     (

@@ -13,7 +13,7 @@ from console.bookings import BookingService
 from console.pages.dlq import add_item, add_list
 from console.pages.dlq_reports import add_audit, add_overview
 from console.pages.dlq_selections import add_selections
-from console.pages.ledger import add_balances, add_reports, add_search, add_stories
+from console.pages.ledger import add_balances, add_reports, add_search, add_stories, add_unknown
 from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
 from console.pages.ledger_verification import add_verification
@@ -40,7 +40,7 @@ def routers(
 
 def _ledger(place: Place, reading: Recorder) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
-    for add in (add_balances, add_search, add_reports, add_stories):
+    for add in (add_balances, add_search, add_unknown, add_reports, add_stories):
         add(router, place)
     add_verification(router, place)
     add_export(router, place, reading)

@@ -25,6 +25,7 @@ from ledger.queries import (
     BalancesOverTime,
     Hit,
     Total,
+    UnknownEvents,
     Wanted,
     balances,
     balances_over_time,
@@ -32,6 +33,7 @@ from ledger.queries import (
     minor_units,
     search,
     totals,
+    unknown_events,
 )
 from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
@@ -134,6 +136,17 @@ def _described(over_time: BalancesOverTime) -> str:
     ]
     left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
     return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."
+
+
+def add_unknown(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/unknown")
+    async def unknown(request: Request) -> Response:
+        found = await place.asking.ask(_unknown, place.ledger(request))
+        return place.show(request, "ledger/unknown_events.html", found=found)
+
+
+def _unknown(journals: LedgerJournals) -> list[UnknownEvents]:
+    return unknown_events(journals.journals())
 
 
 HITS_MAX = 100

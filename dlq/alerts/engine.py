@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RUNBOOK = "docs/runbook.md"
-REPEAT_S = 4 * 3_600.0
 """After so long a firing alert is sent again."""
 CLEAR_S = 120.0
 """An alert is over once its condition has been away for so long: no flapping."""
@@ -173,7 +172,7 @@ class Engine:
         return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
 
     def _repeat(self, alert: Alert, rule: Rule, now: datetime, note: str = "") -> list[Notice]:
-        if alert.sent_at is not None and _seconds(alert.sent_at, now) < REPEAT_S:
+        if alert.sent_at is not None and _seconds(alert.sent_at, now) < rule.repeat_s:
             return []
         return [self._notice(alert, rule, Kind.REPEAT, now, note)]
 

@@ -25,7 +25,7 @@ from core.decision import Decision
 from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
-from core.routing import WHOLE
+from core.routing import WHOLE, Shard
 from core.status_file import STANDBY, fresh, past_moment_of, read_said
 from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
@@ -43,7 +43,12 @@ MINUTE_US = 60_000_000
 READ_S_MAX = 5.0
 """Of one look at a long journal; the next look goes on from there."""
 
-_COLUMNS = ("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key")
+_COLUMNS = (
+    *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key"),
+    *("provider", "event_type", "error_code", "reason", "pair"),
+)
+UNKNOWN_MAX = 100
+"""Most types and values that are told apart; of more the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,47 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
         return None
 
 
+class UnknownOfADay:
+    """Unknown events of the last 24 hours. An item that was taken up again, or an undo whose movement came since, is
+    none of them any more."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[int, str, str | None]] = {}
+        """By item: when it was decided, what isn't known of it, and its pair without the sign."""
+
+    def take(self, rows: pa.Table, part: Shard) -> None:
+        """The next rows."""
+        is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
+        came = pc.and_(pc.is_valid(rows["reason"]), pc.starts_with(pc.fill_null(rows["pair"], ""), "+"))
+        again = pc.is_in(rows["item_seq"], value_set=pa.array(self._items, pa.int64()))
+        some = rows.filter(pc.or_(pc.or_(is_unknown, came), again))
+        for row in some.to_pylist():
+            if row["decision"] == Decision.UNKNOWN.value:
+                if is_of(part, row["entity_key"], row["partition"]):
+                    pair = None if row["pair"] is None else row["pair"][1:]
+                    self._items[row["item_seq"]] = (to_micros(row["decided_at"]), _what(row), pair)
+            elif row["item_seq"] in self._items:
+                del self._items[row["item_seq"]]
+            elif row["pair"] is not None:
+                self._settle(row["pair"][1:])
+
+    def counts(self, now_us: int) -> dict[str, int]:
+        """By what isn't known."""
+        day_us = 24 * 60 * MINUTE_US
+        self._items = {item: one for item, one in self._items.items() if now_us - one[0] < day_us}
+        return dict(Counter(what for _, what, _ in self._items.values()).most_common(UNKNOWN_MAX))
+
+    def _settle(self, pair: str) -> None:
+        waiting = next((item for item, one in self._items.items() if one[2] == pair), None)
+        if waiting is not None:
+            del self._items[waiting]
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    code = row["error_code"] or "type"
+    return f"{row['provider']}: {row['event_type']}" + ("" if code == "type" else f", {code}")
+
+
 class DeadItems:
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
     went in a day is counted by the minute.
@@ -212,6 +258,7 @@ class DeadItems:
         self._died: Counter[int] = Counter()
         self._closed: Counter[int] = Counter()
         """By the minute, of the longest of the rates' windows."""
+        self._unknown = UnknownOfADay()
 
     def read(self) -> Dead | None:
         """As the journal is now; None while there is more of it to read than one look takes.
@@ -225,7 +272,7 @@ class DeadItems:
         if (reader.table_id, part) != (self._table_id, self._part) or reader.last_seq < self._seq:
             # Another journal in its place, or one that was restored or divided.
             self._table_id, self._part, self._seq, self._lives = reader.table_id, part, 0, {}
-            self._died, self._closed = Counter(), Counter()
+            self._died, self._closed, self._unknown = Counter(), Counter(), UnknownOfADay()
         until = self._clock.monotonic() + READ_S_MAX
         for rows in reader.tables_after(self._seq, _COLUMNS):
             self._take(rows)
@@ -233,9 +280,12 @@ class DeadItems:
             if self._clock.monotonic() > until and self._seq < reader.last_seq:
                 return None
         died_at = [life.died_at for life in self._lives.values() if life.is_dead and life.died_at is not None]
-        return Dead(len(died_at), from_micros(min(died_at)) if died_at else None, self._rates(len(died_at)))
+        oldest_at = from_micros(min(died_at)) if died_at else None
+        unknown = self._unknown.counts(to_micros(self._clock.now()))
+        return Dead(len(died_at), oldest_at, self._rates(len(died_at)), unknown)
 
     def _take(self, rows: pa.Table) -> None:
+        self._unknown.take(rows, self._part)
         died = pc.equal(rows["decision"], Decision.DEAD.value)
         some = rows.filter(pc.or_(died, pc.invert(rows["first"])))
         columns = (some["item_seq"], some["decision"], some["decided_at"].cast(pa.int64()))

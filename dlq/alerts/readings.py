@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,11 +35,13 @@ TRIES = ("applied", "ignored", "unknown", "retry", "dead")
 @dataclass(frozen=True, slots=True)
 class Dead:
     """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it.
-    ``rates``: how fast they come and go, by window."""
+    ``rates``: how fast they come and go, by window. ``unknown``: how many events of the last day are unknown, by what
+    of them isn't known."""
 
     depth: int
     oldest_at: datetime | None
     rates: tuple[Rate, ...] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,11 @@ class Readings:
             age_s = None if dead is None else _age_s(dead, now)
             yield Reading("dlq_age", stream, age_s)
             yield Reading("dlq_escalation", stream, age_s)
+        unknown = Counter[str]()
+        for dead in seen.dead.values():
+            unknown.update({} if dead is None else dead.unknown)
+        for what, events in unknown.items():
+            yield Reading("unknown", what, float(events), "see `payhook ledger unknown`")
 
     def _ready(self, seen: Seen) -> Iterator[Reading]:
         if seen.receiver_ready is not None:

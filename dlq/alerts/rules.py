@@ -56,6 +56,10 @@ SIGNATURES_MIN = 10
 """Fewer refused requests of a provider in the window are somebody who tries the address."""
 
 
+REPEAT_S = 4 * 3_600.0
+DAY_S = 24 * 3_600.0
+
+
 class Severity(StrEnum):
     """How much it matters: a receiver may want the critical ones alone."""
 
@@ -81,7 +85,8 @@ DURATION = Unit(lambda s: f"{s / HOUR_S:,.1f} h" if s >= HOUR_S else f"{s:,.0f} 
 class Rule:
     """One condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
-    It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`).
+    It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`). While
+    it lasts it is told again every ``repeat_s``.
     ``text``: what it says, of ``{of}`` and ``{value}``.
 
     Prometheus calls it ``alert``, and has it where ``expr`` is above the threshold and ``also`` holds. ``text_there``:
@@ -95,6 +100,7 @@ class Rule:
     text: str
     unit: Unit = AMOUNT
     for_s: float = 0.0
+    repeat_s: float = REPEAT_S
     alert: str
     expr: str
     also: str = ""
@@ -245,6 +251,18 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
             comment="14.4 times what is allowed uses a month's budget up in two days; both windows, so that it ends"
             " when it is over. Of few events one is a large share.",
+        ),
+        Rule(
+            name="unknown",
+            severity=Severity.WARNING,
+            threshold=0.0,
+            text="{value} events of the last day are unknown ({of}): no table says what they mean for money",
+            for_s=WINDOW_S,
+            repeat_s=DAY_S,
+            alert="PayhookUnknownEvents",
+            expr="max by (what) (payhook_unknown_events)",
+            label="what",
+            comment="What undoes a movement may come some minutes before it.",
         ),
         Rule(
             name="backup",

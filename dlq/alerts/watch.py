@@ -262,6 +262,7 @@ def _alert(tree: dict[str, Any]) -> Alert:
 
 OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
+    "unknown": "payhook_unknown_events",
     "backup": "payhook_backup_age_ratio",
     "disk": "payhook_disk_used_ratio",
     "verify": "payhook_verify_broken",

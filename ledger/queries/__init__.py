@@ -30,6 +30,7 @@ from ledger.queries.story import (
     entity_story,
     event_story,
 )
+from ledger.queries.unknown import UnknownEvents, unknown_events
 
 __all__ = [
     "LIMIT_MAX",
@@ -58,6 +59,7 @@ __all__ = [
     "RunningLine",
     "Source",
     "Total",
+    "UnknownEvents",
     "Wanted",
     "balances",
     "balances_over_time",
@@ -68,4 +70,5 @@ __all__ = [
     "minor_units",
     "search",
     "totals",
+    "unknown_events",
 ]

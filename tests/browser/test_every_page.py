@@ -41,6 +41,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
         f"/ledger/entities/{segment(f'stripe:acct_1:pi_hostile{HOSTILE[0]}')}",
     ),
     "/ledger/search": ("/ledger/search", "/ledger/search?text=evt", "/ledger/search?text=nothing-is-like-this"),
+    "/ledger/unknown": ("/ledger/unknown",),
     "/ledger/reconciliations": ("/ledger/reconciliations",),
     "/ledger/reconciliations/{run_id}": ("/ledger/reconciliations/r1",),
     "/ledger/verification": ("/ledger/verification",),

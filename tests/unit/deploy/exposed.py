@@ -86,7 +86,9 @@ def _processor() -> str:
 
 def _alerts() -> str:
     settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
-    seen = Seen(dead={"ledger": Dead(101, NOW)}, disks={"data folder": 0.5}, broken={"ledger": 0})
+    seen = Seen(
+        dead={"ledger": Dead(101, NOW, (), {"stripe: made_up": 1})}, disks={"data folder": 0.5}, broken={"ledger": 0}
+    )
     watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
     watch.step()
     metrics = AlertMetrics(ManualClock(NOW))

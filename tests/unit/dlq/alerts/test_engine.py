@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.alerts.engine import REPEAT_S, Engine, Kind, Notice, State
-from dlq.alerts.rules import Reading, Severity, rules
+from dlq.alerts.engine import Engine, Kind, Notice, State
+from dlq.alerts.rules import REPEAT_S, Reading, Severity, rules
 from dlq.alerts.settings import AlertsSettings
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -58,6 +58,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "retry_rate": (0.05, 0.051),
     "redis_slow": (0.01, 0.011),
     "slo_burn": (0.0144, 0.015),
+    "unknown": (0, 1),
     "backup": (1.5, 1.51),
     "disk": (0.9, 0.91),
     "memory": (0.9, 0.91),
@@ -85,7 +86,7 @@ def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once
         assert looks.kinds(ill, rule, for_s - 1) == []
         assert looks.kinds(ill, rule, 1) == [Kind.FIRING]
     assert looks.kinds(ill, rule) == []
-    assert looks.kinds(ill, rule, REPEAT_S) == [Kind.REPEAT]
+    assert looks.kinds(ill, rule, rules(SETTINGS)[rule].repeat_s) == [Kind.REPEAT]
     assert looks.kinds(0, rule) == []
     assert looks.kinds(0, rule, 120) == [Kind.RECOVERED]
     assert looks.kinds(0, rule, 99_999) == [] and looks.engine.alerts == []

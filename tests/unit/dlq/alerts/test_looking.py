@@ -169,6 +169,47 @@ class Kafka:
         return dict.fromkeys(resources, answer)
 
 
+OF_TYPE = {"provider": "stripe", "event_type": "made_up.funds_moved", "error_code": "type"}
+OF_VALUE = {"provider": "adyen", "event_type": "CHARGEBACK", "error_code": "disputeStatus=Frozen"}
+UNDO = {
+    "provider": "mollie",
+    "event_type": "payout.failed",
+    "error_code": "undo",
+    "pair": "-mollie:po_1:payout_paid:5:EUR",
+}
+MOVED = {"pair": "+mollie:po_1:payout_paid:5:EUR"}
+
+
+def test_unknown_events_of_a_day_are_counted_by_what_is_not_known(journal: Journal) -> None:
+    following = DeadItems(journal.path, clock := ManualClock(AT))
+    for _ in range(2):
+        journal.new(Decision.UNKNOWN, **OF_TYPE)
+    journal.new(Decision.UNKNOWN, **OF_VALUE)
+    journal.new(Decision.APPLIED)
+    dead = following.read()
+    assert dead is not None and dead.unknown == {
+        "stripe: made_up.funds_moved": 2,
+        "adyen: CHARGEBACK, disputeStatus=Frozen": 1,
+    }
+    clock.advance(26 * 3_600)
+    dead = following.read()
+    assert dead is not None and dead.unknown == {"adyen: CHARGEBACK, disputeStatus=Frozen": 1}
+
+
+def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_more(journal: Journal) -> None:
+    following = items(journal)
+    taken_up = journal.new(Decision.UNKNOWN, **OF_TYPE)
+    journal.new(Decision.UNKNOWN, **UNDO)
+    dead = following.read()
+    assert dead is not None and dead.unknown == {"stripe: made_up.funds_moved": 1, "mollie: payout.failed, undo": 1}
+    journal.then(taken_up, Decision.REPLAYED)
+    journal.new(Decision.APPLIED, **MOVED, reason="books nothing: what undoes it came before")
+    dead = following.read()
+    assert dead is not None and dead.unknown == {}
+    journal.then(taken_up, Decision.UNKNOWN)
+    assert (again := following.read()) is not None and sum(again.unknown.values()) == 1
+
+
 def test_a_configuration_that_is_not_told_in_time_is_asked_for_with_the_next_look() -> None:
     kafka = Kafka()
     watch = ReplicaWatch(cast(AdminClient, kafka), ["payments.events"])

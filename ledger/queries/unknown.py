@@ -1,0 +1,110 @@
+"""What nobody knows the meaning of: unknown events, by type and value, and what there is to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from core.decision import NO_STEP_DECISIONS, Decision
+from ledger.queries.lake import Lake, Rows, Tables, tables_of, text
+
+GROUPS_MAX = 1_000
+TYPE, UNDO = "type", "undo"
+"""Codes of `core.work.Unknown` that aren't a value of a field."""
+
+ADVICE: Mapping[str, str] = {
+    TYPE: "look the type up at the provider; once an update knows it, replay: payhook dlq select --state unknown",
+    UNDO: "look up at the provider what it takes back; if money moved before the ledger began, book it by hand: "
+    "payhook ledger enter",
+}
+OF_A_VALUE = "look the value up at the provider; once an update knows it, replay: payhook dlq select --state unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvents:
+    """Events of one type that are unknown for one reason. Times are of their receipt, else of their decision.
+
+    ``code``: ``type``, ``undo``, or the field and the value that no table has (``status=frozen``). ``amounts``: by
+    currency, in minor units, where they are known. ``event_key``: of the newest; ``reason``: what its row says.
+    """
+
+    provider: str
+    event_type: str
+    code: str
+    events: int
+    first_at: datetime
+    last_at: datetime
+    event_key: str
+    reason: str
+    amounts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """The type, and what of it isn't known where that is something else."""
+        return self.event_type if self.code == TYPE else f"{self.event_type}, {self.code}"
+
+    @property
+    def advice(self) -> str:
+        return ADVICE.get(self.code, OF_A_VALUE)
+
+
+def unknown_events(journal: Tables) -> list[UnknownEvents]:
+    """Those that are unknown still, the most events first: not replayed since, nor an undo whose movement came later.
+
+    :raises LedgerUnreadable: a journal is damaged
+    """
+    found: dict[tuple[str, str, str], UnknownEvents] = {}
+    for rows in tables_of(journal):
+        for one in _of_journal(rows):
+            key = (one.provider, one.event_type, one.code)
+            found[key] = one if key not in found else _joined(found[key], one)
+    return sorted(found.values(), key=lambda one: (-one.events, one.provider, one.what))
+
+
+def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
+    lake = Lake(journal=[rows])
+    if "journal" not in lake:
+        return []
+    # A journal of an earlier version has no pairs.
+    has_pairs = "pair" in {column.name for column in lake.table("journal").schema().fields}
+    pair = "pair" if has_pairs else "CAST(NULL AS varchar)"
+    no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
+    unknown = text(Decision.UNKNOWN.value)
+    found = lake.ask(
+        f"""
+        SELECT provider, event_type, coalesce(error_code, '{TYPE}') AS code,
+               regexp_replace({pair}, '^.*:', '') AS currency, count(*) AS events,
+               min(coalesce(received_at, decided_at)) AS first_at, max(coalesce(received_at, decided_at)) AS last_at,
+               sum(CAST(regexp_replace({pair}, '^.*:(-?[0-9]+):[A-Z]+$', '\\1') AS bigint)) AS minor,
+               last_value(event_key ORDER BY seq) AS event_key, last_value(reason ORDER BY seq) AS reason
+        FROM journal
+        WHERE decision = {unknown} AND seq > {rows.after}
+          AND seq IN (SELECT max(seq) FROM journal
+                      WHERE decision NOT IN ({no_steps})
+                        AND item_seq IN (SELECT item_seq FROM journal WHERE decision = {unknown})
+                      GROUP BY item_seq)
+          AND ({pair} IS NULL
+               OR substr({pair}, 2) NOT IN (SELECT substr({pair}, 2) FROM journal
+                                            WHERE decision = 'applied' AND postings IS NULL AND {pair} LIKE '+%'))
+        GROUP BY 1, 2, 3, 4 ORDER BY events DESC LIMIT {GROUPS_MAX}
+        """
+    ).to_pylist()
+    return [
+        UnknownEvents(
+            *(one["provider"] or "", one["event_type"] or "", one["code"], one["events"]),
+            *(one["first_at"], one["last_at"], one["event_key"] or "", one["reason"] or ""),
+            {} if one["currency"] is None else {one["currency"]: one["minor"]},
+        )
+        for one in found
+    ]
+
+
+def _joined(one: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
+    newest = max(one, other, key=lambda each: each.last_at)
+    currencies = one.amounts.keys() | other.amounts.keys()
+    return UnknownEvents(
+        *(one.provider, one.event_type, one.code, one.events + other.events),
+        *(min(one.first_at, other.first_at), newest.last_at, newest.event_key, newest.reason),
+        {name: one.amounts.get(name, 0) + other.amounts.get(name, 0) for name in sorted(currencies)},
+    )
