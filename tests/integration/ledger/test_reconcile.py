@@ -338,12 +338,12 @@ def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Comp
     assert one_of_them.kinds() == {("missing_there", other.fact_key)}
 
 
-def test_a_payout_of_which_only_the_failure_was_told_names_it(compare: Compare, tmp_path: Path) -> None:
-    """Its event is made with that name, and books nothing."""
+def test_a_payout_of_which_only_the_failure_was_told_names_its_pair(compare: Compare, tmp_path: Path) -> None:
+    """Its event is made with it, and books nothing."""
     paid, failed = fact("po_1", Movement.PAYOUT_PAID), fact("po_1", Movement.PAYOUT_FAILED)
     books = books_of(tmp_path, [booked(1, fact("ch_1")), booked(2, failed, postings=None)])
     missing = compare(books, stripe_csv(*map(stripe_line, [fact("ch_1"), paid, failed]))).one(paid.fact_key)
-    assert (missing.kind, missing.absent, missing.pair) == ("missing_here", True, failed.fact_key)
+    assert (missing.kind, missing.absent, missing.pair) == ("missing_here", True, paid.fact_key)
 
 
 def test_a_payment_that_failed_moved_nothing(compare: Compare, tmp_path: Path) -> None:
