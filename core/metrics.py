@@ -108,6 +108,12 @@ _RECEIVER = (
         ("payhook_ingest_events", "events", "Events by provider and what the claim said", "provider", "outcome"),
         ("payhook_ingest_refusals", "requests", "Refused requests by provider and reason", "provider", "reason"),
         (
+            "payhook_ingest_not_there",
+            "requests",
+            "Requests about what the provider's own API doesn't know, refused or not",
+            "provider",
+        ),
+        (
             "payhook_ingest_secret_matched",
             "requests",
             "Verified requests by the secret that matched, 0 is the newest",

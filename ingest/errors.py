@@ -87,6 +87,7 @@ WEBHOOKS: Mapping[str, Refusal] = MappingProxyType(
         "not_configured": _unavailable(
             "the receiver isn't set up to judge what {provider} sends; its operator must see to it"
         ),
+        "not_there": _unavailable("the provider's API doesn't know what this is about; nothing is lost, send it again"),
         "not_fetched": _unavailable("the provider could not be asked about this; nothing is lost, send it again"),
         "not_masked": _unavailable(
             "the receiver could not look it through for card numbers; nothing is lost, send it again"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from datetime import datetime
+from typing import NamedTuple
 
 from core.errors import Unparseable
 from core.event import OWN_TYPES, Event, poison_event
@@ -24,6 +25,13 @@ ON_LOOP_BYTES_MAX = 16 << 10
 """A larger body is read in a thread: one full of digits takes 0.7 s for each MB, and others would wait for it."""
 
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class ReadEvents(NamedTuple):
+    """A request's events. ``is_there``: False where the provider's API doesn't know what it is about."""
+
+    events: list[Event]
+    is_there: bool
 
 
 class EventReader:
@@ -48,7 +56,7 @@ class EventReader:
 
     async def events(
         self, adapter: Adapter, webhook: Request, endpoint: str | None, context: Context, received_at: datetime
-    ) -> list[Event]:
+    ) -> ReadEvents:
         """Nothing of the body is read before its signature is verified, and no event is given before it is admitted.
 
         :raises ModeMismatch: the request or one of its events is of another mode than is taken there
@@ -59,7 +67,7 @@ class EventReader:
         webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
         events = await self._read(adapter, webhook, context)
         await self._verifier.admit(adapter, webhook, endpoint, bool(events))
-        return events
+        return ReadEvents(events, webhook.fetched is None or webhook.fetched.is_there)
 
     async def _read(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""

@@ -1,7 +1,8 @@
 """What an adapter wants from its provider before it can judge a request, or trust it, fetched within limits.
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
-happens at once and how many wait, one circuit breaker a host, and one request for all that want the same.
+happens at once and how many wait, one circuit breaker a host, and one request for all that want the same. What the
+provider doesn't know yet is asked for again (`ingest.absences`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,36 @@ import asyncio
 import copy
 import logging
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import httpx2
 import pybreaker
 
-from core.clock import Clock
+from core.clock import Clock, Deadline
+from ingest.absences import Absences
 from ingest.claims import BreakerLog
-from ingest.provider_client import CredentialsRefused, FetchFailed, HostFails, ProviderClient, bare
+from ingest.provider_client import (
+    GONE,
+    CredentialsRefused,
+    FetchFailed,
+    HostFails,
+    NotThereYet,
+    ProviderClient,
+    bare,
+)
 from providers.port import Fetched, Wanted
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+PAUSE_S_MAX = 60.0
+"""What a host may ask for with Retry-After: its webhooks are put off for so long too."""
+ASLEEP_PART = 4
+"""A quarter of a domain's waiters may be asleep between two tries: ids that strangers made up leave room for others."""
+ANSWER_S = 1.0
+"""What is left of a request's time must leave so much for the answer, or nobody sleeps for it."""
 SHARES = 3
 """Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
 requests that were proven before."""
@@ -33,14 +50,15 @@ class Fetch(Protocol):
     """Asks a provider for what an adapter wants."""
 
     async def fetch(self, wanted: Wanted) -> Fetched:
-        """A 2xx; or a 404 or 410 that holds for every credential.
+        """A 2xx; or a 404 or 410 that holds for every credential, and for each try where it may appear yet.
 
+        :raises NotThereYet: a 404 or 410, and it isn't given up yet
         :raises FetchFailed: anything else; ask again later
         :raises CredentialsRefused: none of the credentials was taken, or the one that wasn't might know more
         """
 
 
-_Key: TypeAlias = tuple[str, tuple[str, ...]]
+_Key: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]
 _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
@@ -63,15 +81,16 @@ class FetchLimits:
     moves money may wait twice: for a certificate, which is kept for a day, and for what the API says of the event.
 
     ``answer_bytes_max``: a payment with its refunds is a few KB. ``waiting_max``: requests; one more is put off.
-    ``kept_max``: answers that are used again. ``failures_max``: in a row, then the breaker to a host opens for
-    ``reset_s``; those of ``hosts_max`` hosts are remembered.
+    ``kept_max``: answers that are used again. ``absent_max``: questions whose 404s are counted. ``failures_max``: in a
+    row, then the breaker to a host opens for ``reset_s``; those of ``hosts_max`` hosts are remembered.
     """
 
     timeout_s: float = 3.0
     answer_bytes_max: int = 256 * 1024
     at_once_max: int = 16
     waiting_max: int = 256
-    kept_max: int = 64
+    kept_max: int = 256
+    absent_max: int = 4_096
     hosts_max: int = 32
     failures_max: int = 5
     reset_s: float = 5.0
@@ -83,10 +102,15 @@ class _Share:
 
     places: asyncio.Semaphore
     waiting: int = 0
+    asleep: int = 0
 
 
 def _part(whole: int) -> int:
     return max(1, whole // SHARES)
+
+
+def _host(url: httpx2.URL) -> str:
+    return f"{url.host}:{url.port}" if url.port else url.host
 
 
 class HttpFetch:
@@ -99,7 +123,13 @@ class HttpFetch:
     """
 
     def __init__(
-        self, client: httpx2.AsyncClient, clock: Clock, limits: FetchLimits = FetchLimits(), *, loopback: bool = False
+        self,
+        client: httpx2.AsyncClient,
+        clock: Clock,
+        limits: FetchLimits = FetchLimits(),
+        *,
+        loopback: bool = False,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._provider = ProviderClient(client, clock, limits.answer_bytes_max)
         self._limits = limits
@@ -111,15 +141,66 @@ class HttpFetch:
         self._flights: dict[_Key, _Flight] = {}
         self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
         self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
+        self._absences = Absences(clock, limits.absent_max)
+        self._pauses: OrderedDict[str, float] = OrderedDict()
+        """By host: until when it asked not to be asked."""
+        self._sleep = sleep
         self.failures = 0
 
     async def fetch(self, wanted: Wanted) -> Fetched:
         url = self._checked(wanted.url)
         if wanted.token_url is not None:
             self._checked(wanted.token_url)
-        key = (wanted.url, wanted.bearers)
+        key = (wanted.url, wanted.bearers, wanted.queries, wanted.headers)
         if (known := self._known(key, wanted.kept_s)) is not None:
             return known
+        return await (self._appeared if wanted.may_appear else self._asked)(key, url, wanted)
+
+    async def _appeared(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
+        """Asks until it is there, or is given up.
+
+        :raises NotThereYet: it is to be asked for again by a later delivery
+        """
+        deadline = Deadline(self._clock, wanted.within_s)
+        fetched: Fetched | None = None
+        while True:
+            await self._until_due(key, url, wanted, deadline)
+            fetched = await self._in_time(key, url, wanted, None if fetched is None else deadline)
+            if fetched.status not in GONE:
+                self._absences.forget(key)
+                return fetched
+            self._absences.note(key)
+            if self._absences.is_given_up(key):
+                return fetched
+
+    async def _until_due(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline) -> None:
+        """Sleeps until what wasn't there is to be asked for again.
+
+        :raises NotThereYet: the request hasn't so much time, or too many sleep already
+        """
+        wait_s, share = self._absences.wait_s(key), self._share(url, wanted)
+        if wait_s == 0:
+            return
+        asleep_max = max(1, _part(self._limits.waiting_max) // ASLEEP_PART)
+        if wait_s + ANSWER_S > deadline.remaining_s or share.asleep >= asleep_max:
+            raise self._failed(NotThereYet(bare(url), wait_s))
+        share.asleep += 1
+        try:
+            await self._sleep(wait_s)
+        finally:
+            share.asleep -= 1
+
+    async def _in_time(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline | None) -> Fetched:
+        """Asks; for the second and each later time only until the deadline."""
+        if deadline is None:
+            return await self._asked(key, url, wanted)
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                return await self._asked(key, url, wanted)
+        except TimeoutError:
+            raise self._failed(FetchFailed(bare(url), "no answer while its webhook's provider waits")) from None
+
+    async def _asked(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
         share = self._share(url, wanted)
         if self._waiting >= self._limits.waiting_max or share.waiting >= _part(self._limits.waiting_max):
             raise self._failed(FetchFailed(bare(url), f"{share.waiting} requests wait for fetches already"))
@@ -226,6 +307,10 @@ class HttpFetch:
 
     async def _guarded(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
+        left_s = self._pauses.get(_host(url), 0.0) - self._clock.monotonic()
+        if left_s > 0:
+            raise FetchFailed(bare(url), "the host asked for a pause", left_s)
+        pause_s: float | None = None
         try:
             with self._breaker(url).calling():
                 async with asyncio.timeout(self._limits.timeout_s):
@@ -235,11 +320,21 @@ class HttpFetch:
         except TimeoutError:
             problem = f"no answer within {self._limits.timeout_s:g} s"
         except HostFails as failed:
-            problem = str(failed)
-        raise FetchFailed(bare(url), problem) from None
+            problem, pause_s = str(failed), self._pause(url, failed.retry_after_s)
+        raise FetchFailed(bare(url), problem, pause_s) from None
+
+    def _pause(self, url: httpx2.URL, wanted_s: float | None) -> float | None:
+        """Leaves the host alone for as long as it asks; that time."""
+        if wanted_s is None:
+            return None
+        pause_s = min(wanted_s, PAUSE_S_MAX)
+        self._pauses[_host(url)] = self._clock.monotonic() + pause_s
+        while len(self._pauses) > self._limits.hosts_max:
+            self._pauses.popitem(last=False)
+        return pause_s
 
     def _breaker(self, url: httpx2.URL) -> pybreaker.CircuitBreaker:
-        host = f"{url.host}:{url.port}" if url.port else url.host
+        host = _host(url)
         found = self._breakers.get(host)
         if found is None:
             found = self._breakers[host] = pybreaker.CircuitBreaker(

@@ -69,6 +69,7 @@ class IngestMetrics:
         self._answers = Counts(CATALOGUE["payhook_ingest_answers"], registry)
         self._events = Counts(CATALOGUE["payhook_ingest_events"], registry)
         self._refusals = Counts(CATALOGUE["payhook_ingest_refusals"], registry)
+        self._not_there = Counts(CATALOGUE["payhook_ingest_not_there"], registry)
         self._secrets = Counts(CATALOGUE["payhook_ingest_secret_matched"], registry)
         self.claim_seconds = Times(CATALOGUE["payhook_redis_claim_seconds"], registry)
         self.request_seconds = Times(CATALOGUE["payhook_ingest_request_seconds"], registry)
@@ -81,6 +82,10 @@ class IngestMetrics:
 
     def refused(self, provider: str, reason: str) -> None:
         self._refusals.add(provider, reason)
+
+    def not_there(self, provider: str) -> None:
+        """A request about what the provider's own API doesn't know."""
+        self._not_there.add(provider)
 
     def unread(self, reason: str, status: int) -> None:
         """A request that was refused as HTTP, before its provider was known."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
+from core.backoff import retry_after_s
 from core.clock import Clock
 from core.errors import PayhookError
 from providers.port import Fetched, Wanted
@@ -31,13 +32,22 @@ SILENT_S_MAX = 60.0
 class FetchFailed(PayhookError):
     """The provider didn't say what was wanted, or wasn't asked; the webhook's redelivery asks again.
 
-    ``url`` is without its query and without credentials.
+    ``url`` is without its query and without credentials. ``retry_after_s``: when it makes sense to ask again, if that
+    is known.
     """
 
-    def __init__(self, url: str, problem: str) -> None:
+    def __init__(self, url: str, problem: str, retry_after_s: float | None = None) -> None:
         self.url = url
         self.problem = problem
+        self.retry_after_s = retry_after_s
         super().__init__(f"{url}: {problem}")
+
+
+class NotThereYet(FetchFailed):
+    """The provider's API doesn't know what its own webhook is about; it is asked again later."""
+
+    def __init__(self, url: str, retry_after_s: float | None = None) -> None:
+        super().__init__(url, "the provider doesn't know it (yet)", retry_after_s)
 
 
 class CredentialsRefused(PayhookError):
@@ -56,10 +66,18 @@ class CredentialsRefused(PayhookError):
 class _Answer(NamedTuple):
     status: int
     body: bytes
+    retry_after_s: float | None = None
 
 
 class HostFails(Exception):
-    """The host, not just this request, is in trouble: what a breaker counts."""
+    """The host, not just this request, is in trouble: what a breaker counts.
+
+    ``retry_after_s``: for how long it asks to be left alone.
+    """
+
+    def __init__(self, problem: str, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +118,7 @@ class ProviderClient:
         refused: list[int] = []
         gone: Fetched | None = None
         for index, bearer in enumerate(wanted.bearers or ("",)):
-            answer = await self._get(url, bearer, wanted.token_url)
+            answer = await self._get(_asked_by(url, wanted, index), bearer, wanted)
             if 200 <= answer.status <= 299:
                 return Fetched(answer.status, answer.body, index)
             if bearer and answer.status in REFUSED:
@@ -108,19 +126,20 @@ class ProviderClient:
             elif answer.status in GONE:
                 gone = gone or Fetched(answer.status, answer.body, index)
             else:
-                raise _unexpected(url, answer.status)
+                raise _unexpected(url, answer)
         if gone is None or refused:
             raise CredentialsRefused(bare(url), tuple(refused))
         return gone
 
-    async def _get(self, url: httpx2.URL, bearer: str, token_url: str | None) -> _Answer:
+    async def _get(self, url: httpx2.URL, bearer: str, wanted: Wanted) -> _Answer:
+        headers, token_url = dict(wanted.headers), wanted.token_url
         if token_url is None:
-            return await self._send("GET", url, {"authorization": f"Bearer {bearer}"} if bearer else {})
+            return await self._send("GET", url, headers | ({"authorization": f"Bearer {bearer}"} if bearer else {}))
         for _ in range(2):
             token = await self._token(token_url, bearer)
             if token is None:
                 break
-            answer = await self._send("GET", url, {"authorization": f"Bearer {token}"})
+            answer = await self._send("GET", url, headers | {"authorization": f"Bearer {token}"})
             if answer.status not in REFUSED:
                 return answer
             # It may have ended before its time.
@@ -139,7 +158,7 @@ class ProviderClient:
         if answer.status in CLIENT_REFUSED:
             return None
         if answer.status != TOKEN_GIVEN:
-            raise _unexpected(url, answer.status)
+            raise _unexpected(url, answer)
         try:
             given = _TokenAnswer.model_validate_json(answer.body)
         except ValidationError:
@@ -153,7 +172,9 @@ class ProviderClient:
                 method, url, headers=headers, content=body or None, follow_redirects=False
             ) as response:
                 broken = response.status_code >= 500
-                return _Answer(response.status_code, b"" if broken else await self._read(url, response))
+                body = b"" if broken else await self._read(url, response)
+                pause_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
+                return _Answer(response.status_code, body, pause_s)
         except httpx2.TransportError as failed:
             raise HostFails(type(failed).__name__) from None
 
@@ -169,10 +190,18 @@ class ProviderClient:
         return bytes(body)
 
 
-def _unexpected(url: httpx2.URL, status: int) -> Exception:
+def _asked_by(url: httpx2.URL, wanted: Wanted, index: int) -> httpx2.URL:
+    """The address with what this credential adds to it."""
+    query = wanted.queries[index] if wanted.queries else ""
+    return httpx2.URL(f"{url}{'&' if url.query else '?'}{query}") if query else url
+
+
+def _unexpected(url: httpx2.URL, answer: _Answer) -> Exception:
     """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
-    problem = f"answered {status}"
-    return HostFails(problem) if status >= 500 or status == TOO_MANY else FetchFailed(bare(url), problem)
+    problem, is_busy = f"answered {answer.status}", answer.status == TOO_MANY
+    if answer.status >= 500 or is_busy:
+        return HostFails(problem, answer.retry_after_s)
+    return FetchFailed(bare(url), problem)
 
 
 def bare(url: httpx2.URL) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ from ingest.errors import Refused
 from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
 from ingest.protocol import Take, Taken
-from ingest.provider_client import CredentialsRefused, FetchFailed
+from ingest.provider_client import CredentialsRefused, FetchFailed, NotThereYet
 from ingest.reports import Reports
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
@@ -79,7 +80,8 @@ class Receiver:
             raise Refused("wrong_method", allow="POST")
         held = self._bodies.begin(scope, adapter.media_type)
         try:
-            webhook = Webhook(await self._bodies.read(receive, held), scope["headers"], endpoint or DEFAULT_ENDPOINT)
+            body = await self._bodies.read(receive, held)
+            webhook = Webhook(body, scope["headers"], endpoint or DEFAULT_ENDPOINT, mode=context.mode)
             return await self._taken(adapter, webhook, endpoint, context)
         finally:
             held.end()
@@ -90,10 +92,10 @@ class Receiver:
         """Takes the request's events, and says what adapter and provider refuse."""
         received_at = self._clock.now()
         try:
-            events = await self._reader.events(adapter, webhook, endpoint, context, received_at)
+            events, is_there = await self._reader.events(adapter, webhook, endpoint, context, received_at)
             if not events:
                 accepted = adapter.accepted()
-                self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode)
+                self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode, is_there=is_there)
                 return accepted, NO_EXTRA
             return self._answer(adapter, await self._take(events, received_at, traceparent_of(webhook.headers)))
         except SignatureInvalid as invalid:
@@ -105,7 +107,10 @@ class Receiver:
             raise Refused("mode_mismatch", problem=str(mismatch)) from None
         except FetchFailed as failed:
             log.warning("%s can't be asked: %s", adapter.name, failed)
-            raise Refused("not_fetched") from None
+            pause_s = None if failed.retry_after_s is None else math.ceil(failed.retry_after_s)
+            if isinstance(failed, NotThereYet):
+                raise Refused("not_there", retry_after_s=pause_s) from None
+            raise Refused("not_fetched", retry_after_s=pause_s) from None
         except (SecretsMissing, SecretsShared, SettingError, CredentialsRefused) as wrong:
             log.error("%s", wrong)
             raise Refused("not_configured", provider=adapter.name) from None

@@ -22,6 +22,9 @@ RECEIPTS_A_RECORD_MAX = 200
 """Of at most a few hundred bytes each; a record takes 2 MiB."""
 
 NOTHING = "nothing_in_it"
+NOT_THERE = "not_there"
+"""The provider's own API doesn't know what the request is about: the refusal's code, and of an answer without an event
+the receipt's outcome."""
 SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 """Refusals whose events have receipts of their own."""
 
@@ -46,12 +49,16 @@ class Reports:
     def refused(self, provider: str, refused: Refused) -> None:
         """A request of which nothing is named, as nothing in it is believed."""
         self._metrics.refused(provider, refused.code)
+        if refused.code == NOT_THERE:
+            self._metrics.not_there(provider)
         if refused.code not in SETTLED_BY_RECEIPTS:
             self._nothing_taken(provider, refused.code, refused.status, self._clock.now(), self._mode)
 
-    def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode) -> None:
-        """A request that was verified and held no event."""
-        self._nothing_taken(provider, NOTHING, status, received_at, mode)
+    def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
+        """A request that was verified and held no event; ``is_there``: not because its provider knows nothing of it."""
+        if not is_there:
+            self._metrics.not_there(provider)
+        self._nothing_taken(provider, NOTHING if is_there else NOT_THERE, status, received_at, mode)
 
     def took(self, provider: str, taken: Taken, status: int) -> None:
         """The events of a request that was verified."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from core import strict_json
 from core.clock import from_rfc3339
@@ -20,6 +22,8 @@ Path: TypeAlias = tuple[str, ...]
 
 _UNIX_S_MAX = 253_402_300_799
 """The last second of the year 9999, datetime's end."""
+SEGMENT_CHARS_MAX = 255
+"""Stripe says so of its ids (https://docs.stripe.com/upgrades); others' are shorter."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 _read_value = json.JSONDecoder().raw_decode
 
@@ -122,6 +126,18 @@ def mode_of(document: Mapping[str, Any], name: str) -> Mode | None:
 def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:
     """``provider:account:payment``, or ``provider:account`` where order is kept for the merchant."""
     return join_key(provider, account) if kept_for == "merchant" else join_key(provider, account, payment)
+
+
+def path_segment(reference: str) -> str:
+    """An id as one segment of a URL's path (RFC 3986, 3.3). Ids are opaque: any text that fits there once encoded.
+
+    :raises Unparseable: empty, too long, with a control character or half of a surrogate pair; or ``.`` or ``..``,
+        which readers of URLs take out
+    """
+    is_plain = 0 < len(reference) <= SEGMENT_CHARS_MAX and reference not in (".", "..")
+    if not is_plain or any(unicodedata.category(char) in ("Cc", "Cs") for char in reference):
+        raise Unparseable("an id is no part of an address")
+    return quote(reference, safe="")
 
 
 def content_hash(document: Mapping[str, Any], left_out: Collection[str] = ()) -> str:

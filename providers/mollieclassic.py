@@ -3,8 +3,9 @@
 A delivery is ``id=tr_…`` without a signature, so it proves nothing. What Mollie answers over
 TLS to our own API key does, so the secrets of this provider are API keys; each delivery is a new observation of
 the payment (https://docs.mollie.com/reference/get-payment), and of its captures, refunds and chargebacks. An id
-that Mollie doesn't know is answered as if it did, so that strangers learn nothing. Ids other than a payment's or
-an order's are refused: dropping them in silence would hide a webhook that is set in the wrong place.
+that Mollie doesn't know is asked for again, and then answered as if it were known, as Mollie recommends ("How to handle
+unknown IDs?", https://docs.mollie.com/reference/webhooks). Ids other than a payment's or an order's are refused:
+dropping them in silence would hide a webhook that is set in the wrong place.
 
 One event tells one stage of one resource and is named by both: ``re_1`` and ``refund.sent``. The same stage again
 is a duplicate, however much else has changed in the document; with another amount it is a conflict. A stage that
@@ -32,6 +33,7 @@ import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from core import strict_json
 from core.card_numbers import shown
@@ -40,7 +42,17 @@ from core.event import Event, Mode, poison_event
 from core.money import MoneyFact, Movement
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.event_types import EventTypes
-from providers.fields import an_object, array_items, content_hash, mode_of, names, optional_text, text, time_of
+from providers.fields import (
+    an_object,
+    array_items,
+    content_hash,
+    mode_of,
+    names,
+    optional_text,
+    path_segment,
+    text,
+    time_of,
+)
 from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, paid_amount
 from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
@@ -49,7 +61,13 @@ from providers.signature import secret_error
 NAME = "mollieclassic"
 API_URL = "https://api.mollie.com"
 
-_DELIVERY = re.compile(rb"id=((tr|ord)_[A-Za-z0-9]{1,128})")
+WITHIN_S = 10.0
+"""Mollie waits for 15 s (https://docs.mollie.com/reference/webhooks), and Kafka may take 4 of them."""
+OAUTH = "access_"
+"""Begins an OAuth token, which is of no mode: it asks for live payments unless it says ``testmode=true``
+(https://docs.mollie.com/reference/get-payment). An API key is of one mode and must not say it."""
+
+_DELIVERY = re.compile(rb"id=([^&=\x00-\x20\x7f]+)")
 _KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
 _KEY_CHARS = 30
 
@@ -119,8 +137,10 @@ class MollieClassicAdapter(JsonAdapter):
         reference, resource = _delivered(request.body)
         for secret in secrets:
             self.check_secret(secret)
-        url = f"{self._api_url}/v2/{resource.path}/{reference}?embed={','.join(resource.embedded)}"
-        return Wanted(url, bearers=tuple(secrets))
+        url = f"{self._api_url}/v2/{resource.path}/{path_segment(reference)}?embed={','.join(resource.embedded)}"
+        is_test = request.mode == "test"
+        queries = tuple("testmode=true" if is_test and secret.startswith(OAUTH) else "" for secret in secrets)
+        return Wanted(url, bearers=tuple(secrets), queries=queries, may_appear=True, within_s=WITHIN_S)
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
         reference, resource = _delivered(request.body)
@@ -129,7 +149,7 @@ class MollieClassicAdapter(JsonAdapter):
         fetched = request.fetched
         if fetched is None or not 0 <= fetched.bearer < len(secrets):
             raise SignatureInvalid("missing")
-        if _found(fetched):
+        if fetched.is_there:
             try:
                 document = _document(fetched)
             except Unparseable:
@@ -150,7 +170,7 @@ class MollieClassicAdapter(JsonAdapter):
         fetched = request.fetched
         if fetched is None:
             raise Unparseable("what the id stands for wasn't fetched")
-        if not _found(fetched):
+        if not fetched.is_there:
             return []
         try:
             document = _document(fetched)
@@ -180,15 +200,20 @@ class MollieClassicAdapter(JsonAdapter):
 
 
 def _delivered(body: bytes) -> tuple[str, _Resource]:
-    """The id, exactly as Mollie writes it: it becomes part of the address that is fetched."""
+    """The form's one field. Of an id nothing is known but how it begins: it says whose it is.
+
+    :raises SignatureInvalid: it is no such form, or the id isn't a payment's or an order's
+    """
     found = _DELIVERY.fullmatch(body)
-    if found is None:
+    try:
+        reference = "" if found is None else unquote_to_bytes(found[1].replace(b"+", b" ")).decode("utf-8")
+        path_segment(reference)
+    except (UnicodeDecodeError, Unparseable):
+        raise SignatureInvalid("malformed") from None
+    kind, _, rest = reference.partition("_")
+    if kind not in _FETCHED or not rest:
         raise SignatureInvalid("malformed")
-    return found[1].decode("ascii"), _FETCHED[found[2].decode("ascii")]
-
-
-def _found(fetched: Fetched) -> bool:
-    return 200 <= fetched.status <= 299
+    return reference, _FETCHED[kind]
 
 
 def _document(fetched: Fetched) -> dict[str, Any]:

@@ -42,7 +42,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -54,7 +53,7 @@ from core.errors import Unparseable
 from core.event import Mode
 from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
-from providers.fields import an_object, names, text, time_of
+from providers.fields import an_object, names, path_segment, text, time_of
 from providers.money import certain
 from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, payment_of
 from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
@@ -120,7 +119,7 @@ class PayPalAdapter(JsonAdapter):
         for secret in secrets:
             self.check_secret(secret)
         transmission = read_headers(request)
-        if request.fetched is None or not 200 <= request.fetched.status < 300:
+        if request.fetched is None or not request.fetched.is_there:
             raise SignatureInvalid("untrusted")
         messages = [transmission.signed(secret, request.body) for secret in secrets]
         index = signed_by(messages, transmission.signature, request.fetched.body, now)
@@ -140,13 +139,17 @@ class PayPalAdapter(JsonAdapter):
             return None
         if event_type not in MONEY:
             return None
+        try:
+            segment = path_segment(event_id)
+        except Unparseable:
+            raise SignatureInvalid("unconfirmed") from None
         api = API_URLS[read_headers(request).mode]
-        url = f"{api}/v1/notifications/webhooks-events/{quote(event_id, safe='')}"
-        return Wanted(url, bearers=tuple(credentials), token_url=f"{api}/v1/oauth2/token", verified=True)
+        url, token_url = f"{api}/v1/notifications/webhooks-events/{segment}", f"{api}/v1/oauth2/token"
+        return Wanted(url, bearers=tuple(credentials), token_url=token_url, verified=True, may_appear=True)
 
     def check_original(self, request: Request, original: Fetched) -> None:
         try:
-            if not 200 <= original.status < 300:
+            if not original.is_there:
                 raise SignatureInvalid("unconfirmed")
             sent = an_object(strict_json.loads(original.body), "PayPal's answer")
             if _facts(sent) != _facts(an_object(request.document, "the body")):

@@ -66,6 +66,11 @@ class Wanted:
     may be used again, 0 for never. ``bearers``: the credentials to ask with, one after the other until one is taken.
     ``token_url``: where each of them, a client's ``id:secret``, is exchanged for a token first (OAuth 2.0, RFC 6749
     section 4.4); None where they are tokens themselves. ``verified``: the request that asks was proven before.
+
+    ``queries``: what each credential adds to the address, in their order; none without. ``headers``: sent beside the
+    credential. ``may_appear``: a provider may tell of it before its own API knows it, so a 404 is asked again;
+    ``within_s``: for so long at most within one request, which is less than the provider waits for its answer.
+    ``since``: when it is said to have come to be, if that is known.
     """
 
     url: str
@@ -73,6 +78,11 @@ class Wanted:
     bearers: tuple[str, ...] = field(default=(), repr=False)
     token_url: str | None = None
     verified: bool = False
+    queries: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    may_appear: bool = False
+    within_s: float = 5.0
+    since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -86,19 +96,24 @@ class Fetched:
     body: bytes
     bearer: int = 0
 
+    @property
+    def is_there(self) -> bool:
+        return 200 <= self.status <= 299
+
 
 @dataclass(frozen=True)
 class Request:
     """A webhook as received: the raw body, and ASGI's raw headers with lower-case names.
 
-    ``endpoint`` is the last part of ``/webhooks/{provider}/{endpoint}``, `DEFAULT_ENDPOINT` without one. ``fetched``
-    is what the adapter said that it `wants`.
+    ``endpoint`` is the last part of ``/webhooks/{provider}/{endpoint}``, `DEFAULT_ENDPOINT` without one, and ``mode``
+    what its path says. ``fetched`` is what the adapter said that it `wants`.
     """
 
     body: bytes
     headers: Sequence[tuple[bytes, bytes]]
     endpoint: str = DEFAULT_ENDPOINT
     fetched: Fetched | None = None
+    mode: Mode = "live"
 
     def values(self, name: bytes) -> list[bytes]:
         """The values of the headers of that (lower-case) name, without blanks around them."""

@@ -18,10 +18,11 @@ TOKEN_LASTS_S = 32_400
 
 
 class PayPalApi:
-    """Holds events by id; ``asked`` are the paths, in order. ``ended`` tokens are refused before their time."""
+    """Holds events by id; ``asked`` are the paths, in order. ``late`` ones are known when they are asked for again."""
 
     def __init__(self) -> None:
         self.events: dict[str, bytes] = {}
+        self.late: dict[str, bytes] = {}
         self.clients = {CLIENT}
         self.asked: list[str] = []
         self.hosts: list[str] = []
@@ -61,6 +62,7 @@ class PayPalApi:
         if request.headers["authorization"].removeprefix("Bearer ") not in self._tokens:
             return self._answer(request, JSONResponse({"error": "invalid_token"}, 401))
         found = self.events.get(request.path_params["event_id"])
+        self.events |= self.late
         missing = JSONResponse({"name": "RESOURCE_NOT_FOUND"}, 404)
         return self._answer(request, missing if found is None else Response(found))
 

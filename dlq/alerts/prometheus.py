@@ -107,6 +107,13 @@ RECORDED = (
     ),
     Recorded("provider:payhook_signatures_refused:increase5m", f"sum by (provider) (increase({BAD_SIGNATURE}[5m]))"),
     Recorded(
+        "provider:payhook_not_there:ratio_rate5m",
+        _share("payhook_ingest_not_there_total", "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
+    ),
+    Recorded(
+        "provider:payhook_not_there:increase5m", "sum by (provider) (increase(payhook_ingest_not_there_total[5m]))"
+    ),
+    Recorded(
         "stream:payhook_dlq_depth:max",
         "max by (stream) (payhook_dlq_depth) or max by (stream) (payhook_dlq_open)",
         "The processor's own word while it speaks, else what the alerts' process counts in the journal.",

@@ -21,7 +21,8 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 WANTED = (
     *("payhook_decisions_total", "payhook_sli_events_total"),
     *("payhook_redis_claim_seconds_bucket", "payhook_redis_claim_seconds_count"),
-    *("payhook_ingest_answers_total", "payhook_ingest_refusals_total", "payhook_memory_used_ratio"),
+    *("payhook_ingest_answers_total", "payhook_ingest_refusals_total", "payhook_ingest_not_there_total"),
+    "payhook_memory_used_ratio",
 )
 """The samples that are looked at."""
 
@@ -89,6 +90,10 @@ def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series,
     }
 
 
+BY_PROVIDER = frozenset({"signatures", "not_there"})
+"""Rules whose subjects are providers."""
+
+
 class Readings:
     """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
@@ -106,7 +111,7 @@ class Readings:
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
         events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen)]
-        return [*events, *_of_the_house(seen), *self._signatures(seen)]
+        return [*events, *_of_the_house(seen), *self._at_the_door(seen)]
 
     def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
         depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
@@ -172,18 +177,20 @@ class Readings:
         share = self._share(quick, claims, counted_min=CLAIMS_MIN, others=True) if quick else None
         return Reading("redis_slow", "", share)
 
-    def _signatures(self, seen: Seen) -> Iterator[Reading]:
-        """Of each provider's requests, those that were refused for their signature; 0 where they are few, None while no
-        receiver's page is there to name providers.
+    def _at_the_door(self, seen: Seen) -> Iterator[Reading]:
+        """Of each provider's requests, those that were refused for their signature, and those about what its own API
+        doesn't know; 0 where they are few, None while no receiver's page is there to name providers.
         """
         answers = _series(seen, "payhook_ingest_answers_total")
         self._providers |= {name for one in answers if (name := _label(one, "provider")) is not None}
         for provider in sorted(self._providers):
-            yield Reading("signatures", provider, self._refused_share(seen, answers, provider) if answers else None)
+            refusals = _series(seen, "payhook_ingest_refusals_total", provider=provider)
+            forged = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+            absent = _series(seen, "payhook_ingest_not_there_total", provider=provider)
+            for rule, some in (("signatures", forged), ("not_there", absent)):
+                yield Reading(rule, provider, self._share_of(some, answers, provider) if answers else None)
 
-    def _refused_share(self, seen: Seen, answers: list[Series], provider: str) -> float:
-        refusals = _series(seen, "payhook_ingest_refusals_total", provider=provider)
-        some = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+    def _share_of(self, some: list[Series], answers: list[Series], provider: str) -> float:
         every = [one for one in answers if _label(one, "provider") == provider]
         refused = self._window.gained(some, answers, self._window_s)
         counted = self._window.gained(every, answers, self._window_s)

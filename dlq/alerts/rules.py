@@ -54,6 +54,7 @@ VERIFICATION_LATE = 2.0
 SIGNATURES_SHARE_MAX = 0.05
 SIGNATURES_MIN = 10
 """Fewer refused requests of a provider in the window are somebody who tries the address."""
+NOT_THERE_SHARE_MAX = 0.05
 
 
 REPEAT_S = 4 * 3_600.0
@@ -339,6 +340,18 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookSignaturesRefused",
             expr="provider:payhook_signatures_refused:ratio_rate5m",
             also=f"on (provider) provider:payhook_signatures_refused:increase5m >= {SIGNATURES_MIN}",
+            label="provider",
+        ),
+        Rule(
+            name="not_there",
+            severity=Severity.WARNING,
+            threshold=NOT_THERE_SHARE_MAX,
+            clear_share=CLEAR_SHARE,
+            text="{value} of the requests of {of} are about what its own API does not know",
+            unit=SHARE,
+            alert="PayhookNotThere",
+            expr="provider:payhook_not_there:ratio_rate5m",
+            also=f"on (provider) provider:payhook_not_there:increase5m >= {SIGNATURES_MIN}",
             label="provider",
         ),
         Rule(

@@ -27,6 +27,7 @@ from stack.settings import Settings
 from tests.paypal_api import CLIENT, TOKEN_LASTS_S, PayPalApi
 from tests.paypal_signer import LIVE_URL, SANDBOX_URL, headers_for, paypals_certificate
 from tests.unit.ingest.app_under_test import NOW, Bench
+from tests.unit.ingest.provider_server import passing
 
 WEBHOOK = "1AB23456CD789012E"
 FREE = 64
@@ -136,7 +137,7 @@ class Asking(Bench):
         (folder / "paypal-api").write_text(CLIENT + "\n", "utf-8")
         self.api = PayPalApi()
         client = httpx2.AsyncClient(transport=self.api.transport())
-        self.fetch = HttpFetch(client, self.clock)  # type: ignore[assignment]
+        self.fetch = HttpFetch(client, self.clock, sleep=passing(self.clock))  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -164,9 +165,9 @@ def test_another_body_is_refused_though_it_comes_first(asking: Asking, redis: st
     asking.claims.down = redis == "down"
     genuine = capture("10.00")
     asking.api.events["WH-1"] = genuine
-    for event_id in ("WH-2", "WH-1"):
+    for event_id, refused in (("WH-2", (503, "not_there")), ("WH-1", (401, "signature_unconfirmed"))):
         status, said = deliver(asking, with_crc32_of(capture("999.00", event_id), genuine), genuine)
-        assert (status, "signature_unconfirmed" in said) == (401, True)
+        assert (status, json.loads(said)["error"]["code"]) == refused
     assert asking.publisher.records == []
     assert deliver(asking, genuine)[0] == 200
     assert len(asking.publisher.records) == 1
@@ -199,8 +200,22 @@ def test_the_sandbox_is_asked_for_what_the_sandbox_sent(tmp_path: Path) -> None:
 
 
 def test_an_events_id_cant_lead_the_receiver_elsewhere(asking: Asking) -> None:
-    deliver(asking, capture("10.00", "../../v2/payments?x=#y"))
-    assert asking.api.asked == ["certs", "token", "webhooks-events"]
+    for event_id in ("../../v2/payments?x=#y", ".."):
+        deliver(asking, capture("10.00", event_id))
+    assert asking.api.asked == ["certs", "token", "webhooks-events", "webhooks-events"]
+
+
+def test_an_event_that_the_api_knows_a_second_later_is_taken_and_one_that_it_never_knows_is_refused(
+    asking: Asking,
+) -> None:
+    known, unknown = capture("10.00"), capture("10.00", "WH-2")
+    asking.api.late["WH-1"] = known
+    assert deliver(asking, known)[0] == 200
+    assert [deliver(asking, unknown)[0] for _ in range(2)] == [503, 503]
+    for _ in range(2):
+        asking.clock.advance(30)
+        status, said = deliver(asking, unknown)
+    assert (status, "signature_unconfirmed" in said) == (401, True)
 
 
 def test_while_paypals_api_is_down_money_waits_at_paypal(asking: Asking) -> None:

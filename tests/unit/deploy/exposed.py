@@ -65,6 +65,7 @@ def _ingest() -> str:
     metrics.answered("stripe", 200, 0.1)
     metrics.refused("stripe", "signature_mismatch")
     metrics.verified("stripe", 0)
+    metrics.not_there("stripe")
     metrics.claim_seconds.observe(0.001)
     return generate_latest(metrics.registry).decode()
 

@@ -27,6 +27,8 @@ class Provider:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.status: dict[str, int] = {}
+        self.first: list[int] = []
+        """Statuses of the first answers, whatever else is set."""
         self.headers: dict[str, str] = {}
         self.body = b'{"id":"tr_1"}'
         self.chunks = 1
@@ -44,7 +46,8 @@ class Provider:
         self.asked.append((handler.path, bearer))
         body = self.body + (b" of %d" % len(self.asked) if self.counting else b"")
         self.open.wait(60)
-        handler.send_response(self.status.get(bearer, self.status.get("*", 200)))
+        usual = self.status.get(bearer, self.status.get("*", 200))
+        handler.send_response(self.first.pop(0) if self.first else usual)
         for name, value in self.headers.items():
             handler.send_header(name, value)
         handler.send_header("content-length", str(len(body) * self.chunks))
@@ -103,7 +106,7 @@ def running(
     async def play() -> HttpFetch:
         async with open_client() as client:
             limits = FetchLimits(timeout_s=timeout_s, **set_)
-            fetching = HttpFetch(client, clock, limits, loopback=loopback)
+            fetching = HttpFetch(client, clock, limits, loopback=loopback, sleep=passing(clock))
             try:
                 await scene(fetching)
             finally:
@@ -111,6 +114,16 @@ def running(
             return fetching
 
     return asyncio.run(play())
+
+
+def passing(clock: ManualClock) -> Callable[[float], Awaitable[None]]:
+    """A sleep that lets the clock's time pass, and none of the test's."""
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    return sleep
 
 
 async def until(holds: Callable[[], bool]) -> None:

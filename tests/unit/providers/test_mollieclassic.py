@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import SettingError, Unparseable
+from core.event import Mode
 from core.money import MoneyInvalid
 from load.samples import mollie as samples_of
 from load.samples import sign
@@ -16,6 +17,7 @@ from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched, FetchingAdapter
 from tests.unit.providers.samples.mollieclassic import (
     BAD_SECRETS,
+    IDS,
     KEY,
     LATER,
     NO_IDS,
@@ -46,6 +48,29 @@ def test_an_order_is_asked_for_with_its_payments(adapter: MollieClassicAdapter) 
     wanted = adapter.wants(Request(b"id=ord_pbjz8x", []), [KEY])
     assert wanted is not None
     assert wanted.url == "https://api.mollie.com/v2/orders/ord_pbjz8x?embed=payments,refunds"
+
+
+@pytest.mark.parametrize("body", IDS)
+def test_ids_are_opaque_and_stay_one_segment_of_the_address(adapter: MollieClassicAdapter, body: bytes) -> None:
+    wanted = adapter.wants(Request(body, []), [KEY])
+    assert wanted is not None
+    assert wanted.url.partition("?")[0] == f"https://api.mollie.com/v2/{IDS[body]}"
+
+
+def test_an_oauth_token_says_at_a_test_endpoint_that_it_asks_for_a_test_payment(adapter: MollieClassicAdapter) -> None:
+    """An API key is of one mode, and Mollie refuses it the parameter."""
+    token = "access_" + "A1b2C3d4E5" * 3
+    expected: dict[Mode, tuple[str, str]] = {"test": ("testmode=true", ""), "live": ("", "")}
+    for mode, queries in expected.items():
+        wanted = adapter.wants(Request(b"id=tr_1", [], mode=mode), [token, KEY])
+        assert wanted is not None
+        assert (wanted.bearers, wanted.queries) == ((token, KEY), queries)
+
+
+def test_what_mollie_doesnt_know_yet_is_asked_for_again_while_mollie_waits(adapter: MollieClassicAdapter) -> None:
+    wanted = adapter.wants(Request(b"id=tr_1", []), [KEY])
+    assert wanted is not None
+    assert (wanted.may_appear, wanted.within_s) == (True, 10.0)
 
 
 def test_it_says_that_it_has_to_fetch(adapters: dict[str, Adapter]) -> None:

@@ -66,6 +66,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "verification": (2, 2.1),
     "maintenance": (2, 2.1),
     "signatures": (0.05, 0.06),
+    "not_there": (0.05, 0.06),
     "isr": (0, 1),
     "min_isr": (0, 1),
 }

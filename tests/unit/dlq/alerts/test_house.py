@@ -111,6 +111,22 @@ def test_signatures_that_do_not_match_are_an_alert_of_their_provider(house: Hous
     assert ("signatures", "stripe") not in house.firing(130)
 
 
+def test_webhooks_about_what_the_provider_does_not_know_are_an_alert_whatever_they_were_answered(house: House) -> None:
+    post(house, 100, 0)
+    house.firing()
+    for _ in range(6):
+        house.receiver.not_there("stripe")
+        house.receiver.answered("stripe", 200, 0.01)
+        house.receiver.not_there("stripe")
+        house.receiver.answered("stripe", 503, 0.01)
+    post(house, 12, 0)
+    text = house.firing()["not_there", "stripe"]
+    assert text == "50.00% of the requests of stripe are about what its own API does not know"
+    post(house, 10, 0)
+    assert ("not_there", "stripe") in house.firing(400), "it is over after its window, and two minutes"
+    assert ("not_there", "stripe") not in house.firing(130)
+
+
 def test_a_receiver_that_does_not_answer_ends_no_alert_of_its_providers(house: House) -> None:
     post(house, 100, 0)
     house.firing()

@@ -259,11 +259,25 @@ BAD_SECRETS = (
 )
 NO_IDS = (
     *(b"", b"id=", b"id=tr_", b"ID=tr_1", b"tr_1", b"id=tr_1\n", b"id=tr_1&id=tr_2", b"id=tr_1&x=1", b"x=1&id=tr_1"),
-    *(b"id=tr_1/../../orders/ord_1", b"id=tr_1?embed=x", b"id=tr_1%2F..", b"id=tr_%31", b"id=tr_1#", b"id=tr_1+"),
-    *(b"id=tr_ 1", "id=tr_é".encode(), "id=tr_١".encode(), b"id=tr_1\x00", b"id=\xfftr_1", b"id=re_1", b"id=sub_1"),
-    *(b"id=chb_1", b"id=pl_1", b"id=stl_1", b"id=TR_1", b'{"id":"tr_1"}', b"id=tr_" + b"x" * 129),
+    *(b"id=tr_ 1", b"id=tr_1\x00", b"id=tr_1%00", b"id=tr_1%0A", b"id=tr_%FF", b"id=\xfftr_1", b"id=re_1", b"id=sub_1"),
+    *(b"id=chb_1", b"id=pl_1", b"id=stl_1", b"id=TR_1", b'{"id":"tr_1"}', b"id=tr_" + b"x" * 253, b"id=..", b"id=tr"),
 )
-"""Deliveries that aren't exactly a payment's or an order's id."""
+"""Deliveries that aren't a payment's or an order's id."""
+IDS = {
+    b"id=ord_1.6i4fed": "orders/ord_1.6i4fed",
+    b"id=tr_1-2~3": "payments/tr_1-2~3",
+    b"id=tr_%31": "payments/tr_1",
+    b"id=tr_1/../../orders/ord_1": "payments/tr_1%2F..%2F..%2Forders%2Ford_1",
+    b"id=tr_1%2F..": "payments/tr_1%2F..",
+    b"id=tr_1?embed=x".replace(b"=x", b"%3Dx"): "payments/tr_1%3Fembed%3Dx",
+    b"id=tr_1#": "payments/tr_1%23",
+    b"id=tr_1%25": "payments/tr_1%25",
+    b"id=tr_1+": "payments/tr_1%20",
+    "id=tr_é".encode(): "payments/tr_%C3%A9",
+    b"id=tr_%C3%A9": "payments/tr_%C3%A9",
+    b"id=tr_" + b"x" * 252: "payments/tr_" + "x" * 252,
+}
+"""Deliveries of ids that look like none of Mollie's, and what is asked for below ``/v2``."""
 SIGNED = told()
 REFUSALS = [
     *(

@@ -1,0 +1,47 @@
+"""What a provider's API doesn't know yet, though its webhook told of it: when it is asked again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from core.clock import Clock
+
+AGAIN_AFTER_S = (1.0, 5.0, 30.0)
+"""After each 404 but the last: a webhook may be some seconds ahead of the API."""
+
+
+class Absences:
+    """The 404s of each question, counted over all deliveries that ask it; of questions beyond ``most`` the oldest go."""
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock = clock
+        self._most = most
+        self._known: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
+        """How often there was a 404, and when last."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def wait_s(self, question: Hashable) -> float:
+        """For how long it isn't to be asked."""
+        times, asked_at = self._known.get(question, (0, 0.0))
+        if not 1 <= times <= len(AGAIN_AFTER_S):
+            return 0.0
+        return max(0.0, asked_at + AGAIN_AFTER_S[times - 1] - self._clock.monotonic())
+
+    def is_given_up(self, question: Hashable) -> bool:
+        return self._known.get(question, (0, 0.0))[0] > len(AGAIN_AFTER_S)
+
+    def note(self, question: Hashable) -> None:
+        """Counts a 404. One that comes before the question is due again is the same try, asked by two."""
+        if self.wait_s(question) > 0:
+            return
+        times, _ = self._known.get(question, (0, 0.0))
+        self._known[question] = min(times, len(AGAIN_AFTER_S)) + 1, self._clock.monotonic()
+        self._known.move_to_end(question)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def forget(self, question: Hashable) -> None:
+        self._known.pop(question, None)
