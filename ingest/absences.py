@@ -12,7 +12,7 @@ AGAIN_AFTER_S = (1.0, 5.0, 30.0)
 
 
 class Absences:
-    """The 404s of each question, counted over all deliveries that ask it; of questions beyond ``most`` the oldest go."""
+    """The 404s of each question, over all deliveries that ask it; of more than ``most`` questions the oldest go."""
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock = clock

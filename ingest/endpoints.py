@@ -15,7 +15,7 @@ from core.files import TextFiles
 from core.routing import scoped
 from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
-from providers.port import Adapter, ModeMismatch, WeaklySigningAdapter
+from providers.port import Adapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
 
 ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """It names a file of secrets."""
@@ -129,7 +129,7 @@ class SecretFiles:
             for secret in self._secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
             asked = adapters.get(provider.removesuffix(API))
-            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter):
+            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter | PointingAdapter):
                 for credential in self._secrets(name):
                     asked.check_credential(credential)
 

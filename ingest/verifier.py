@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+import httpx2
+
+from core.errors import Unparseable
 from ingest.endpoints import SecretFiles
 from ingest.fetch import Fetch
 from ingest.limits import RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Protocol
-from providers.port import Adapter, FetchingAdapter, Request, SignatureInvalid, WeaklySigningAdapter
+from ingest.provider_client import FetchFailed, NotThereYet, bare
+from providers.port import (
+    Adapter,
+    FetchingAdapter,
+    PointingAdapter,
+    Request,
+    SignatureInvalid,
+    Wanted,
+    WeaklySigningAdapter,
+)
+
+log = logging.getLogger(__name__)
+
+GIVEN_UP_AFTER = timedelta(hours=1)
+"""What a signed event points to is refused for so long while the API doesn't know it, so that the provider sends it
+again. After that it is kept as unknown: the provider's last try must not be the end of it."""
 
 
 class Verifier:
@@ -29,6 +49,7 @@ class Verifier:
     ) -> None:
         self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
         self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
+        self._pointing = {name: one for name, one in adapters.items() if isinstance(one, PointingAdapter)}
         self._secrets = secrets
         self._fetch = fetch
         self._protocol = protocol
@@ -48,7 +69,37 @@ class Verifier:
         if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
             webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
         self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
-        return webhook
+        return await self._followed(adapter.name, webhook, endpoint, received_at)
+
+    async def _followed(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:
+        """With what the provider's API says of what a verified webhook points to, if there are credentials for it."""
+        pointing = self._pointing.get(provider)
+        credentials = () if pointing is None else self._secrets.credentials(provider, endpoint)
+        if pointing is None or not credentials:
+            return webhook
+        wanted = {one.url: one for one in pointing.points_to(webhook, credentials)}
+        asking = (self._view(pointing, one, now) for one in wanted.values())
+        views: dict[str, bytes] = {}
+        for url, answer in zip(wanted, await asyncio.gather(*asking, return_exceptions=True), strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer is not None:
+                views[url] = answer
+        return replace(webhook, views=views)
+
+    async def _view(self, pointing: PointingAdapter, wanted: Wanted, now: datetime) -> bytes | None:
+        """None for what isn't there and isn't new: its event is kept without, and the others of its request go on."""
+        fetched = await self._fetch.fetch(wanted)
+        if not fetched.is_there:
+            if wanted.since is not None and now - wanted.since > GIVEN_UP_AFTER:
+                log.warning("%s: an event is taken without what it points to: its API doesn't know it", pointing.name)
+                return None
+            raise NotThereYet(_bare(wanted))
+        try:
+            pointing.check_answer(wanted, fetched.body)
+        except Unparseable as garbled:
+            raise FetchFailed(_bare(wanted), garbled.problem) from None
+        return fetched.body
 
     async def admit(self, adapter: Adapter, webhook: Request, endpoint: str | None, has_events: bool) -> None:
         """The rest, once its events are read: it is within its provider's rate, and its delivery proves its body.
@@ -80,3 +131,7 @@ class Verifier:
         body_sha256 = hashlib.sha256(webhook.body).hexdigest()
         if not await self._protocol.is_first_body(weak.name, weak.delivery_id(webhook), body_sha256):
             raise SignatureInvalid("reused")
+
+
+def _bare(wanted: Wanted) -> str:
+    return bare(httpx2.URL(wanted.url))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -106,7 +106,8 @@ class Request:
     """A webhook as received: the raw body, and ASGI's raw headers with lower-case names.
 
     ``endpoint`` is the last part of ``/webhooks/{provider}/{endpoint}``, `DEFAULT_ENDPOINT` without one, and ``mode``
-    what its path says. ``fetched`` is what the adapter said that it `wants`.
+    what its path says. ``fetched`` is what the adapter said that it `wants`. ``views`` are what the provider's API
+    said of what the request points to (`PointingAdapter`), by the addresses that were asked.
     """
 
     body: bytes
@@ -114,6 +115,7 @@ class Request:
     endpoint: str = DEFAULT_ENDPOINT
     fetched: Fetched | None = None
     mode: Mode = "live"
+    views: Mapping[str, bytes] = field(default_factory=dict)
 
     def values(self, name: bytes) -> list[bytes]:
         """The values of the headers of that (lower-case) name, without blanks around them."""
@@ -249,6 +251,32 @@ class WeaklySigningAdapter(Adapter, Protocol):
     def check_original(self, request: Request, original: Fetched) -> None:
         """
         :raises SignatureInvalid: ``unconfirmed``, the API's answer doesn't have the request's names and money
+        """
+
+    def check_credential(self, credential: str) -> None:
+        """
+        :raises SettingError: empty, or not of the form that the provider's API takes
+        """
+
+
+@runtime_checkable
+class PointingAdapter(Adapter, Protocol):
+    """An adapter of a provider whose webhooks may only point to what moved; its API tells the rest.
+
+    Its events keep what was told (`providers.pointed`). Without credentials they are taken as they are.
+    """
+
+    def points_to(self, request: Request, credentials: Sequence[str]) -> Sequence[Wanted]:
+        """Of a verified request: what to ask the API for. Nothing where it can't be read, or moves no money.
+
+        :param credentials: of the API, newest first; at least one
+        :raises SettingError: one of them isn't of the provider's form
+        :raises ModeMismatch: an unsigned live flag disagrees with the endpoint
+        """
+
+    def check_answer(self, wanted: Wanted, answer: bytes) -> None:
+        """
+        :raises Unparseable: it isn't what was asked for
         """
 
     def check_credential(self, credential: str) -> None:

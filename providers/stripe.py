@@ -26,7 +26,11 @@ What books, and why:
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
-`providers.stripe_types` lists the types. A thin event names its object and doesn't hold it: what it moved isn't known.
+`providers.stripe_types` lists the types. A thin event (https://docs.stripe.com/event-destinations#thin-events) names
+its object and doesn't hold it. With a key of Stripe's API (``secrets/stripe-api``) the object is fetched, and the event
+is read as the one that holds it; without one what it moved is unknown. What is fetched is the object as it is now. So
+``changes``, where the event has them, count before what is fetched; a dispute's transactions count up to the event's
+time; and where only the changes would tell which of several movements it was, it is unknown.
 
 One event may arrive in two API versions: during an upgrade Stripe sends it to an endpoint of each
 (https://docs.stripe.com/webhooks/versioning). Which fields the object has differs between them. So what decides a
@@ -36,18 +40,22 @@ every version, and all of it counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from core.errors import Unparseable
-from core.event import Mode
+from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
-from providers.fields import an_object, content_hash, names, object_at, optional_text, text, time_of
+from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.money import PAYOUTS, certain, money_of, moved
-from providers.port import Request
-from providers.signature import sent, text_key, timed_signatures, timestamp
-from providers.stripe_types import EVENT_TYPES, THIN
+from providers.pointed import NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
+from providers.port import Request, Wanted
+from providers.settings import ProvidersSettings
+from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
+from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
 
 NAME = "stripe"
 LEFT_OUT = frozenset({"pending_webhooks"})
@@ -56,10 +64,26 @@ NAMED = ("id", "type", "account", "livemode", "created")
 """What content version 2 has of the event itself."""
 MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
+API_URL = "https://api.stripe.com"
+API_VERSION = "2025-08-27.basil"
+"""Of what is fetched (https://docs.stripe.com/api/versioning): released authorisations are no refunds in it."""
+RESOURCES: Mapping[str, str] = {
+    "charge": "charges/{}?expand[]=refunds",
+    "dispute": "disputes/{}",
+    "payout": "payouts/{}",
+    "refund": "refunds/{}",
+}
+"""Below ``/v1``, by ``related_object.type``. A charge lists its refunds where it is asked to
+(https://docs.stripe.com/api/charges/object#charge_object-refunds)."""
+_CREDENTIAL = re.compile(r"(?:sk|rk)(?:_org)?_(live|test)_[A-Za-z0-9_]{8,250}")
+_CONTEXT = re.compile(r"[A-Za-z0-9_/]{1,255}")
+"""Accounts with slashes between them (https://docs.stripe.com/context)."""
+_UNTOLD = "changes", "not told"
+"""Which of several movements of one object a thin event is about."""
 
 
 class StripeAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """One request is one event; its body is the event's body, of a thin one with the object that was fetched."""
 
     name = NAME
     identity_fields = names("id object_id payment_intent charge account")
@@ -68,6 +92,46 @@ class StripeAdapter(JsonAdapter):
     key_prefix = "whsec_"
     event_types = EVENT_TYPES
     looked_up = "in Stripe's Dashboard"
+
+    def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
+        super().__init__(settings)
+        self._api_url = api_url
+
+    def points_to(self, request: Request, credentials: Sequence[str]) -> Sequence[Wanted]:
+        for credential in credentials:
+            self.check_credential(credential)
+        try:
+            event = event_in(an_object(request.document, "the body"))
+            related, mode = object_at(event, "related_object"), _mode(event, request.mode)
+            resource = RESOURCES.get(optional_text(related, "type") or "")
+            if text(event, "type") not in THIN_BOOKS or resource is None:
+                return ()
+            path = resource.format(path_segment(text(related, "id")))
+            context = optional_text(event, "context") or ""
+        except Unparseable:
+            return ()
+        keys = tuple(one for one in credentials if (found := _CREDENTIAL.fullmatch(one)) and found[1] == mode)
+        if not keys or not _CONTEXT.fullmatch(context or "_"):
+            return ()
+        headers = [("stripe-version", API_VERSION), *([("stripe-context", context)] if context else [])]
+        since = time_of(event.get("created"))
+        url = f"{self._api_url}/v1/{path}"
+        return [Wanted(url, bearers=keys, headers=tuple(headers), verified=True, may_appear=True, since=since)]
+
+    def check_answer(self, wanted: Wanted, answer: bytes) -> None:
+        check_reference(wanted, read_answer(answer))
+
+    def check_credential(self, credential: str) -> None:
+        if not _CREDENTIAL.fullmatch(credential):
+            raise secret_error(
+                f"{NAME}-api", "a line is a key of Stripe's API: sk_live_…, rk_live_…, sk_test_…, rk_test_…"
+            )
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        document, body = an_object(request.document, "the body"), request.body
+        for view in request.views.values():
+            document, body = {"event": document, "fetched": read_answer(view)}, joined(body, view)
+        return self.read(Delivered(document, request, mode), body)
 
     def signed(self, request: Request) -> Signed:
         sent_at, signatures = timed_signatures(sent(request, self.header)[0], b",", b"t", b"v1")
@@ -78,12 +142,14 @@ class StripeAdapter(JsonAdapter):
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
-        event_id, event_type = text(document, "id"), text(document, "type")
-        account, occurred_at = optional_text(document, "account") or "", time_of(document.get("created"))
+        event = event_in(document)
+        event_id, event_type, occurred_at = text(event, "id"), text(event, "type"), time_of(event.get("created"))
         entity = _entity(document, event_id)
-        yield Named(event_id, event_type, account, entity, occurred_at, mode=_mode(document, delivered.mode))
+        yield Named(event_id, event_type, _account(event), entity, occurred_at, mode=_mode(event, delivered.mode))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
+        if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
+            return None
         try:
             return _fact(document, event_type)
         except RefundUnlisted:
@@ -93,14 +159,14 @@ class StripeAdapter(JsonAdapter):
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
-            return content_hash(document, LEFT_OUT)
+            return content_hash(event_in(document), LEFT_OUT)
         return self.content_now(document, certain(lambda: _fact(document, text(document, "type"))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
-        """Version 2: what every API version says."""
-        reported = _object(document)
+        """Version 2: what every API version says. Of a thin event all that was sent, as what is fetched changes."""
+        reported = object_at(document, "data", "object")
         if not reported:
-            return content_hash(document, LEFT_OUT)
+            return content_hash(event_in(document), LEFT_OUT)
         own = {name: document[name] for name in NAMED if document.get(name) is not None}
         amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
         what_moved = _what_moved(document, reported, fact)
@@ -118,13 +184,18 @@ def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
 
 
 def _entity(document: Mapping[str, Any], event_id: str) -> str:
-    """The payment; of a thin event what it is related to, which may be nothing."""
-    related = document.get("related_object")
+    """The payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
+    related = event_in(document).get("related_object")
     return _payment(_object(document)) or _id_of(related) or event_id
 
 
+def _account(event: Mapping[str, Any]) -> str:
+    """The connected account. A thin event names it last in what its object is to be asked with."""
+    return optional_text(event, "account") or (optional_text(event, "context") or "").rpartition("/")[2]
+
+
 def _object(document: Mapping[str, Any]) -> dict[str, Any]:
-    return object_at(document, "data", "object")
+    return fetched_in(document) or object_at(document, "data", "object")
 
 
 def _payment(reported: Mapping[str, Any]) -> str | None:
@@ -159,13 +230,16 @@ class _Moved(NamedTuple):
 
 
 def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
-    if event_type.startswith(THIN):
-        raise MovementUnknown("related_object", "not fetched")
-    read = _READERS.get(event_type)
+    read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
-    reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
-    found = read(reported, document["data"].get("previous_attributes"))
+    if event_type.startswith(THIN):
+        reported, previous = _as_it_was(document)
+        read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
+    else:
+        reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
+        previous = document["data"].get("previous_attributes")
+    found = read(reported, previous)
     if found is None:
         return None
     return moved(
@@ -173,7 +247,7 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         found.movement,
         text(found.source, "id"),
         money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
-        account=optional_text(document, "account") or "",
+        account=_account(event_in(document)),
         payment=_payment(reported),
         paired=_is_paired(found, reported),
     )
@@ -189,6 +263,63 @@ def _is_paired(found: _Moved, reported: Mapping[str, Any]) -> bool:
         taken = [-amount for amount, _ in _transactions(reported) if amount < 0]
         return found.source is reported and (not taken or found.amount == taken[0])
     return found.movement in PAYOUTS or found.movement in (Movement.REFUND, Movement.REFUND_FAILED)
+
+
+def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+    """A thin event's object as the event found it, as far as that can be known, and what its attributes were before.
+
+    :raises MovementUnknown: it wasn't fetched, or the event doesn't say to what an attribute changed
+    """
+    event, fetched = event_in(document), fetched_in(document)
+    if fetched is None:
+        raise MovementUnknown("related_object", NOT_FETCHED)
+    before, after = object_at(event, "changes", "before"), object_at(event, "changes", "after")
+    if before.keys() - after.keys():
+        raise MovementUnknown(*_UNTOLD)
+    return _until(time_of(event.get("created")), {**fetched, **after}), before or None
+
+
+def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without a dispute's balance transactions that came later, but for the rest of the event's second."""
+    listed = reported.get("balance_transactions")
+    if moment is None or not isinstance(listed, list):
+        return reported
+    end_s = int((moment + timedelta(seconds=1)).timestamp())
+    return {**reported, "balance_transactions": [one for one in listed if _created(one) <= end_s]}
+
+
+def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
+    """A charge without what changed: certain where it was captured at once, or not at all.
+
+    :raises MovementUnknown: it may have been captured in parts (https://docs.stripe.com/payments/multicapture)
+    """
+    multicapture = object_at(charge, "payment_method_details", "card", "multicapture")
+    is_captured, amount = charge.get("captured") is True, charge.get("amount_captured")
+    if multicapture.get("status") == "available" or (amount and not is_captured):
+        if not amount:
+            return None
+        raise MovementUnknown(*_UNTOLD)
+    return _Moved(Movement.CAPTURE, charge, amount) if is_captured else None
+
+
+def _charge_refunded_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
+    """A charge without what changed: certain where it has one refund.
+
+    :raises MovementUnknown: it has several
+    """
+    if charge.get("captured") is False:
+        return None
+    listed = object_at(charge, "refunds")
+    refunds = listed.get("data")
+    if not isinstance(refunds, list) or len(refunds) != 1 or listed.get("has_more"):
+        raise MovementUnknown(*_UNTOLD)
+    return _refund_made(an_object(refunds[0], "a refund"), None)
+
+
+def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
+    """A refund as it began: what took the money is told by this event, whatever became of it since."""
+    taken = refund.get("balance_transaction") is not None
+    return _refunded({**refund, "status": "succeeded"} if taken else refund)
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
@@ -355,3 +486,12 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
     "payout.paid": _payout(Movement.PAYOUT_PAID),
     "payout.failed": _payout(Movement.PAYOUT_FAILED),
 }
+"""Of a thin event ``data.object`` is what was fetched, and ``previous_attributes`` are its ``changes.before``."""
+_UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
+    "charge.succeeded": _charge_now,
+    "charge.captured": _charge_now,
+    "charge.updated": _charge_now,
+    "charge.refunded": _charge_refunded_now,
+    "refund.created": _refund_made,
+}
+"""Of a thin event that doesn't say what changed."""

@@ -198,8 +198,10 @@ def thin(types: frozenset[str]) -> frozenset[str]:
     return frozenset(THIN + event_type for event_type in types)
 
 
+THIN_BOOKS = thin(BOOKS)
+"""Those whose objects are fetched."""
 EVENT_TYPES = EventTypes(
-    books=BOOKS | thin(BOOKS),
+    books=BOOKS | THIN_BOOKS,
     person=PERSON | thin(frozenset(name for name in PERSON if not name.startswith("v2."))),
     nothing={EVENTS: NOTHING | thin(NOTHING), EVENTS_V2: NOTHING_V2 | thin(NOTHING_THIN)},
 )

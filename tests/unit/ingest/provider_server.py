@@ -31,6 +31,8 @@ class Provider:
         """Statuses of the first answers, whatever else is set."""
         self.headers: dict[str, str] = {}
         self.body = b'{"id":"tr_1"}'
+        self.bodies: dict[str, bytes] = {}
+        """By path; others are answered with the body."""
         self.chunks = 1
         self.counting = True
         self.open = threading.Event()
@@ -44,7 +46,8 @@ class Provider:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         bearer = handler.headers.get("authorization", "").removeprefix("Bearer ")
         self.asked.append((handler.path, bearer))
-        body = self.body + (b" of %d" % len(self.asked) if self.counting else b"")
+        body = self.bodies.get(handler.path.partition("?")[0], self.body)
+        body += b" of %d" % len(self.asked) if self.counting else b""
         self.open.wait(60)
         usual = self.status.get(bearer, self.status.get("*", 200))
         handler.send_response(self.first.pop(0) if self.first else usual)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from core.clock import ManualClock
+from core.clock import ManualClock, to_rfc3339
+from core.errors import SettingError
+from ingest.endpoints import Contexts, SecretFiles
 from ingest.fetch import HttpFetch
 from ingest.provider_client import open_client
 from load.samples import mollie
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import FORM
+from providers.reread import reread
 from providers.settings import ProvidersSettings
+from providers.stripe import StripeAdapter
 from tests.unit.ingest.app_under_test import NOW, Bench
 from tests.unit.ingest.provider_server import Provider, passing
 
@@ -46,6 +51,35 @@ class Pointed(Bench):
         answer = asyncio.run(self.post(body, headers, path))
         code = "" if answer.is_success else answer.json()["error"]["code"]
         return answer.status_code, code, answer.headers.get("retry-after")
+
+
+STRIPE_KEY = "sk_live_" + "A1b2C3d4E5" * 2
+CHARGE = {"id": "ch_1", "amount": 500, "amount_captured": 500, "captured": True, "currency": "eur"}
+
+
+def thin(bench: Pointed, event_type: str = "v1.charge.succeeded", **more: Any) -> tuple[int, str, str | None]:
+    related = {"id": "ch_1", "type": "charge", "url": "/v1/charges/ch_1"}
+    said = {"id": "evt_1", "object": "v2.core.event", "type": event_type, "created": to_rfc3339(NOW), "livemode": True}
+    body = json.dumps({**said, "related_object": related, **more}).encode()
+    return bench.send(*bench.signed("stripe", body), "/webhooks/stripe")
+
+
+def asking_stripe(bench: Pointed, folder: Path, *keys: str) -> None:
+    bench.adapters["stripe"] = StripeAdapter(ProvidersSettings(), bench.provider.base)
+    bench.provider.body = json.dumps(CHARGE).encode()
+    (folder / "stripe-api").write_text("".join(f"{key}\n" for key in keys or (STRIPE_KEY,)), "utf-8")
+
+
+def published(bench: Pointed) -> list[tuple[str | None, str | None]]:
+    """What was published: each event's fact, and what its kept body says by itself."""
+    said: list[tuple[str | None, str | None]] = []
+    for _, body, headers in bench.publisher.records:
+        adapter = bench.adapters[headers["provider"]]
+        again = {event.event_key: event for event in reread(adapter, body, "live")}
+        event = again[headers["event_key"]]
+        assert (event.entity_key, event.content_sha256) == (headers["entity_key"], headers["content_sha256"])
+        said.append((headers.get("fact_key"), event.fact_key))
+    return said
 
 
 def classic(bench: Pointed, reference: bytes = b"tr_1", path: str = "mollieclassic") -> tuple[int, str, str | None]:
@@ -104,3 +138,79 @@ MONEY: dict[str, Any] = {"amount_minor": 500, "currency": "EUR", "created": NOW}
 def test_while_mollie_asks_for_a_pause_its_webhooks_are_put_off_for_as_long(bench: Pointed) -> None:
     bench.provider.first, bench.provider.headers = [429], {"retry-after": "20"}
     assert classic(bench) == (503, "not_fetched", "20")
+
+
+def test_a_thin_event_is_fetched_and_kept_with_what_was_found(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path)
+    assert thin(bench, context="acct_1")[0] == 200
+    assert bench.provider.asked == [("/v1/charges/ch_1?expand[]=refunds", STRIPE_KEY)]
+    assert published(bench) == [("stripe:ch_1:capture", "stripe:ch_1:capture")]
+    bench.provider.body = json.dumps({**CHARGE, "amount_captured": 900}).encode()
+    assert thin(bench, context="acct_1")[0] == 200
+    assert len(bench.publisher.records) == 1, "a redelivery is a duplicate, whatever is found by then"
+
+
+def test_without_a_key_a_thin_event_is_kept_and_nobody_is_asked(bench: Pointed) -> None:
+    assert thin(bench)[0] == 200
+    assert (bench.provider.asked, published(bench)) == ([], [(None, None)])
+
+
+def test_a_key_of_another_mode_is_no_key(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path, STRIPE_KEY.replace("live", "test"))
+    assert thin(bench)[0] == 200
+    assert (bench.provider.asked, published(bench)) == ([], [(None, None)])
+
+
+def test_a_key_that_is_replaced_is_read_again(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path)
+    bench.provider.status[STRIPE_KEY] = 401
+    assert thin(bench) == (503, "not_configured", "2")
+    (tmp_path / "stripe-api").write_text(f"{STRIPE_KEY}new\n{STRIPE_KEY}\n", "utf-8")
+    assert isinstance(bench.clock, ManualClock)
+    bench.clock.advance(1)
+    assert thin(bench)[0] == 200
+    assert bench.provider.bearers == [STRIPE_KEY, f"{STRIPE_KEY}new"]
+
+
+def test_what_is_no_key_of_stripes_is_said_at_the_start(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path, "whsec_" + "a" * 30)
+    with pytest.raises(SettingError, match="stripe-api"):
+        SecretFiles(tmp_path, bench.clock, Contexts(bench.settings)).check(bench.adapters)
+
+
+def test_types_that_move_nothing_are_not_fetched(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path)
+    assert [thin(bench, kind, id=kind)[0] for kind in ("v1.customer.created", "v2.core.account.created")] == [200, 200]
+    assert bench.provider.asked == []
+
+
+def test_a_thin_event_that_is_forged_makes_nobody_ask(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path)
+    bench.secrets["stripe"] = "whsec_another"
+    assert thin(bench)[:2] == (401, "signature_mismatch")
+    assert bench.provider.asked == []
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"id":"ch_2"}', b"{}", b""])
+def test_a_garbled_answer_is_asked_for_again_by_the_next_delivery(
+    bench: Pointed, tmp_path: Path, answer: bytes
+) -> None:
+    asking_stripe(bench, tmp_path)
+    bench.provider.body, good = answer, bench.provider.body
+    assert thin(bench)[:2] == (503, "not_fetched")
+    bench.provider.body = good
+    assert thin(bench)[0] == 200
+
+
+def test_what_stripe_never_finds_is_refused_for_an_hour_and_then_kept_as_unknown(
+    bench: Pointed, tmp_path: Path
+) -> None:
+    asking_stripe(bench, tmp_path)
+    bench.provider.status["*"] = 404
+    for _ in range(3):
+        assert thin(bench)[:2] == (503, "not_there")
+        assert isinstance(bench.clock, ManualClock)
+        bench.clock.advance(40)
+    assert thin(bench)[:2] == (503, "not_there"), "it is given up, and new"
+    assert thin(bench, created="2026-01-31T10:59:00Z")[0] == 200
+    assert published(bench) == [(None, None)]

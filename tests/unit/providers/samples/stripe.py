@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 from core.errors import Unparseable
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook
+from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, each, fails
 from tests.unit.providers.shapes import NOW_S
 
 CHARGE = {
@@ -177,6 +177,30 @@ NAMES = [
         )
     ),
 ]
+
+# A thin event, and what Stripe's API says of its object.
+
+CREATED = "2026-01-31T12:00:00.500Z"
+THIN_MONEY = ("charge.succeeded", "charge.refunded", "payout.paid", "charge.dispute.funds_withdrawn")
+
+
+def thin(event_type: str, fetched: dict[str, Any] | None, **more: Any) -> Request:
+    """It is fetched unless ``fetched`` is None."""
+    kinds = {"refund": "refund", "payout": "payout", "dispute": "dispute"}
+    kind = kinds.get(event_type.split(".")[-2], "charge")
+    named = {"id": (fetched or {}).get("id", "ch_1"), "type": kind, "url": "/v1/somewhere"}
+    said = {"id": "evt_2", "object": "v2.core.event", "type": f"v1.{event_type}", "created": CREATED}
+    body = json.dumps({**said, "livemode": True, "context": "acct_1", "related_object": named, **more}).encode()
+    return Request(body, [], views={} if fetched is None else {"https://api.example/it": json.dumps(fetched).encode()})
+
+
+def changed(**attributes: tuple[Any, Any]) -> dict[str, Any]:
+    """A thin event's changes, of before and after."""
+    return {
+        "before": {name: before for name, (before, _) in attributes.items()},
+        "after": {name: after for name, (_, after) in attributes.items()},
+    }
+
 
 # What it books.
 
@@ -473,7 +497,85 @@ OTHERS = [
         says="whole number",
     ),
 ]
-WEBHOOKS = [*NAMES, *CAPTURES, *REFUNDS, *DISPUTES, *OTHERS]
+# What a thin event books, once its object was fetched.
+
+SEVERAL = {"card": {"multicapture": {"status": "available"}}}
+IN_PARTS = charge(payment_method_details=SEVERAL, amount_captured=900, balance_transaction="txn_2")
+ONE_REFUND = charge(amount_refunded=400, refunds=listed(REFUND))
+TWO = charge(amount_refunded=700, refunds=listed(refund(), refund(id="re_2", amount=300)))
+FAILED = refund(status="failed", failure_balance_transaction="txn_9")
+WITHDRAWN_TWICE = {
+    **DISPUTE,
+    "balance_transactions": [transaction("txn_d", -1000, NOW_S), transaction("txn_e", -1000, NOW_S + 60)],
+}
+REINSTATED = {**DISPUTE, "balance_transactions": [transaction("txn_d", -1000, 1), transaction("txn_e", 1000, 2)]}
+LOST = {**DISPUTE, "status": "lost"}
+POSTED = "po_1:payout_paid 5000 USD"
+THIN_EVENTS = [
+    *(
+        Webhook(f"a thin {event_type}: {case}", thin(event_type, fetched, **more), books=booked, account="acct_1")
+        for event_type, case, fetched, more, booked in each(
+            ("charge.succeeded", "captured at once", CHARGE, {}, BOOKED_CAPTURE),
+            ("charge.captured", "captured whole", CHARGE, {}, BOOKED_CAPTURE),
+            ("charge.updated", "told again", CHARGE, {}, BOOKED_CAPTURE),
+            ("charge.succeeded", "authorised", charge(captured=False, amount_captured=0), {}, None),
+            (
+                *("charge.updated", "the first of several captures, fetched after the second", IN_PARTS),
+                {"changes": changed(amount_captured=(0, 700), balance_transaction=(None, "txn_1"))},
+                "ch_1:capture 700 USD of pi_1",
+            ),
+            (
+                *("charge.updated", "the second of several captures", IN_PARTS),
+                {"changes": changed(amount_captured=(700, 900), balance_transaction=("txn_1", "txn_2"))},
+                "txn_2:capture 200 USD of pi_1",
+            ),
+            ("charge.refunded", "its one refund", ONE_REFUND, {}, BOOKED_REFUND),
+            (
+                *("charge.refunded", "which of two refunds", TWO),
+                {"changes": changed(amount_refunded=(400, 700))},
+                "re_2:refund 300 USD of pi_1",
+            ),
+            ("refund.created", "sent", REFUND, {}, BOOKED_REFUND),
+            ("refund.created", "fetched after it failed", FAILED, {}, BOOKED_REFUND),
+            ("refund.failed", "given back", FAILED, {}, "re_1:refund_failed 400 USD of pi_1"),
+            ("payout.paid", "fetched after it failed", {**PAYOUT, "status": "failed"}, {}, POSTED),
+            ("charge.dispute.created", "withdrawn", DISPUTE, {}, BOOKED_DISPUTE),
+            ("charge.dispute.funds_withdrawn", "told again", DISPUTE, {}, BOOKED_DISPUTE),
+            ("charge.dispute.funds_withdrawn", "fetched after a second one", WITHDRAWN_TWICE, {}, BOOKED_DISPUTE),
+            ("charge.dispute.funds_reinstated", "won", REINSTATED, {}, "dp_1:dispute_won 1000 USD of pi_1"),
+            ("charge.dispute.closed", "lost", LOST, {}, "dp_1:dispute_lost 1000 USD of pi_1"),
+        )
+    ),
+    *fails(
+        MovementUnknown,
+        *((f"a thin {kind} that wasn't fetched", thin(kind, None), "not fetched") for kind in THIN_MONEY),
+        ("a thin capture, one of several or the last", thin("charge.captured", IN_PARTS), "not told"),
+        ("a thin update during several captures", thin("charge.updated", {**IN_PARTS, "captured": False}), "not told"),
+        ("a thin refund of a charge that has two", thin("charge.refunded", TWO), "not told"),
+        (
+            "a thin change that doesn't say to what",
+            thin("charge.updated", IN_PARTS, changes={"before": {"amount_captured": 0}, "after": {}}),
+            "not told",
+        ),
+    ),
+    Webhook(
+        "a thin charge's refunds have events of their own",
+        thin("charge.refunded", TWO),
+        books=None,
+        settings=REFUND_EVENTS,
+    ),
+    Webhook(
+        "a thin event is kept in order with its payment",
+        thin("refund.created", REFUND),
+        entity="acct_1:pi_1",
+        key="evt_2:v1.refund.created",
+        at="2026-01-31T12:00:00.500000+00:00",
+        mode="live",
+    ),
+    Webhook("a platform's thin event", thin("payout.paid", PAYOUT, context=None), account="", books=POSTED),
+    Webhook("an organisation's thin event", thin("payout.paid", PAYOUT, context="org_1/acct_2"), account="acct_2"),
+]
+WEBHOOKS = [*NAMES, *CAPTURES, *REFUNDS, *DISPUTES, *OTHERS, *THIN_EVENTS]
 
 # What is the same.
 
@@ -482,6 +584,22 @@ COMPARISONS = [
         "a capture told by its success", event("charge.succeeded", CHARGE), event("charge.captured", CHARGE), fact=True
     ),
     Comparison("a refund told by its charge", refunded(listed(REFUND)), event("refund.created", REFUND), fact=True),
+    *(
+        Comparison(f"{kind}, fat and thin", event(kind, told), thin(kind, told), fact=True, entity=True, key=False)
+        for kind, told in (
+            *(("charge.succeeded", CHARGE), ("charge.captured", CHARGE), ("refund.created", REFUND)),
+            *(("payout.paid", PAYOUT), ("charge.dispute.created", DISPUTE), ("charge.dispute.closed", LOST)),
+            *(("refund.failed", FAILED), ("payout.failed", PAYOUT), ("charge.dispute.funds_withdrawn", DISPUTE)),
+            *(("charge.dispute.funds_reinstated", REINSTATED), ("charge.refunded", ONE_REFUND)),
+        )
+    ),
+    Comparison(
+        "a thin event that was fetched at another time, or not at all",
+        thin("charge.captured", CHARGE),
+        thin("charge.captured", None),
+        key=True,
+        content=True,
+    ),
     Comparison("ids that hold the separator", bare(id="a:b", type="c"), bare(id="a", type="b:c"), key=False),
     Comparison(
         "a redelivery",
