@@ -34,6 +34,12 @@ GIVEN_UP_AFTER = timedelta(hours=1)
 """What a signed event points to is refused for so long while the API doesn't know it, so that the provider sends it
 again. After that it is kept as unknown: the provider's last try must not be the end of it."""
 
+VIEWS_AT_ONCE = 5
+"""Of one request; a batch may point to hundreds of things. It is what one provider may have of all places."""
+VIEWS_S = 6.0
+"""For all of them: GoCardless waits for 10 s, and Kafka may take 4. Answers may be kept, so that a batch that is sent
+again goes on where it was."""
+
 
 class Verifier:
     """Verifies requests; nothing of a body is believed before. Only verified events count to a provider's rate."""
@@ -78,18 +84,27 @@ class Verifier:
         if pointing is None or not credentials:
             return webhook
         wanted = {one.url: one for one in pointing.points_to(webhook, credentials)}
-        asking = (self._view(pointing, one, now) for one in wanted.values())
+        places = asyncio.Semaphore(VIEWS_AT_ONCE)
+        asking = (self._view(pointing, one, now, places) for one in wanted.values())
+        try:
+            async with asyncio.timeout(VIEWS_S):
+                answers = await asyncio.gather(*asking, return_exceptions=True)
+        except TimeoutError:
+            raise FetchFailed(provider, f"{len(wanted)} questions took longer than {VIEWS_S:g} s") from None
         views: dict[str, bytes] = {}
-        for url, answer in zip(wanted, await asyncio.gather(*asking, return_exceptions=True), strict=True):
+        for url, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
             if answer is not None:
                 views[url] = answer
         return replace(webhook, views=views)
 
-    async def _view(self, pointing: PointingAdapter, wanted: Wanted, now: datetime) -> bytes | None:
+    async def _view(
+        self, pointing: PointingAdapter, wanted: Wanted, now: datetime, places: asyncio.Semaphore
+    ) -> bytes | None:
         """None for what isn't there and isn't new: its event is kept without, and the others of its request go on."""
-        fetched = await self._fetch.fetch(wanted)
+        async with places:
+            fetched = await self._fetch.fetch(wanted)
         if not fetched.is_there:
             if wanted.since is not None and now - wanted.since > GIVEN_UP_AFTER:
                 log.warning("%s: an event is taken without what it points to: its API doesn't know it", pointing.name)

@@ -5,16 +5,25 @@ https://developer.gocardless.com/api-reference/#core-endpoints-events (what an e
 
 One request holds several events, which need not have anything in common; the whole body is signed.
 
-**No event books**: GoCardless's events say which payment, refund or payout changed and how, and never how much. An
-amount could only come from GoCardless's API, where it is what it is now, not what it was then. So every type that
-moves money is left to a person, whose source are GoCardless's payout reports: a payment that is
-confirmed, a late failure and a chargeback when they are settled, a chargeback that is cancelled, a refund that is
-settled or comes back, a payout, one that bounces, a payment to somebody else, and what moves in a payment account. The
-other types announce these or report them again, and move nothing; surcharges and other fees aren't booked.
+**What books, and why**. An event says which payment, refund or payout changed and how, and never how much. With a
+token of GoCardless's API (``secrets/gocardless-api``) what it is about is fetched and kept with it. The amount is then
+what it was: of a payment, a refund and a payout only the metadata can be changed
+(https://developer.gocardless.com/api-reference/#payments-update-a-payment). Without a token what moved is unknown. What
+happened to it is the event's own word:
+
+- A payment under its ``PM`` id once it is confirmed; a late failure gives it back when it is settled.
+- A chargeback takes the money when it is settled, and one that is cancelled gives it back, under the payment's id.
+- A refund under its ``RF`` id when it is settled; one whose funds are returned gives them back.
+- A payout of a merchant under its ``PO`` id when it is paid; it is net of fees, which aren't booked. A partner's payout
+  is of fees, which no payment here brought: unknown.
+
+What gives back gives back only what was booked (`MoneyFact.pair`). Left to a person: a payout that bounces, a payment
+to somebody else, and what moves in a payment account. The other types announce these or report them again, and move
+nothing.
 
 An event's account is its organisation, which the events of a partner's merchants name
-(https://developer.gocardless.com/partners/webhooks-for-partners); of an event that is about no payment, else its
-creditor.
+(https://developer.gocardless.com/partners/webhooks-for-partners). Not every event about a payment names the creditor,
+so payments, refunds and payouts have none.
 
 GoCardless says in ``Origin`` which of its environments sends. That isn't signed, so it must agree with the endpoint;
 without the header, or with an address that is neither, the endpoint's mode stands.
@@ -22,30 +31,61 @@ without the header, or with an address that is neither, the endpoint's mode stan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from core.errors import Unparseable
 from core.event import Event, Mode
-from core.money import MoneyFact
+from core.money import MoneyFact, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes, types_of_objects
-from providers.fields import an_object, array_items, names, optional_text, text, time_of
-from providers.port import ModeMismatch, Request
-from providers.signature import text_key
+from providers.fields import (
+    an_object,
+    array_items,
+    content_hash,
+    names,
+    object_at,
+    optional_text,
+    path_segment,
+    text,
+    time_of,
+)
+from providers.money import money_of, moved
+from providers.pointed import EVENT, FETCHED, NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
+from providers.port import ModeMismatch, Request, Wanted
+from providers.settings import ProvidersSettings
+from providers.signature import secret_error, text_key
 
 NAME = "gocardless"
 ORIGIN = b"origin"
 ITEMS = "events"
 ITEMS_MAX = 1000
 """GoCardless sends up to 250 at once."""
+API_URLS: Mapping[Mode, str] = {"live": "https://api.gocardless.com", "test": "https://api-sandbox.gocardless.com"}
+API_VERSION = "2015-07-06"
+"""https://developer.gocardless.com/api-reference/#api-usage-making-requests"""
+KEPT_S = 600.0
+"""Amounts don't change. A batch that takes longer than GoCardless waits goes on where it was when it is sent again."""
+LINKS: Mapping[str, str] = {"payments": "payment", "refunds": "refund", "payouts": "payout"}
+"""Of an event's links the one that names the resource: by resource type, which is also its path in the API
+(https://developer.gocardless.com/api-reference/#core-endpoints-payments, …-refunds, …-payouts)."""
+MERCHANT = "merchant"
+"""The ``payout_type`` of what payments brought (https://developer.gocardless.com/api-reference/#core-endpoints-payouts)."""
+_MOVEMENTS: Mapping[str, Movement] = {
+    "payments.confirmed": Movement.CAPTURE,
+    "payments.late_failure_settled": Movement.CAPTURE_FAILED,
+    "payments.chargeback_settled": Movement.DISPUTE_OPENED,
+    "payments.chargeback_cancelled": Movement.DISPUTE_WON,
+    "refunds.refund_settled": Movement.REFUND,
+    "refunds.funds_returned": Movement.REFUND_FAILED,
+    "payouts.paid": Movement.PAYOUT_PAID,
+}
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{20,250}")
 EVENT_TYPES = EventTypes(
-    books=frozenset(),
-    person=names(
-        "creditors.bounced_payout outbound_payments.executed payment_account_transaction.created "
-        "payments.chargeback_cancelled payments.chargeback_settled payments.confirmed payments.late_failure_settled "
-        "payouts.paid refunds.funds_returned refunds.refund_settled"
-    ),
+    books=frozenset(_MOVEMENTS),
+    person=names("creditors.bounced_payout outbound_payments.executed payment_account_transaction.created"),
     nothing={
         "https://developer.gocardless.com/api-reference/#core-endpoints-events": types_of_objects(
             """
@@ -89,6 +129,52 @@ class GoCardlessAdapter(JsonAdapter):
     event_types = EVENT_TYPES
     looked_up = "in GoCardless's payout reports, as its events name no amount"
 
+    def __init__(self, settings: ProvidersSettings, api_urls: Mapping[Mode, str] = API_URLS) -> None:
+        super().__init__(settings)
+        self._api_urls = api_urls
+
+    def points_to(self, request: Request, credentials: Sequence[str]) -> Sequence[Wanted]:
+        for credential in credentials:
+            self.check_credential(credential)
+        try:
+            items = _items(request.document)
+        except Unparseable:
+            return ()
+        _check_mode(request, request.mode)
+        found = ((self._address(item, request.mode), item) for item in items)
+        return [self._wanted(url, item, credentials) for url, item in found if url is not None]
+
+    def _wanted(self, url: str, item: Mapping[str, Any], credentials: Sequence[str]) -> Wanted:
+        return Wanted(
+            url,
+            kept_s=KEPT_S,
+            bearers=tuple(credentials),
+            headers=(("gocardless-version", API_VERSION),),
+            verified=True,
+            may_appear=True,
+            since=time_of(item.get("created_at")),
+        )
+
+    def _address(self, item: object, mode: Mode) -> str | None:
+        """Where an event's resource is to be had; None where it moves no money, or names none."""
+        try:
+            event = event_in(an_object(item, "an event"))
+            resource_type = text(event, "resource_type")
+            if f"{resource_type}.{text(event, 'action')}" not in _MOVEMENTS:
+                return None
+            segment = path_segment(text(object_at(event, "links"), LINKS[resource_type]))
+        except Unparseable:
+            return None
+        return f"{self._api_urls[mode]}/{resource_type}/{segment}"
+
+    def check_answer(self, wanted: Wanted, answer: bytes) -> None:
+        resource_type = urlsplit(wanted.url).path.split("/")[1]
+        check_reference(wanted, an_object(read_answer(answer).get(resource_type), "the resource"))
+
+    def check_credential(self, credential: str) -> None:
+        if not _CREDENTIAL.fullmatch(credential):
+            raise secret_error(f"{NAME}-api", "a line is an access token of GoCardless's API")
+
     def signed(self, request: Request) -> Signed:
         request.one(ORIGIN)
         return super().signed(request)
@@ -100,21 +186,45 @@ class GoCardlessAdapter(JsonAdapter):
         items = _items(request.document)
         _check_mode(request, mode)
         pairs = zip(items, array_items(request.body, ITEMS), strict=True)
-        return [event for item, body in pairs for event in self.read_or_poison(item, body, request, mode)]
+        kept = (self._with_view(item, body, request) for item, body in pairs)
+        return [event for item, body in kept for event in self.read_or_poison(item, body, request, mode)]
+
+    def _with_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
+        """An event with what was fetched for it, if anything was."""
+        view = request.views.get(self._address(item, request.mode) or "")
+        return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, joined(body, view))
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
         return b'{"%b":[%b]}' % (ITEMS.encode(), item)
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
-        event_id, resource_type = text(document, "id"), text(document, "resource_type")
-        event_type = f"{resource_type}.{text(document, 'action')}"
-        links = an_object(document.get("links") or {}, "'links'")
-        entity = _entity(links, resource_type) or event_id
-        yield Named(event_id, event_type, _account(links), entity, time_of(document.get("created_at")))
+        event = event_in(document)
+        event_id, resource_type = text(event, "id"), text(event, "resource_type")
+        event_type = f"{resource_type}.{text(event, 'action')}"
+        entity = _entity(document) or event_id
+        yield Named(event_id, event_type, _account(event), entity, time_of(event.get("created_at")))
 
-    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:  # noqa: ARG002 - none books
-        return None
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
+        resource = _resource(document)
+        if resource is None:
+            raise MovementUnknown("amount", NOT_FETCHED)
+        payout_type = resource.get("payout_type", MERCHANT)
+        if payout_type != MERCHANT:
+            raise MovementUnknown("payout_type", payout_type)
+        return moved(
+            NAME,
+            _MOVEMENTS[event_type],
+            text(resource, "id"),
+            money_of(resource.get("amount"), resource.get("currency")),
+            account=_account(event_in(document)),
+            payment=_entity(document),
+            paired=True,
+        )
+
+    def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
+        """What is fetched differs in time."""
+        return content_hash(event_in(document))
 
 
 def _items(document: object) -> list[Any]:
@@ -127,16 +237,39 @@ def _items(document: object) -> list[Any]:
     return items
 
 
-def _account(links: Mapping[str, Any]) -> str:
-    """The merchant. Not every event about a payment names the creditor, so it distinguishes none."""
-    of_payment = optional_text(links, "payment") or optional_text(links, "refund")
-    return optional_text(links, "organisation") or (None if of_payment else optional_text(links, "creditor")) or ""
+def _links(event: Mapping[str, Any]) -> dict[str, Any]:
+    return an_object(event.get("links") or {}, "'links'")
 
 
-def _entity(links: Mapping[str, Any], resource_type: str) -> str | None:
-    """The payment that an event is about, whatever it happened to; else the refund, else the resource itself."""
-    for name in ("payment", "refund", resource_type.removesuffix("s")):
-        named = optional_text(links, name)
+def _resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The payment, refund or payout as the API told it; None where it wasn't asked."""
+    fetched = fetched_in(document)
+    if fetched is None:
+        return None
+    return an_object(fetched.get(text(event_in(document), "resource_type")), "the resource")
+
+
+def _account(event: Mapping[str, Any]) -> str:
+    """The merchant; a creditor only where the event is about none of what moves money."""
+    links = _links(event)
+    moves = any(optional_text(links, name) for name in LINKS.values())
+    return optional_text(links, "organisation") or (None if moves else optional_text(links, "creditor")) or ""
+
+
+def _entity(document: Mapping[str, Any]) -> str | None:
+    """The payment that an event is about, whatever it happened to; else the refund, else the resource itself.
+
+    A refund's payment may be told by the API alone.
+    """
+    event = event_in(document)
+    links, told = _links(event), _links(_resource(document) or {})
+    for holder, name in (
+        (links, "payment"),
+        (told, "payment"),
+        (links, "refund"),
+        (links, text(event, "resource_type").removesuffix("s")),
+    ):
+        named = optional_text(holder, name)
         if named is not None:
             return named
     return None

@@ -33,6 +33,10 @@ class Provider:
         self.body = b'{"id":"tr_1"}'
         self.bodies: dict[str, bytes] = {}
         """By path; others are answered with the body."""
+        self.absent: set[str] = set()
+        """Paths that are answered 404."""
+        self.slow_after: int | None = None
+        """So many questions are answered; the next ones wait until ``open`` is set."""
         self.chunks = 1
         self.counting = True
         self.open = threading.Event()
@@ -48,8 +52,11 @@ class Provider:
         self.asked.append((handler.path, bearer))
         body = self.bodies.get(handler.path.partition("?")[0], self.body)
         body += b" of %d" % len(self.asked) if self.counting else b""
+        if self.slow_after is not None and len(self.asked) > self.slow_after:
+            self.open.clear()
         self.open.wait(60)
         usual = self.status.get(bearer, self.status.get("*", 200))
+        usual = 404 if handler.path.partition("?")[0] in self.absent else usual
         handler.send_response(self.first.pop(0) if self.first else usual)
         for name, value in self.headers.items():
             handler.send_header(name, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
+from core.event import Mode
+from ingest import verifier
 from ingest.endpoints import Contexts, SecretFiles
 from ingest.fetch import HttpFetch
 from ingest.provider_client import open_client
 from load.samples import mollie
+from load.samples.gocardless import GoCardlessEvent, batch
+from providers.gocardless import GoCardlessAdapter
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import FORM
 from providers.reread import reread
@@ -34,6 +39,8 @@ class Pointed(Bench):
     def __init__(self, folder: Path, provider: Provider, **settings: Any) -> None:
         super().__init__(folder, **settings)
         self.provider = provider
+        self.kept: Any = None
+        self.shares_fetch = False
         provider.counting = False
         self.adapters["mollieclassic"] = MollieClassicAdapter(ProvidersSettings(), provider.base)
 
@@ -41,6 +48,8 @@ class Pointed(Bench):
         async with open_client() as client:
             fetch = HttpFetch(client, self.clock, loopback=True, sleep=passing(self.clock))
             fetch._absences = self.absences = getattr(self, "absences", fetch._absences)
+            if self.shares_fetch:
+                fetch._kept = self.kept = self.kept or fetch._kept
             self.fetch = fetch  # type: ignore[assignment]
             answer = await super().post(body, headers, path)
             await fetch.close()
@@ -53,6 +62,7 @@ class Pointed(Bench):
         return answer.status_code, code, answer.headers.get("retry-after")
 
 
+GOCARDLESS_TOKEN = "live_" + "A1b2C3d4E5" * 4
 STRIPE_KEY = "sk_live_" + "A1b2C3d4E5" * 2
 CHARGE = {"id": "ch_1", "amount": 500, "amount_captured": 500, "captured": True, "currency": "eur"}
 
@@ -68,6 +78,30 @@ def asking_stripe(bench: Pointed, folder: Path, *keys: str) -> None:
     bench.adapters["stripe"] = StripeAdapter(ProvidersSettings(), bench.provider.base)
     bench.provider.body = json.dumps(CHARGE).encode()
     (folder / "stripe-api").write_text("".join(f"{key}\n" for key in keys or (STRIPE_KEY,)), "utf-8")
+
+
+def confirmed(*payments: str, created: datetime = NOW) -> bytes:
+    """A batch of a confirmation for each."""
+    return batch(
+        [
+            GoCardlessEvent(f"EV{n}", "payments", "confirmed", {"payment": one}, created)
+            for n, one in enumerate(payments)
+        ]
+    )
+
+
+def gocardless(bench: Pointed, body: bytes, path: str = "gocardless", **more: str) -> tuple[int, str, str | None]:
+    content, headers = bench.signed(path, body)
+    return bench.send(content, headers | more, f"/webhooks/{path}")
+
+
+def asking_gocardless(bench: Pointed, folder: Path, *payments: str) -> None:
+    urls: dict[Mode, str] = {"live": bench.provider.base, "test": bench.provider.base}
+    bench.adapters["gocardless"] = GoCardlessAdapter(ProvidersSettings(), urls)
+    (folder / "gocardless-api").write_text(GOCARDLESS_TOKEN + "\n", "utf-8")
+    for one in payments:
+        payment = {"id": one, "amount": 1_000, "currency": "GBP", "links": {"creditor": "CR1"}}
+        bench.provider.bodies[f"/payments/{one}"] = json.dumps({"payments": payment}).encode()
 
 
 def published(bench: Pointed) -> list[tuple[str | None, str | None]]:
@@ -214,3 +248,72 @@ def test_what_stripe_never_finds_is_refused_for_an_hour_and_then_kept_as_unknown
     assert thin(bench)[:2] == (503, "not_there"), "it is given up, and new"
     assert thin(bench, created="2026-01-31T10:59:00Z")[0] == 200
     assert published(bench) == [(None, None)]
+
+
+def test_each_event_of_a_batch_is_kept_with_its_payment_which_is_asked_for_once(bench: Pointed, tmp_path: Path) -> None:
+    asking_gocardless(bench, tmp_path, "PM1", "PM2")
+    assert gocardless(bench, confirmed("PM1", "PM2", "PM1"))[0] == 200
+    facts = [f"gocardless:PM{n}:capture" for n in (1, 2, 1)]
+    assert published(bench) == [(fact, fact) for fact in facts]
+    assert sorted(bench.provider.asked) == [("/payments/PM1", GOCARDLESS_TOKEN), ("/payments/PM2", GOCARDLESS_TOKEN)]
+
+
+def test_without_a_token_ten_payments_are_ten_events_without_a_fact_and_nobody_is_asked(bench: Pointed) -> None:
+    assert gocardless(bench, confirmed(*(f"PM{n}" for n in range(10))))[0] == 200
+    assert published(bench) == [(None, None)] * 10
+    assert bench.provider.asked == []
+
+
+def test_a_batch_with_more_than_gocardless_waits_for_goes_on_where_it_was(
+    bench: Pointed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = [f"PM{n}" for n in range(12)]
+    asking_gocardless(bench, tmp_path, *payments)
+    bench.shares_fetch = True
+    monkeypatch.setattr(verifier, "VIEWS_S", 0.5)
+    bench.provider.slow_after = 7
+    assert gocardless(bench, confirmed(*payments))[:2] == (503, "not_fetched")
+    assert bench.publisher.records == []
+    bench.provider.slow_after = None
+    bench.provider.open.set()
+    monkeypatch.setattr(verifier, "VIEWS_S", 60)
+    asked = len(bench.provider.asked)
+    assert gocardless(bench, confirmed(*payments))[0] == 200
+    assert len(bench.publisher.records) == 12
+    assert 0 < len(bench.provider.asked) - asked < 12, "what was answered is kept"
+
+
+def test_one_payment_that_isnt_there_keeps_its_batch_back_while_it_is_new_and_not_for_ever(
+    bench: Pointed, tmp_path: Path
+) -> None:
+    asking_gocardless(bench, tmp_path, "PM1")
+    bench.provider.absent.add("/payments/PM2")
+    assert isinstance(bench.clock, ManualClock)
+    for _ in range(4):
+        assert gocardless(bench, confirmed("PM1", "PM2"))[:2] == (503, "not_there")
+        bench.clock.advance(40)
+    assert bench.publisher.records == []
+    assert gocardless(bench, confirmed("PM1", "PM2", created=NOW - timedelta(hours=2)))[0] == 200
+    assert published(bench) == [("gocardless:PM1:capture",) * 2, (None, None)]
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b'{"payments":[]}', b'{"payments":{"id":"PM2"}}', b'{"refunds":{}}'])
+def test_another_answer_than_the_payment_is_asked_for_again(bench: Pointed, tmp_path: Path, answer: bytes) -> None:
+    asking_gocardless(bench, tmp_path)
+    bench.provider.bodies["/payments/PM1"] = answer
+    assert gocardless(bench, confirmed("PM1"))[:2] == (503, "not_fetched")
+
+
+def test_what_the_sandbox_sends_to_a_live_endpoint_is_refused_before_anybody_is_asked(
+    bench: Pointed, tmp_path: Path
+) -> None:
+    asking_gocardless(bench, tmp_path, "PM1")
+    sent = gocardless(bench, confirmed("PM1"), Origin="https://api-sandbox.gocardless.com")
+    assert sent[:2] == (422, "mode_mismatch")
+    assert bench.provider.asked == []
+
+
+def test_a_rate_limit_of_gocardless_puts_the_batch_off(bench: Pointed, tmp_path: Path) -> None:
+    asking_gocardless(bench, tmp_path, "PM1")
+    bench.provider.first, bench.provider.headers = [429], {"retry-after": "30"}
+    assert gocardless(bench, confirmed("PM1")) == (503, "not_fetched", "30")

@@ -10,14 +10,48 @@ from load.samples import sign
 from load.samples.gocardless import GoCardlessEvent, batch, payment_event
 from providers import ModeMismatch, ProvidersSettings, Request, build_adapters
 from providers.gocardless import ITEMS_MAX
-from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, each, fails, moves_nothing, unreadable
+from tests.unit.providers.samples.table import (
+    Comparison,
+    MoneySequence,
+    Refusal,
+    Webhook,
+    each,
+    fails,
+    moves_nothing,
+    unreadable,
+)
 from tests.unit.providers.shapes import NOW
 
-LEFT_TO_A_PERSON = (
-    *("payments.confirmed", "payments.late_failure_settled", "payments.chargeback_settled"),
-    *("payments.chargeback_cancelled", "refunds.refund_settled", "refunds.funds_returned", "payouts.paid"),
-    *("creditors.bounced_payout", "outbound_payments.executed", "payment_account_transaction.created"),
+LEFT_TO_A_PERSON = ("creditors.bounced_payout", "outbound_payments.executed", "payment_account_transaction.created")
+PAYMENT, REFUND, PAYOUT = (
+    {"payment": "PM1"},
+    {"refund": "RF1"},
+    {"payout": "PO1", "creditor": "CR1"},
 )
+BOOKED = {
+    "payments.confirmed": (PAYMENT, "PM1:capture 1000 GBP of PM1"),
+    "payments.late_failure_settled": (PAYMENT, "PM1:capture_failed 1000 GBP of PM1"),
+    "payments.chargeback_settled": (PAYMENT, "PM1:dispute_opened 1000 GBP of PM1"),
+    "payments.chargeback_cancelled": (PAYMENT, "PM1:dispute_won 1000 GBP of PM1"),
+    "refunds.refund_settled": (REFUND, "RF1:refund 400 GBP of PM1"),
+    "refunds.funds_returned": (REFUND, "RF1:refund_failed 400 GBP of PM1"),
+    "payouts.paid": (PAYOUT, "PO1:payout_paid 9900 GBP"),
+}
+"""By type: the event's links, and what it books once they were followed."""
+RESOURCES: dict[str, Any] = {
+    "payments/PM1": {"id": "PM1", "amount": 1000, "currency": "GBP", "links": {"creditor": "CR1", "mandate": "MD1"}},
+    "refunds/RF1": {"id": "RF1", "amount": 400, "currency": "GBP", "links": {"payment": "PM1", "mandate": "MD1"}},
+    "payouts/PO1": {
+        "id": "PO1",
+        "amount": 9900,
+        "deducted_fees": 100,
+        "currency": "GBP",
+        "payout_type": "merchant",
+        "links": {"creditor": "CR1"},
+    },
+}
+"""What the API tells, by path."""
+API = "https://api.gocardless.com"
 MOVES_NOTHING = (
     *("payments.created", "payments.submitted", "payments.failed", "payments.charged_back", "payments.paid_out"),
     *("payments.surcharge_fee_debited", "refunds.created", "refunds.paid", "refunds.failed"),
@@ -37,6 +71,17 @@ def about(event_type: str, links: dict[str, str], amount_minor: int | None = Non
     document = json.loads(body)
     document["events"][0]["amount"] = amount_minor
     return json.dumps(document).encode()
+
+
+def answer(path: str, **changed: Any) -> bytes:
+    return json.dumps({path.partition("/")[0]: RESOURCES[path] | changed}).encode()
+
+
+def followed(event_type: str, links: dict[str, str] | None = None, **changed: Any) -> Request:
+    """A batch of one event, and what the API tells of what it points to."""
+    links = links or BOOKED[event_type][0]
+    views = {f"{API}/{path}": answer(path, **changed) for path in RESOURCES}
+    return Request(about(event_type, links), [], views=views)
 
 
 def spoilt(field: str, wrong: Any) -> bytes:
@@ -84,7 +129,8 @@ WEBHOOKS = [
             ("creditors", {"creditor": "CR1"}, "CR1"),
             ("creditors", {"creditor": "CR1", "organisation": "OR1"}, "OR1"),
             ("organisations", {"organisation": "OR1"}, "OR1"),
-            ("payouts", {"payout": "PO1", "creditor": "CR1"}, "CR1"),
+            ("payouts", {"payout": "PO1", "creditor": "CR1"}, ""),
+            ("payouts", {"payout": "PO1", "creditor": "CR1", "organisation": "OR1"}, "OR1"),
             ("payments", {"payment": "PM1", "creditor": "CR1"}, ""),
             ("mandates", {"mandate": "MD1"}, ""),
         )
@@ -132,6 +178,33 @@ WEBHOOKS = [
     *moves_nothing(
         *((f"{kind} announces, or tells again", about(kind, {"payment": "PM1"}, 1_250)) for kind in MOVES_NOTHING)
     ),
+    *(
+        Webhook(f"{kind}, followed", followed(kind), books=booked, account="", type=kind, id="EV1")
+        for kind, (_, booked) in BOOKED.items()
+    ),
+    Webhook(
+        "a refund is kept in order with its payment, which only the API tells",
+        followed("refunds.refund_settled"),
+        entity=":PM1",
+        key="EV1:refunds.refund_settled",
+    ),
+    Webhook(
+        "a partner's merchant's payment",
+        followed("payments.confirmed", {**PAYMENT, "organisation": "OR1"}),
+        account="OR1",
+        entity="OR1:PM1",
+    ),
+    *fails(
+        MovementUnknown,
+        *((f"{kind} that wasn't followed", about(kind, links), "not fetched") for kind, (links, _) in BOOKED.items()),
+        ("a payment that it doesn't name", followed("payments.confirmed", {"mandate": "MD1"}), "not fetched"),
+        ("a payout of a partner's fees", followed("payouts.paid", payout_type="partner"), "partner"),
+    ),
+    *fails(
+        MoneyInvalid,
+        ("a payment without an amount", followed("payments.confirmed", amount=None)),
+        ("a payment in no currency", followed("payments.confirmed", currency="pence")),
+    ),
     *fails(
         MovementUnknown, ("a type that no table has", about("payments.moved", {"payment": "PM1"}), "payments.moved")
     ),
@@ -160,5 +233,41 @@ REFUSALS = [
 AGAIN = payment_event("confirmed", event_id="EV1", payment="PM1", created=NOW, delivery=2)
 COMPARISONS = [
     Comparison("the content is the event's own and not its batch's", BODY, AGAIN, key=True, content=True),
+    Comparison(
+        "an event that was followed at another time, or not at all",
+        followed("payments.confirmed"),
+        about("payments.confirmed", PAYMENT),
+        key=True,
+        content=True,
+    ),
     Comparison("another cause", BODY, BODY.replace(b"payment_confirmed", b"other"), key=True, content=False),
+]
+SEQUENCES = [
+    MoneySequence(
+        "ten payments, and a payout of what is left of them",
+        [
+            *(
+                Request(
+                    about("payments.confirmed", {"payment": f"PM{n}"}),
+                    [],
+                    views={f"{API}/payments/PM{n}": answer("payments/PM1", id=f"PM{n}")},
+                )
+                for n in range(10)
+            ),
+            followed("payouts.paid"),
+        ],
+        {"clearing": 100, "payouts": 9900},
+    ),
+    MoneySequence("a late failure", [followed("payments.confirmed"), followed("payments.late_failure_settled")], {}),
+    MoneySequence("a late failure of what was before", [followed("payments.late_failure_settled")], {}),
+    MoneySequence(
+        "a chargeback that is cancelled",
+        [followed(f"payments.{one}") for one in ("confirmed", "chargeback_settled", "chargeback_cancelled")],
+        {"clearing": 1000},
+    ),
+    MoneySequence(
+        "a refund that comes back",
+        [followed("payments.confirmed"), followed("refunds.refund_settled"), followed("refunds.funds_returned")],
+        {"clearing": 1000},
+    ),
 ]
