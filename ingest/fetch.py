@@ -19,7 +19,7 @@ import httpx2
 import pybreaker
 
 from core.clock import Clock, Deadline
-from ingest.absences import Absences
+from ingest.absences import AGAIN_AFTER_S, Absences
 from ingest.claims import BreakerLog
 from ingest.provider_client import (
     GONE,
@@ -42,8 +42,8 @@ ASLEEP_PART = 4
 ANSWER_S = 1.0
 """What is left of a request's time must leave so much for the answer, or nobody sleeps for it."""
 SHARES = 3
-"""Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment); the third share is for
-requests that were proven before."""
+"""Strangers make the receiver ask two providers, PayPal (a certificate) and Mollie (a payment), a third each; the last
+third is left for requests that were proven before, of whichever provider."""
 
 
 class Fetch(Protocol):
@@ -78,7 +78,8 @@ class FetchLimits:
 
     A request waits for its turn and for the provider's answer, each up to ``timeout_s``: together that is less than
     the 15 s that Mollie gives, and than the receiver's ``lease_s``, which begins afterwards. A request of PayPal's that
-    moves money may wait twice: for a certificate, which is kept for a day, and for what the API says of the event.
+    moves money may wait twice: for a certificate, which is kept for a day, and for what the API says of the event. What
+    isn't there yet is asked for again for as long as `Wanted.within_s` says.
 
     ``answer_bytes_max``: a payment with its refunds is a few KB. ``waiting_max``: requests; one more is put off.
     ``kept_max``: answers that are used again. ``absent_max``: questions whose 404s are counted. ``failures_max``: in a
@@ -163,7 +164,7 @@ class HttpFetch:
         """
         deadline = Deadline(self._clock, wanted.within_s)
         fetched: Fetched | None = None
-        while True:
+        for _ in range(len(AGAIN_AFTER_S) + 1):
             await self._until_due(key, url, wanted, deadline)
             fetched = await self._in_time(key, url, wanted, None if fetched is None else deadline)
             if fetched.status not in GONE:
@@ -172,6 +173,7 @@ class HttpFetch:
             self._absences.note(key)
             if self._absences.is_given_up(key):
                 return fetched
+        raise self._failed(NotThereYet(bare(url), self._absences.wait_s(key)))
 
     async def _until_due(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline) -> None:
         """Sleeps until what wasn't there is to be asked for again.
