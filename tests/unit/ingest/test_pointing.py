@@ -317,3 +317,16 @@ def test_a_rate_limit_of_gocardless_puts_the_batch_off(bench: Pointed, tmp_path:
     asking_gocardless(bench, tmp_path, "PM1")
     bench.provider.first, bench.provider.headers = [429], {"retry-after": "30"}
     assert gocardless(bench, confirmed("PM1")) == (503, "not_fetched", "30")
+
+
+def test_card_numbers_in_what_was_fetched_are_masked_as_in_what_was_sent(bench: Pointed, tmp_path: Path) -> None:
+    asking_stripe(bench, tmp_path)
+    card = {"payment_method_details": {"card": {"number": "4242 4242 4242 4242", "cvc": "123"}}}
+    bench.provider.body = json.dumps({**CHARGE, **card}).encode()
+    assert thin(bench)[0] == 200
+    [(_, body, headers)] = bench.publisher.records
+    assert b"4242 4242" not in body
+    assert b'"123"' not in body
+    assert headers["fact_key"] == "stripe:ch_1:capture"
+    event = reread(bench.adapters["stripe"], body, "live")[0]
+    assert (event.event_key, event.fact_key) == (headers["event_key"], headers["fact_key"])
