@@ -28,6 +28,7 @@ _CURRENCIES_BY_DECIMALS = {
 _DECIMALS = {code: decimals for decimals, codes in _CURRENCIES_BY_DECIMALS.items() for code in codes.split()}
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
+_METHOD = re.compile(r"[a-z0-9_]{1,40}")
 
 
 class MoneyInvalid(PayhookError):
@@ -92,10 +93,29 @@ class Movement(StrEnum):
     DISPUTE_LOST = "dispute_lost"
     PAYOUT_PAID = "payout_paid"
     PAYOUT_FAILED = "payout_failed"
+    FEE = "fee"
+    """What the provider, or a platform, keeps of what is the merchant's; below zero: it is given back."""
 
 
 UNDOS = frozenset({Movement.CAPTURE_FAILED, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 """Movements that take another one back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The part of a movement that the provider only tells of: whoever runs the payment method settles it.
+
+    ``method`` is the method's name, such as ``paypal``; ``amount_minor`` is in the movement's currency, above zero.
+    """
+
+    method: str
+    amount_minor: int
+
+    def __post_init__(self) -> None:
+        if not _METHOD.fullmatch(self.method):
+            raise MoneyInvalid(f"the payment method {shown(self.method, TEXT_CHARS_MAX)} isn't a plain name")
+        if type(self.amount_minor) is not int or self.amount_minor <= 0:
+            raise MoneyInvalid("what a payment method settles is above zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +126,7 @@ class MoneyFact:
     the merchant account, ``payment`` the payment that it belongs to (None for a payout).
 
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
+    ``outside``: how much of ``money`` the provider doesn't hold, and who does.
     ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
     the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount.
     """
@@ -117,6 +138,11 @@ class MoneyFact:
     money: Money
     pair: str | None = None
     holder: tuple[str, str] | None = None
+    outside: Outside | None = None
+
+    def __post_init__(self) -> None:
+        if self.outside is not None and self.outside.amount_minor > self.money.amount_minor:
+            raise MoneyInvalid("more is settled outside of the provider than moved")
 
     @property
     def pair_key(self) -> str | None:
@@ -125,12 +151,16 @@ class MoneyFact:
 
     @property
     def sha256(self) -> str:
-        """Hex digest of what two reports of one fact must agree on."""
+        """Hex digest of what two reports of one fact must agree on. What is outside is in it only where there is any,
+        so that all other facts have the hash that they always had.
+        """
+        outside = () if self.outside is None else ("outside", self.outside.method, str(self.outside.amount_minor))
         parts = (
             self.fact_key,
             self.movement.value,
             self.account,
             str(self.money.amount_minor),
             self.money.currency,
+            *outside,
         )
         return hashlib.sha256("\x1f".join(parts).encode("utf-8")).hexdigest()

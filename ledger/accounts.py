@@ -11,25 +11,33 @@ What is owed to a merchant is the sum (credits minus debits) over the merchant's
 | ``merchant:<merchant>:disputes`` | receivable | withheld by the provider while a dispute is open |
 | ``merchant:<merchant>:dispute_losses`` | liability, contra | disputes lost for good |
 | ``merchant:<merchant>:payouts`` | liability, contra | paid out to the merchant's bank |
+| ``merchant:<merchant>:fees`` | liability, contra | kept by the provider, or by a platform |
+| ``outside:<method>:clearing`` | asset | money that a provider only tells of: the payment method's owner has it |
 
-A holder is one balance at a provider (`holder_of`): each tenant and each account there has its own.
+A holder is one balance at a provider (`holder_of`): each tenant and each account there has its own. What is outside of
+all providers goes by the payment method (``paypal``), for each tenant by itself (``shop-a~paypal``).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from core.errors import PayhookError
 from core.keys import join_key
-from core.money import Money, MoneyFact, Movement
+from core.money import Money, MoneyFact, Movement, Outside
 from core.routing import of_tenant
 from core.work import Posting
 
-CHART_VERSION = 2
+CHART_VERSION = 3
 """Raised whenever a movement books otherwise than before; part of the handler's version."""
+
+
+OUTSIDE = "outside"
+"""The owner kind of accounts whose money no provider holds."""
 
 
 class Role(StrEnum):
@@ -41,6 +49,7 @@ class Role(StrEnum):
     DISPUTES = "disputes"
     DISPUTE_LOSSES = "dispute_losses"
     PAYOUTS = "payouts"
+    FEES = "fees"
 
 
 BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
@@ -55,11 +64,14 @@ BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
         Movement.DISPUTE_LOST: (Role.DISPUTE_LOSSES, Role.DISPUTES),
         Movement.PAYOUT_PAID: (Role.PAYOUTS, Role.CLEARING),
         Movement.PAYOUT_FAILED: (Role.CLEARING, Role.PAYOUTS),
+        Movement.FEE: (Role.FEES, Role.CLEARING),
     }
 )
 """Each movement's debit and credit. Any order of any facts balances, because each booking does."""
 
 PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
+TURNED_BELOW_ZERO = PAYOUTS | {Movement.FEE}
+"""Movements that go either way: an amount below zero swaps their sides."""
 
 
 class AmountNotPositive(PayhookError):
@@ -86,13 +98,18 @@ def account(role: Role, holder: str, merchant: str) -> str:
     return join_key("merchant", merchant, role.value)
 
 
+def outside_account(method: str, tenant: str | None = None) -> str:
+    """The account of what a payment method's owner settles, and no provider does."""
+    return join_key(OUTSIDE, of_tenant(tenant, method), Role.CLEARING.value)
+
+
 def is_account(name: str) -> bool:
     """Whether the chart has such an account, of any owner."""
     parts = name.split(":")
     if len(parts) != 3 or not all(parts) or not name.isascii() or not name.isprintable():
         return False
     owner_kind, _, role = parts
-    if owner_kind == "provider":
+    if owner_kind in ("provider", OUTSIDE):
         return role == Role.CLEARING.value
     return owner_kind == "merchant" and role in _OF_MERCHANTS
 
@@ -100,10 +117,12 @@ def is_account(name: str) -> bool:
 _OF_MERCHANTS = frozenset(role.value for role in Role) - {Role.CLEARING.value}
 
 
-def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
+def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None) -> tuple[Posting, ...]:
     """The balanced booking of one fact; empty for an amount of zero.
 
-    A payout below zero (the provider takes from the bank account) is booked with its sides swapped.
+    A payout below zero (the provider takes from the bank account) and a fee that is given back are booked with their
+    sides swapped. What is outside of the provider clears on the account of its payment method: the whole, or a part,
+    which is the third line.
 
     :raises AmountNotPositive: any other movement below zero
     """
@@ -112,13 +131,28 @@ def book(fact: MoneyFact, holder: str, merchant: str) -> tuple[Posting, ...]:
     if money.amount_minor == 0:
         return ()
     if money.amount_minor < 0:
-        if fact.movement not in PAYOUTS:
+        if fact.movement not in TURNED_BELOW_ZERO:
             raise AmountNotPositive(fact.fact_key, money)
         debit, credit, money = credit, debit, Money(-money.amount_minor, money.currency)
-    return (
+    lines = (
         Posting(account(debit, holder, merchant), "debit", money),
         Posting(account(credit, holder, merchant), "credit", money),
     )
+    return lines if fact.outside is None else _with_outside(lines, fact.outside, tenant)
+
+
+def _with_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:
+    """The booking of which a part, or all, clears outside of the provider."""
+    clearing, other = lines if lines[0].account.startswith("provider:") else lines[::-1]
+    part = replace(
+        clearing,
+        account=outside_account(outside.method, tenant),
+        money=Money(outside.amount_minor, other.money.currency),
+    )
+    rest = other.money.amount_minor - outside.amount_minor
+    if rest == 0:
+        return tuple(part if line is clearing else line for line in lines)
+    return replace(clearing, money=Money(rest, other.money.currency)), other, part
 
 
 def merchant_of(name: str) -> str | None:

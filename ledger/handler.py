@@ -74,7 +74,7 @@ class LedgerHandler:
             return Ignored(f"{item.event_type} moves no money")
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
         holder = holder_of(*(fact.holder or (item.provider, fact.account)), item.tenant)
-        postings = book(fact, holder, merchant.internal_account)
+        postings = book(fact, holder, merchant.internal_account, item.tenant)
         if not postings:
             return Ignored("an amount of zero moves no money")
         pair = None if fact.pair_key is None else of_tenant(item.tenant, fact.pair_key)

@@ -16,7 +16,7 @@ from core.keys import join_key
 from core.money import MoneyFact, MovementUnknown
 from providers.event_types import EventTypes, Meaning
 from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key
-from providers.money import WITHHELD, certain, for_a_person, types_of, withheld
+from providers.money import WITHHELD, certain, fee_types, for_a_person, split_fee, types_of, withheld
 from providers.port import ACCEPTED, JSON, Answer, Request
 from providers.settings import ProvidersSettings
 from providers.signature import TOLERANCE_S, check_age, hex_mac, matching, sent
@@ -68,10 +68,11 @@ class BaseAdapter(ABC, Generic[D]):
     ``tolerance_s``: seconds that a signed time may be off the clock, both ways. ``accounts_in_entities``: False where
     not every event of a payment names the merchant account, and ids are unique without. ``splits_losses``: a lost
     dispute makes two events (`Named.is_loss`). ``looked_up``: where a person finds the amounts of types that are
-    left to one.
+    left to one. ``ledger``: the provider whose movements and payments they are; None: its own.
     """
 
     name: str
+    ledger: str | None = None
     identity_fields: frozenset[str]
     header: bytes
     media_type = JSON
@@ -109,6 +110,13 @@ class BaseAdapter(ABC, Generic[D]):
         :raises MoneyInvalid, Unparseable: it isn't certain
         :raises MovementUnknown: no table says what a value that decides it means
         """
+
+    def fees(self, document: D, event_type: str) -> Sequence[MoneyFact]:  # noqa: ARG002 - for adapters that override it
+        """The fees that a document tells of, none of them zero, each a movement of its own.
+
+        :raises MoneyInvalid, MovementUnknown, Unparseable: as `fact`
+        """
+        return ()
 
     @abstractmethod
     def content(self, document: D, version: int) -> str:
@@ -159,19 +167,37 @@ class BaseAdapter(ABC, Generic[D]):
         return [
             self._event(delivered, body, named._replace(event_type=event_type))
             for named in self.named(delivered)
-            for event_type in (types_of(named.event_type) if named.is_loss else (named.event_type,))
+            for event_type in (
+                *(types_of(named.event_type) if named.is_loss else (named.event_type,)),
+                *self._fee_types(delivered.document, named.event_type),
+            )
         ]
+
+    def _fee_types(self, document: D, event_type: str) -> Iterable[str]:
+        """A fee is an event of its own, of the same bytes: it may be told later than its payment, or by another view.
+
+        Where they can't be read for sure, though the notification's money can, one event fails when it is handled.
+        """
+        if self.meaning_of(document, event_type) != "books":
+            return ()
+        fees = certain(lambda: self.fees(document, event_type))
+        if fees is not None:
+            return fee_types(event_type, len(fees))
+        is_read = certain(lambda: (self.fact(document, event_type),)) is not None
+        return fee_types(event_type, 1 if is_read else 0)
 
     def _event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
         document, event_type = delivered.document, named.event_type
         fact = certain(lambda: self._reported(document, event_type))
+        of_fee, is_fee = split_fee(event_type)
+        told = certain(lambda: self._reported(document, of_fee)) if is_fee else fact
         return Event(
             provider=self.name,
             event_id=named.event_id,
             event_type=event_type,
             event_key=self.event_key(named),
             entity_key=self.entity_key(named),
-            content_sha256=self.content_now(document, fact),
+            content_sha256=self.content_now(document, told),
             content_version=self.content_version,
             body=body,
             mode=named.mode or delivered.mode,
@@ -182,6 +208,10 @@ class BaseAdapter(ABC, Generic[D]):
         )
 
     def _reported(self, document: D, event_type: str) -> MoneyFact | None:
+        told_by, number = split_fee(event_type)
+        if number and self.meaning_of(document, told_by) == "books":
+            fees = self.fees(document, told_by)
+            return fees[number - 1] if number <= len(fees) else None
         meaning = self.meaning_of(document, event_type.removesuffix(WITHHELD))
         if meaning == "person":
             raise for_a_person(event_type, self.looked_up)
@@ -205,7 +235,7 @@ class BaseAdapter(ABC, Generic[D]):
         """What the event's order is kept for."""
         kept_for = self._settings.entity
         account = named.account if self.accounts_in_entities or kept_for == "merchant" else ""
-        return entity_key(kept_for, self.name, account, named.entity)
+        return entity_key(kept_for, self.ledger or self.name, account, named.entity)
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         return self._reported(self.parsed(body), event_type)

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from core.clock import from_rfc3339
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.braintree_xml import child, children, inner, name_of, text_of
 from providers.event_types import EventTypes
 from providers.fields import names
+from providers.methods import Methods
 from providers.money import decimal_money_of, moved
 
 NAME = "braintree"
@@ -28,6 +29,23 @@ _TAKEN_BACK = frozenset({"voided", "settlement_declined"})
 _CHARGED = "subscription_charged_"
 LISTED = ".listed-"
 """After the type of such a notification, with a place: an earlier charge of the subscription that it lists too."""
+_INSTRUMENTS = Methods(
+    here={
+        "https://developer.paypal.com/braintree/docs/reference/response/transaction": names(
+            "amex_express_checkout_card android_pay_card apple_pay_card coinbase_account credit_card google_pay_card "
+            "local_payment masterpass_card meta_checkout_card meta_checkout_token network_token samsung_pay_card "
+            "sepa_debit_account us_bank_account venmo_account visa_checkout_card"
+        )
+    },
+    outside={
+        # "Braintree sends funds from those transactions to the PayPal account linked in your Control Panel."
+        "paypal_account": "https://developer.paypal.com/braintree/docs/reference/general/paypal-advanced-options/payee",
+        "paypal_here": "https://developer.paypal.com/braintree/docs/reference/general/paypal-advanced-options/payee",
+    },
+    field="payment-instrument-type",
+)
+"""By what a transaction was paid. Where it isn't said, Braintree settles it."""
+_PAYPAL = "paypal"
 
 
 class _Moved(NamedTuple):
@@ -100,10 +118,25 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     if reference is None:
         raise MoneyInvalid("what moved has no id")
     money = decimal_money_of(found.amount, found.currency)
-    is_paired = found.payment is not None
+    is_outside = money.amount_minor > 0 and _is_outside(found.source)
     return moved(
-        NAME, found.movement, reference, money, account=account_of(root), payment=found.payment, paired=is_paired
+        NAME,
+        found.movement,
+        reference,
+        money,
+        account=account_of(root),
+        payment=found.payment,
+        paired=found.payment is not None,
+        outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
     )
+
+
+def _is_outside(source: Element) -> bool:
+    """Whether PayPal settles it, by the transaction that moved or that is disputed."""
+    if name_of(source) == "dispute":
+        return (text_of(child(source, "transaction"), "payment-instrument-subtype") or "").lower().startswith(_PAYPAL)
+    instrument = text_of(source, "payment-instrument-type")
+    return instrument is not None and _INSTRUMENTS.is_outside(instrument)
 
 
 def _transaction(subject: Element, kind: str) -> Element | None:

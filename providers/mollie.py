@@ -6,10 +6,10 @@ has no snapshot raises instead of being passed over.
 
 **What books, and why**:
 
-- ``payment.paid`` under the payment's id: what was captured of it where that is said, else its amount.
+- ``payment.paid`` under the payment's id: what was captured of it where that is said, else its amount. One that is
+  booked by its captures (`providers.mollie_money`) doesn't, as in `providers.mollieclassic`.
 - ``capture.succeeded`` under the ``cpt_`` id, where the setting ``mollie.capture_events`` says that the webhook takes
-  it (https://docs.mollie.com/reference/captures-api-webhooks). Then ``payment.paid`` of a payment with manual capture
-  doesn't book, as in `providers.mollieclassic`: both tell of the same money, and a payment can have several captures.
+  it (https://docs.mollie.com/reference/captures-api-webhooks). Without it such a payment's money is unknown.
 - A refund under its ``re_`` id from ``refund.processing`` on, when it can't be canceled any more, whichever event
   says so first. ``refund.failed`` comes after that and gives the money back.
 - ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
@@ -31,18 +31,16 @@ payment would land on two merchants. Profiles that are kept apart need endpoints
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from core.money import MoneyFact, MoneyInvalid, Movement
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes
-from providers.fields import an_object, mode_of, names, object_at, optional_text, text, time_of
-from providers.money import PAYOUTS, decimal_money_of, moved
+from providers.fields import mode_of, names, object_at, optional_text, text, time_of
+from providers.mollie_money import ACCOUNT, fact_of, fees_of, is_booked_by_captures
 from providers.port import Request
 from providers.signature import sent, text_key
 
 NAME = "mollie"
-ACCOUNT = ""
 PREFIX = b"sha256="
 IDENTITY_FIELDS = names(
     "id entityId paymentId orderId profileId customerId mandateId subscriptionId settlementId balanceId"
@@ -58,7 +56,6 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "payout.completed": Movement.PAYOUT_PAID,
     "payout.failed": Movement.PAYOUT_FAILED,
 }
-_PAIRED = PAYOUTS | {Movement.REFUND, Movement.REFUND_FAILED, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 EVENT_TYPES = EventTypes(
     books=frozenset(_MOVEMENTS),
     person=names(
@@ -117,31 +114,11 @@ class MollieAdapter(JsonAdapter):
             raise MoneyInvalid(
                 "a capture books only where providers.mollie.capture_events is set: payment.paid did else"
             )
-        if event_type == "payment.paid" and captures and by_hand(snapshot):
+        if event_type == "payment.paid" and is_booked_by_captures(snapshot):
+            if not captures:
+                raise MovementUnknown("captures", "set providers.mollie.capture_events, and subscribe to them")
             return None
-        amount = paid_amount(snapshot) if event_type == "payment.paid" else snapshot.get("amount")
-        return fact_of(NAME, snapshot, movement, amount)
+        return fact_of(snapshot, movement)
 
-
-def fact_of(provider: str, resource: Mapping[str, Any], movement: Movement, amount: object) -> MoneyFact:
-    """The movement of one of Mollie's resources, under the resource's own id.
-
-    :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
-    :raises Unparseable: the resource has no id
-    """
-    reference = text(resource, "id")
-    paid = an_object(amount, "the amount")
-    money = decimal_money_of(paid.get("value"), paid.get("currency"))
-    payment = optional_text(resource, "paymentId") or reference
-    return moved(provider, movement, reference, money, account=ACCOUNT, payment=payment, paired=movement in _PAIRED)
-
-
-def by_hand(payment: Mapping[str, Any]) -> bool:
-    """Whether the merchant captures it: its captures move the money then."""
-    return payment.get("captureMode") == "manual"
-
-
-def paid_amount(payment: Mapping[str, Any]) -> object:
-    """Of a paid payment, what was captured of it where that is said."""
-    captured = payment.get("amountCaptured")
-    return payment.get("amount") if captured is None else captured
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        return fees_of(object_at(document, "_embedded", "entity")) if event_type == "payment.paid" else []

@@ -14,8 +14,10 @@ before, a reversed chargeback was received before.
 
 **What books, and why**:
 
-- A paid payment, under its own id; one with manual capture, or with captures, moves nothing itself, its captures do,
-  each under its ``cpt_`` id as it succeeds. A payment by Klarna has captures, whatever its capture mode says.
+- A paid payment, under its own id; one that is booked by its captures (`providers.mollie_money`) moves nothing itself,
+  they do, each under its ``cpt_`` id as it succeeds. An order's answer holds no captures
+  (https://docs.mollie.com/reference/get-order), so what such a payment of it moved is unknown by the order alone: the
+  webhook of the payment tells it. Captures of a payment that books itself aren't told: they are the same money.
 - A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
   canceled. A failed one gives the money back.
 - A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
@@ -23,7 +25,7 @@ before, a reversed chargeback was received before.
 What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to
 a person. Payouts and transfers have no classic webhook.
 
-As in `providers.mollie` there is no account. Use this or next-gen for a payment, not both: each books.
+As in `providers.mollie` there is no account. Both name a movement alike, so a payment may come by both.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import re
 import secrets as random_secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -39,7 +42,7 @@ from core import strict_json
 from core.card_numbers import shown
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
-from core.money import MoneyFact, Movement
+from core.money import MoneyFact, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.event_types import EventTypes
 from providers.fields import (
@@ -53,7 +56,8 @@ from providers.fields import (
     text,
     time_of,
 )
-from providers.mollie import ACCOUNT, IDENTITY_FIELDS, by_hand, fact_of, paid_amount
+from providers.mollie import IDENTITY_FIELDS
+from providers.mollie_money import ACCOUNT, LEDGER, amount_of, fact_of, fees_of, is_booked_by_captures, money_at
 from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error
@@ -128,6 +132,7 @@ class MollieClassicAdapter(JsonAdapter):
     media_type = FORM
     event_types = EVENT_TYPES
     key_prefix = "test_"
+    ledger = LEDGER
 
     def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
         super().__init__(settings)
@@ -189,14 +194,20 @@ class MollieClassicAdapter(JsonAdapter):
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         if event_type not in _stages(document):
             raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
-        if event_type == "payment.paid" and (by_hand(document) or _has_captures(document)):
-            return None
-        return fact_of(NAME, document, _MOVEMENTS[event_type], _amount(document))
+        if event_type == "payment.paid":
+            _check_captures(document)
+            if is_booked_by_captures(document):
+                return None
+        return replace(fact_of(document, _MOVEMENTS[event_type]), holder=(LEDGER, ACCOUNT))
+
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        fees = fees_of(document) if event_type == "payment.paid" else []
+        return [replace(fee, holder=(LEDGER, ACCOUNT)) for fee in fees]
 
     def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
         """What a stage rests on. The rest of a document changes without anything having happened: totals, links."""
         rests_on = {name: document.get(name) for name in ("id", "resource", "paymentId")}
-        return content_hash({**rests_on, "amount": _amount(document)})
+        return content_hash({**rests_on, "amount": amount_of(document)})
 
 
 def _delivered(body: bytes) -> tuple[str, _Resource]:
@@ -225,13 +236,30 @@ def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[objec
     kind = document.get("resource")
     if kind == "payment":
         yield document, body
+    left_out = () if is_booked_by_captures(document) else ("captures",)
     for name in next((known.embedded for known in _FETCHED.values() if known.name == kind), ()):
-        if items := _embedded(document, name):
+        if name not in left_out and (items := _embedded(document, name)):
             yield from zip(items, array_items(body, "_embedded", name), strict=True)
 
 
-def _has_captures(payment: Mapping[str, Any]) -> bool:
-    return any(an_object(one, "a capture").get("status") != "failed" for one in _embedded(payment, "captures"))
+def _check_captures(payment: Mapping[str, Any]) -> None:
+    """What a view holds of a payment's captures must agree with who books: the payment, or they.
+
+    :raises MovementUnknown: the view holds no list of the captures that book, or an empty one; or it lists captures of
+        another amount than the payment that books
+    """
+    embedded = an_object(payment.get("_embedded") or {}, "'_embedded'")
+    captures = [an_object(one, "a capture") for one in _embedded(payment, "captures")]
+    going = [one for one in captures if one.get("status") != "failed"]
+    if is_booked_by_captures(payment):
+        if not going:
+            raise MovementUnknown("captures", "none" if "captures" in embedded else "not in this view")
+    elif going and sum(money_at(one.get("amount")).amount_minor for one in going) != _minor(payment):
+        raise MovementUnknown("captures", "of another amount than the payment's")
+
+
+def _minor(payment: Mapping[str, Any]) -> int:
+    return money_at(amount_of(payment)).amount_minor
 
 
 def _embedded(document: Mapping[str, Any], name: str) -> list[Any]:
@@ -272,8 +300,3 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "refund": _refund,
     "chargeback": _chargeback,
 }
-
-
-def _amount(resource: Mapping[str, Any]) -> object:
-    paid = resource.get("resource") == "payment" and resource.get("status") == "paid"
-    return paid_amount(resource) if paid else resource.get("amount")

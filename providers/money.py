@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeVar
 
 from core.card_numbers import shown
 from core.errors import Unparseable
 from core.keys import join_key
-from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, decimals_of
+from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside, decimals_of
 
 PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 """They belong to no payment."""
+FEE = ".fee"
+"""After a type, and before a number above one: the same notification once more, for a fee that it tells of."""
 WITHHELD = ".withheld"
 """After the type of a lost dispute: the same notification once more, for the debit that came before the loss."""
 
+_FEE_TYPE = re.compile(r"(.+)\.fee([1-9][0-9]?)?", re.ASCII | re.DOTALL)
 _LETTERS = re.compile(r"[A-Za-z]{3}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,6})?", re.ASCII)
 _UNDOES = {
@@ -89,6 +93,7 @@ def moved(
     paired: bool = False,
     prefix: str = "",
     within: str | None = None,
+    outside: Outside | None = None,
 ) -> MoneyFact:
     """A movement, named by the id of what moved and its own name. A payout belongs to no payment, whatever is given.
 
@@ -97,6 +102,7 @@ def moved(
         and nothing undoes it
     :param prefix: before the movement's name, where one object moves money several times
     :param within: what the id is unique within, such as the account, where it isn't by itself
+    :param outside: how much of it the provider doesn't hold
     """
 
     def key(one: Movement) -> str:
@@ -110,11 +116,17 @@ def moved(
         payment=None if movement in PAYOUTS else payment,
         money=money,
         pair=None if done is None else key(done),
+        outside=outside,
     )
 
 
-def certain(read: Callable[[], MoneyFact | None]) -> MoneyFact | None:
-    """The fact, None too where it can't be known for sure: its event is named without it, and fails when handled."""
+T = TypeVar("T")
+
+
+def certain(read: Callable[[], T | None]) -> T | None:
+    """The fact, or the facts; None too where they can't be known for sure: the event is named without, and fails when
+    it is handled.
+    """
     try:
         return read()
     except (MoneyInvalid, MovementUnknown, Unparseable):
@@ -142,6 +154,17 @@ def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyF
     name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
     opened = name + Movement.DISPUTE_OPENED
     return replace(fact, fact_key=opened, movement=Movement.DISPUTE_OPENED, pair=opened)
+
+
+def fee_types(event_type: str, count: int) -> Iterator[str]:
+    """The types of the events that a notification makes for so many fees."""
+    yield from (event_type + FEE + (str(number) if number > 1 else "") for number in range(1, count + 1))
+
+
+def split_fee(event_type: str) -> tuple[str, int]:
+    """The type of the notification, and which of its fees an event of that type is about, from 1 on; 0: of none."""
+    found = _FEE_TYPE.fullmatch(event_type)
+    return (event_type, 0) if found is None else (found[1], int(found[2] or 1))
 
 
 def for_a_person(event_type: str, where: str) -> MoneyInvalid:

@@ -17,7 +17,7 @@ because payouts are in that currency; else from ``totals``.
   reports no lost chargeback: one that isn't reversed is lost. A credit takes its earnings as a refund does, and its
   reverse gives them back, because a transaction's totals aren't impacted by adjustments
   (https://developer.paddle.com/changelog/2023/transaction-totals-adjusted-totals). Paddle's fee for a chargeback
-  (``chargeback_fee``) isn't in the earnings and doesn't book.
+  (``chargeback_fee``) isn't in the earnings: it is a movement of its own.
 - Earnings below zero, as a prorated downgrade or a tax adjustment may have, book as the opposite movement.
 - A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
 - A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
@@ -37,7 +37,7 @@ from core.card_numbers import shown
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes, types_of_objects
-from providers.fields import an_object, names, text, text_at, time_of
+from providers.fields import an_object, names, object_at, text, text_at, time_of
 from providers.money import money_of, moved
 from providers.port import Request
 from providers.signature import sent, text_key, timed_signatures, timestamp
@@ -119,6 +119,22 @@ class PaddleAdapter(JsonAdapter):
         event_id, event_type = text(document, "event_id"), text(document, "event_type")
         entity = _entity(document.get("data"), event_type) or event_id
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
+
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        """What a chargeback costs, in the payout's currency."""
+        data = an_object(document.get("data"), "'data'")
+        if not event_type.startswith("adjustment.") or _adjusted(data) is None or data["action"] != "chargeback":
+            return []
+        fee = object_at(data, "payout_totals").get("chargeback_fee")
+        if fee is None:
+            return []
+        written = an_object(fee, "'chargeback_fee'")
+        money = _minor(written.get("amount"), written.get("currency_code"))
+        payment = _entity(data, event_type)
+        booked = moved(
+            NAME, Movement.FEE, text(data, "id"), money, account=ACCOUNT, payment=payment, prefix="chargeback_"
+        )
+        return [booked] if money.amount_minor else []
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         read = _READERS.get(event_type)

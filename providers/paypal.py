@@ -41,7 +41,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -55,7 +54,7 @@ from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.fields import an_object, names, path_segment, text, time_of
 from providers.money import certain
-from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, payment_of
+from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, fees_of, payment_of
 from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
 from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
 
@@ -152,7 +151,7 @@ class PayPalAdapter(JsonAdapter):
             if not original.is_there:
                 raise SignatureInvalid("unconfirmed")
             sent = an_object(strict_json.loads(original.body), "PayPal's answer")
-            if _facts(sent) != _facts(an_object(request.document, "the body")):
+            if self._facts(sent) != self._facts(an_object(request.document, "the body")):
                 raise SignatureInvalid("unconfirmed")
         except Unparseable:
             raise SignatureInvalid("unconfirmed") from None
@@ -166,10 +165,26 @@ class PayPalAdapter(JsonAdapter):
         _check_mode(delivered.request, delivered.mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
         entity, occurred_at = payment_of(document) or event_id, time_of(document.get("create_time"))
-        yield Named(event_id, event_type, account_of(document), entity, occurred_at)
+        yield Named(event_id, event_type, account_of(document, self._merchant), entity, occurred_at)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        return fact_of(document, event_type)
+        return fact_of(document, event_type, self._merchant)
+
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        return fees_of(document, event_type, self._merchant)
+
+    @property
+    def _merchant(self) -> str:
+        """Whose v1's payments are."""
+        return self._settings.paypal.merchant_id
+
+    def _facts(self, document: JsonObject) -> tuple[object, ...]:
+        """What must be the same in a delivery and in what PayPal's API tells of it: names and money."""
+        event_type = text(document, "event_type")
+        fact = certain(lambda: self.fact(document, event_type))
+        fees = certain(lambda: self.fees(document, event_type))
+        account = account_of(document, self._merchant)
+        return text(document, "id"), event_type, account, payment_of(document), fact, fees
 
     def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):
@@ -179,13 +194,6 @@ class PayPalAdapter(JsonAdapter):
     def new_secret(self) -> str:
         letters = string.ascii_uppercase + string.digits
         return "".join(random_secrets.choice(letters) for _ in range(17))
-
-
-def _facts(document: Mapping[str, Any]) -> tuple[object, ...]:
-    """What must be the same in a delivery and in what PayPal's API tells of it: names and money."""
-    event_type = text(document, "event_type")
-    fact = certain(lambda: fact_of(document, event_type))
-    return text(document, "id"), event_type, account_of(document), payment_of(document), fact
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:

@@ -11,6 +11,10 @@ What books, and why:
   refund, under the dispute's id. Where it lists more than that, a person books it: whether the other part is the
   reversal that was told, it doesn't say.
 
+Fees are movements of their own: what PayPal and a platform kept of a capture, what they gave back with a refund
+(``seller_receivable_breakdown``, ``seller_payable_breakdown``; v1: ``transaction_fee``), and what a dispute cost the
+seller.
+
 Left to a person: payouts to people (https://developer.paypal.com/docs/payouts/standard/) are
 payments by the merchant; a movement knows payouts to the merchant only, and as one of those a payment to anyone would
 settle what a merchant is owed. A referenced payout disburses what a capture held back. PayPal doesn't document whether
@@ -19,7 +23,8 @@ a capture or sale tells of an invoice's payment too (https://developer.paypal.co
 The merchant. v2 names it: in a capture ``payee``, who receives the money, and in a refund ``payer``, who gives it back
 (https://developer.paypal.com/docs/api/payments/v2/). Without one of the two a payment would be two merchants', so
 whichever has no ``merchant_id`` waits for a person. v1's sales, captures and refunds name no merchant
-(https://developer.paypal.com/docs/api/payments/v1/): theirs is ``""``, whatever stands beside. Disputes name the
+(https://developer.paypal.com/docs/api/payments/v1/): theirs is the one that the setting ``paypal.merchant_id`` names,
+so that v1 and v2 of one account share its balance; else ``""``, whatever stands beside. Disputes name the
 ``seller`` (https://developer.paypal.com/docs/api/customer-disputes/v1/) and onboarding events a ``merchant_id``;
 payouts to people name no merchant.
 
@@ -33,7 +38,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.event_types import EventTypes
 from providers.fields import an_object, names, object_at, optional_text, text, text_at
 from providers.money import decimal_money_of, moved
@@ -124,11 +129,11 @@ def _first(document: Mapping[str, Any], *names: str) -> str | None:
     return next((found for name in names if (found := text_at(document, name))), None)
 
 
-def account_of(document: Mapping[str, Any]) -> str:
-    """The merchant's id where the event names one for sure; "" otherwise."""
+def account_of(document: Mapping[str, Any], of_v1: str) -> str:
+    """The merchant's id where the event names one for sure; "" otherwise. ``of_v1``: whose v1's payments are."""
     resource = object_at(document, "resource")
     if _is_v1(object_at(resource, "amount")):
-        return ""
+        return of_v1
     merchant = object_at(resource, "payer" if _is_refund(document) else "payee")
     seller = _only(text_at(one, "seller", "merchant_id") for one in _disputed(resource))
     onboarded = text_at(resource, "merchant_id") if "amount" not in resource else None
@@ -176,8 +181,9 @@ def _is_refund(document: Mapping[str, Any]) -> bool:
     )
 
 
-def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+def fact_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFact | None:
     """
+    :param of_v1: the merchant whose v1's payments are
     :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
     :raises MovementUnknown: its status is in no table
     """
@@ -204,13 +210,76 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     money = decimal_money_of(value, currency)
     if money.currency in WHOLE and money.amount_minor % 100:
         raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
-    account = account_of(document)
+    account = account_of(document, of_v1)
     if not account and not _is_v1(amount):
         names = "payer" if movement is Movement.REFUND else "payee"
         raise MoneyInvalid(
             f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
         )
     return moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
+
+
+def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[MoneyFact]:
+    """What PayPal and platforms kept of a capture, gave back with a refund, or took for a dispute.
+
+    :param of_v1: the merchant whose v1's payments are
+    """
+    resource = object_at(document, "resource")
+    if event_type == _RESOLVED:
+        amounts = _dispute_fees(resource)
+    else:
+        moved_now = fact_of(document, event_type, of_v1)
+        if moved_now is None:
+            return []
+        amounts = _fees_of_payment(resource, 1 if moved_now.movement is Movement.CAPTURE else -1)
+    account, payment = account_of(document, of_v1), payment_of(document)
+    reference = _first(resource, "dispute_id" if event_type == _RESOLVED else "id") or ""
+    return [
+        moved(NAME, Movement.FEE, reference, money, account=account, payment=payment, prefix=prefix)
+        for prefix, money in amounts
+        if money.amount_minor
+    ]
+
+
+def _fees_of_payment(resource: Mapping[str, Any], sign: int) -> list[tuple[str, Money]]:
+    """By what the fee's name begins with. A refund's breakdown has what is given back: "gross_amount minus paypal_fee
+    minus platform_fees" is what the merchant pays (https://developer.paypal.com/docs/api/payments/v2/).
+    """
+    breakdown = object_at(resource, "seller_receivable_breakdown" if sign > 0 else "seller_payable_breakdown")
+    of_v1 = resource.get("transaction_fee" if sign > 0 else "refund_from_transaction_fee")
+    platforms = breakdown.get("platform_fees") or []
+    if not isinstance(platforms, list):
+        raise MoneyInvalid("the 'platform_fees' aren't a list")
+    found = [("", breakdown.get("paypal_fee") or of_v1)]
+    found += [
+        ("platform_" if number == 1 else f"platform{number}_", an_object(one, "a platform's fee").get("amount"))
+        for number, one in enumerate(platforms, 1)
+    ]
+    return [(prefix, _signed(amount, sign)) for prefix, amount in found if amount is not None]
+
+
+def _signed(amount: object, sign: int) -> Money:
+    written = an_object(amount, "a fee")
+    v1 = _is_v1(written) and "currency_code" not in written
+    money = decimal_money_of(written.get("value"), written.get("currency" if v1 else "currency_code"))
+    return Money(sign * abs(money.amount_minor), money.currency)
+
+
+def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
+    """The seller's, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
+    listed = resource.get("money_movements")
+    sums: dict[tuple[str, str], int] = {}
+    for one in listed if isinstance(listed, list) else []:
+        movement = an_object(one, "a movement of the dispute's money")
+        reason = optional_text(movement, "reason")
+        if movement.get("affected_party") != "SELLER" or reason not in _FEES:
+            continue
+        if movement.get("type") not in ("CREDIT", "DEBIT"):
+            raise MovementUnknown("money_movements.type", movement.get("type"))
+        money = _signed(movement.get("amount"), 1 if movement["type"] == "DEBIT" else -1)
+        name = str(reason).lower().removesuffix("fee"), money.currency
+        sums[name] = sums.get(name, 0) + money.amount_minor
+    return [(prefix, Money(minor, currency)) for (prefix, currency), minor in sums.items()]
 
 
 def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
@@ -228,7 +297,7 @@ def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
         return None
     if len(of_seller) > 1:
         raise MoneyInvalid(f"the dispute moved money several times: look it up at PayPal, and {_BY_HAND}")
-    account = account_of(document)
+    account = account_of(document, "")
     if not account:
         raise MoneyInvalid(f"the dispute doesn't name one seller: it can't be known whose money it is; {_BY_HAND}")
     amount = an_object(of_seller[0].get("amount"), "'amount'")

@@ -12,6 +12,9 @@ type about the same things in the same second are one, and a conflict if they sa
 
 - ``payment.captured`` books under the payment's id. Orders, invoices, payment links, subscriptions and virtual
   accounts report the same payment again and don't; ``payment.authorized`` may say captured already and doesn't.
+- A payment by the wallet PayPal is received by the PayPal account: it is outside of Razorpay, and so are its refunds.
+- The fee of a captured payment is a movement of its own: ``fee``, which is "including GST", the ``tax`` beside it
+  (https://razorpay.com/docs/api/payments/entity). What a RazorpayX payout costs doesn't book.
 - A refund books under its ``rfnd_`` id when it is created, because it is paid from the balance then;
   ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
@@ -43,10 +46,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.keys import key_part
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
+from providers.methods import Methods
 from providers.money import money_of, moved
 from providers.port import Request
 from providers.signature import text_key
@@ -114,6 +118,19 @@ EVENT_TYPES = EventTypes(
     },
 )
 
+_METHODS = Methods(
+    here={
+        "https://razorpay.com/docs/payments/payment-methods/": names(
+            "aeps app bank_transfer card cardless_emi emandate emi fpx intl_bank_transfer nach netbanking paylater "
+            "paynow upi wallet"
+        )
+    },
+    outside={
+        # "your PayPal account is configured to receive … payments"
+        "paypal": "https://razorpay.com/docs/payments/payment-methods/wallets/paypal",
+    },
+)
+"""Of a payment; of one by wallet the wallet, if it is one that settles by itself. Where none is said, Razorpay does."""
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
 _PHASES = ("chargeback", "pre_arbitration", "arbitration")
@@ -144,6 +161,18 @@ class RazorpayAdapter(JsonAdapter):
         is_loss = reported == _LOST and not _is_inquiry(payload)
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        """A captured payment's ``fee``, which includes its ``tax``."""
+        if event_type != "payment.captured":
+            return []
+        payment = _source(_entities(document), "payment")
+        fee = payment.get("fee")
+        if fee in (None, 0):
+            return []
+        reference, account = text(payment, "id"), optional_text(document, "account_id") or ""
+        money = money_of(fee, payment.get("base_currency") or payment.get("currency"))
+        return [moved(NAME, Movement.FEE, reference, money, account=account, payment=reference)]
+
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         payload = _entities(document)
         found = _READERS[event_type](payload)
@@ -153,16 +182,30 @@ class RazorpayAdapter(JsonAdapter):
         currency = source.get("currency") or (
             self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
         )
+        money = money_of(source.get("amount"), currency)
+        method = _method_outside(payload) if money.amount_minor > 0 else None
         return moved(
             NAME,
             movement,
             text(source, "id"),
-            money_of(source.get("amount"), currency),
+            money,
             account=optional_text(document, "account_id") or "",
             payment=optional_text(source, "payment_id") or text(source, "id"),
             paired=movement is not Movement.CAPTURE and "settlement" not in payload,
             prefix=prefix,
+            outside=None if method is None else Outside(method, money.amount_minor),
         )
+
+
+def _method_outside(payload: _Payload) -> str | None:
+    """The method of the payment that an event is about, where Razorpay doesn't settle it."""
+    payment = payload.get("payment", {})
+    method = optional_text(payment, "method")
+    if method is None:
+        return None
+    wallet = optional_text(payment, "wallet") if method == "wallet" else None
+    by = wallet if wallet in _METHODS.outside else method
+    return by if by is not None and _METHODS.is_outside(by) else None
 
 
 def _header_id(request: Request) -> str | None:

@@ -61,6 +61,11 @@ class StripeSettings(Section):
         description="The endpoint takes refund.created, refund.updated and refund.failed, and they book refunds; "
         "charge.refunded, which lists none since API version 2022-11-15, doesn't",
     )
+    paypal_settles_outside: bool = Field(
+        False,
+        description="Payments by PayPal settle on PayPal, by the settlement preference that was chosen with Stripe, "
+        "and not in Stripe's balance: they are booked as outside",
+    )
 
 
 CaptureMode = Literal["immediate", "delayed", "manual"]
@@ -116,8 +121,20 @@ class MollieSettings(Section):
 
     capture_events: bool = Field(
         False,
-        description="The next-gen webhook takes capture.succeeded: captures book, and payment.paid of a payment that "
-        "is captured by hand doesn't",
+        description="The next-gen webhook takes capture.succeeded: the captures of payments that are captured by hand, "
+        "later or by a method such as Klarna book. Without it the money of those payments is unknown",
+    )
+
+
+class PayPalSettings(Section):
+    """What PayPal's v1 events don't say."""
+
+    merchant_id: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9]{0,20}$",
+        description="The merchant id of the account that v1's sales and refunds are of (PAYMENT.SALE.*), which name "
+        "none; v2's name their payee. Set it where one account sends both, so that they are one balance; empty: v1's "
+        "account has no name",
     )
 
 
@@ -135,4 +152,5 @@ class ProvidersSettings(Section):
     razorpay: RazorpaySettings = Field(RazorpaySettings(), description="What Razorpay's events don't say")
     square: SquareSettings = Field(SquareSettings(), description="What Square signs beside the body")
     checkout: CheckoutSettings = Field(CheckoutSettings(), description="Where Checkout.com's events name an account")
+    paypal: PayPalSettings = Field(PayPalSettings(), description="What PayPal's v1 events don't say")
     mollie: MollieSettings = Field(MollieSettings(), description="What Mollie's webhook is subscribed to")

@@ -10,7 +10,9 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 - Payments, refunds and disputes are reported as they are now, again whenever anything about them changes. What
   counts is the state that is reported, under the object's own id: the second report of a state is the same fact.
 - A payment books when it is ``COMPLETED``, with its tip (``total_money``). Cash and external payments are only noted
-  down at Square: their money never was there, and neither was that of their refunds.
+  down at Square, "the payment proceeds aren't credited to the seller's Square account"
+  (https://developer.squareup.com/docs/payments-api/take-payments/external-payments): what they bring, and what their
+  refunds take, is outside of Square.
 - A payment by Square gift card (``card_brand``, https://developer.squareup.com/docs/gift-cards/redeem-gift-cards)
   brings no money: it came when the card was sold, by a payment that books. Nor does a refund onto such a card take any.
   A refund that doesn't say which card it goes to (``destination_details``,
@@ -25,19 +27,24 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
+- Fees are movements of their own: Square tells of a payment's ``processing_fee`` some time after it is completed, by a
+  later ``payment.updated``, and may adjust it. ``app_fee_money`` goes to the application. A payout's own fee doesn't
+  book: whether its amount is without it, Square doesn't say.
 - Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.errors import SettingError
 from core.event import Mode
-from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
+from providers.methods import Methods
 from providers.money import PAYOUTS, money_of, moved
 from providers.port import ModeMismatch, Request
 from providers.signature import base64_mac, sent, text_key
@@ -46,12 +53,23 @@ from providers.square_types import EVENT_TYPES
 NAME = "square"
 ENVIRONMENT_HEADER = b"square-environment"
 _MODES: Mapping[bytes, Mode] = {b"production": "live", b"sandbox": "test"}
-_AT_SQUARE = names("CARD BANK_ACCOUNT WALLET BUY_NOW_PAY_LATER SQUARE_ACCOUNT")
-_NOT_AT_SQUARE = names("CASH EXTERNAL")
-"""Of a payment's source and a refund's destination (https://developer.squareup.com/reference/square/objects/Payment)."""
+_WAYS = Methods(
+    here={
+        "https://developer.squareup.com/reference/square/objects/Payment": names(
+            "CARD BANK_ACCOUNT WALLET BUY_NOW_PAY_LATER SQUARE_ACCOUNT"
+        )
+    },
+    outside={
+        "CASH": "https://developer.squareup.com/docs/payments-api/take-payments/cash-payments",
+        "EXTERNAL": "https://developer.squareup.com/docs/payments-api/take-payments/external-payments",
+    },
+)
+"""Of a payment's source and a refund's destination."""
 _NOT_PAID = names("APPROVED PENDING CANCELED FAILED")
 _NOT_REFUNDED = names("PENDING REJECTED FAILED")
 """Of a refund (https://developer.squareup.com/reference/square/objects/PaymentRefund)."""
+_WAY_NAMES = {"payment": "source_type", "refund": "destination_type"}
+_NOT_COMPLETED = {"payment": _NOT_PAID, "refund": _NOT_REFUNDED}
 _GIFT_CARD = "SQUARE_GIFT_CARD"
 _PAIRED = PAYOUTS | {Movement.DISPUTE_OPENED, Movement.DISPUTE_WON}
 _INQUIRIES = names("INQUIRY_EVIDENCE_REQUIRED INQUIRY_PROCESSING INQUIRY_CLOSED")
@@ -100,21 +118,68 @@ class SquareAdapter(JsonAdapter):
         occurred_at = time_of(document.get("created_at"))
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(document, reported))
 
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        kind, _ = _READERS[event_type]
+        states = _NOT_COMPLETED.get(kind)
+        source = _object(document, kind)
+        if states is None or not _is_completed(source, states):
+            return []
+        account, payment = optional_text(document, "merchant_id") or "", _entity(document)
+        return [
+            moved(NAME, Movement.FEE, text(source, "id"), money, account=account, payment=payment, prefix=prefix)
+            for prefix, money in _fees(source, kind)
+        ]
+
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         kind, read = _READERS[event_type]
         source = _object(document, kind)
         movement = read(source)
         if movement is None:
             return None
+        money = _money(source.get("total_money" if kind == "payment" else "amount_money"))
+        way = _way_outside(source, kind)
         return moved(
             NAME,
             movement,
             text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id"),
-            _money(source.get("total_money" if kind == "payment" else "amount_money")),
+            money,
             account=optional_text(document, "merchant_id") or "",
             payment=_entity(document),
             paired=movement in _PAIRED,
+            outside=Outside(way, money.amount_minor) if way is not None and money.amount_minor > 0 else None,
         )
+
+
+def _fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
+    """The fees of a payment or a refund, by what their names begin with.
+
+    Positive values are assessed, negative ones returned
+    (https://developer.squareup.com/reference/square/objects/ProcessingFee). The application's fee is taken from the
+    seller (https://developer.squareup.com/reference/square/objects/Payment); of a refund it is what the application
+    adds (https://developer.squareup.com/reference/square/objects/PaymentRefund).
+    """
+    found: list[tuple[str, Money]] = []
+    listed = source.get("processing_fee") or []
+    if not isinstance(listed, list):
+        raise MoneyInvalid("the 'processing_fee' isn't a list")
+    for one in listed:
+        fee = an_object(one, "a processing fee")
+        found.append((_fee_prefix(fee), _money(fee.get("amount_money"))))
+    if len({prefix for prefix, _ in found}) < len(found):
+        raise MoneyInvalid("two processing fees can't be told apart")
+    if source.get("app_fee_money") is not None:
+        money = _money(source["app_fee_money"])
+        found.append(("app_", replace(money, amount_minor=money.amount_minor * (1 if kind == "payment" else -1))))
+    return [(prefix, money) for prefix, money in found if money.amount_minor]
+
+
+def _fee_prefix(fee: Mapping[str, Any]) -> str:
+    kind = fee.get("type")
+    if kind in (None, "INITIAL"):
+        return ""
+    if kind != "ADJUSTMENT":
+        raise MovementUnknown("processing_fee.type", kind)
+    return f"adjustment_{text(fee, 'effective_at')}_"
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
@@ -169,24 +234,25 @@ def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
     return status == "COMPLETED"
 
 
-def _is_at_square(source: Mapping[str, Any], name: str) -> bool:
-    """Whether the way that money took went through Square; where none is said, it did."""
-    way = source.get(name)
-    if way is None:
-        return True
-    if not isinstance(way, str) or way not in _AT_SQUARE | _NOT_AT_SQUARE:
+def _way_outside(source: Mapping[str, Any], kind: str) -> str | None:
+    """The way that the money of a payment or a refund took outside of Square; where none is said, it was at Square."""
+    name = _WAY_NAMES.get(kind)
+    way = None if name is None else source.get(name)
+    if name is None or way is None:
+        return None
+    if not isinstance(way, str):
         raise MovementUnknown(name, way)
-    return way in _AT_SQUARE
+    return way.lower() if replace(_WAYS, field=name).is_outside(way) else None
 
 
 def _paid(payment: Mapping[str, Any]) -> Movement | None:
-    if not _is_completed(payment, _NOT_PAID) or not _is_at_square(payment, "source_type"):
+    if not _is_completed(payment, _NOT_PAID):
         return None
     return None if _brand(payment) == _GIFT_CARD else Movement.CAPTURE
 
 
 def _refunded(refund: Mapping[str, Any]) -> Movement | None:
-    if not _is_completed(refund, _NOT_REFUNDED) or not _is_at_square(refund, "destination_type"):
+    if not _is_completed(refund, _NOT_REFUNDED):
         return None
     return None if _brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
 

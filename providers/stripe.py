@@ -23,6 +23,7 @@ What books, and why:
   list its own amount counts. An inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
   (https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
   prevent it: then it is lost as soon as it is closed.
+- What a dispute costs (the ``fee`` of its balance transactions) is a movement of its own, named by the transaction.
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
@@ -42,12 +43,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from core.errors import Unparseable
 from core.event import Event, Mode
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.money import PAYOUTS, certain, money_of, moved
@@ -58,6 +60,7 @@ from providers.signature import secret_error, sent, text_key, timed_signatures, 
 from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
 
 NAME = "stripe"
+PAYPAL = "paypal"
 LEFT_OUT = frozenset({"pending_webhooks"})
 """Counts the endpoints that haven't acknowledged it yet. Content version 1 is all but this."""
 NAMED = ("id", "type", "account", "livemode", "created")
@@ -151,11 +154,23 @@ class StripeAdapter(JsonAdapter):
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
             return None
         try:
-            return _fact(document, event_type)
+            return self._held(_fact(document, event_type), document)
         except RefundUnlisted:
             if self._settings.stripe.refund_events:
                 return None
             raise
+
+    def _held(self, fact: MoneyFact | None, document: JsonObject) -> MoneyFact | None:
+        """The fact with who holds its money: an event doesn't say where PayPal's settles, the account's settings do
+        (https://docs.stripe.com/payments/paypal/choose-settlement-preference).
+        """
+        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(_object(document))
+        if fact is None or not is_outside or fact.money.amount_minor <= 0:
+            return fact
+        return replace(fact, outside=Outside(PAYPAL, fact.money.amount_minor))
+
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        return _dispute_fees(document) if event_type.removeprefix(THIN).startswith("charge.dispute.") else []
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
@@ -208,6 +223,12 @@ def _id_of(value: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
+def _is_paypal(reported: Mapping[str, Any]) -> bool:
+    """Whether a charge, a refund or a dispute is of a payment by PayPal."""
+    ways = (object_at(reported, name).get("type") for name in ("payment_method_details", "destination_details"))
+    return PAYPAL in ways
+
+
 def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
     if document.get("type") == "charge.refunded":
@@ -215,7 +236,7 @@ def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: 
             _before(document["data"].get("previous_attributes"), "amount_refunded"),
             reported.get("amount_refunded"),
         ]
-    return fact.sha256 if fact else None
+    return replace(fact, outside=None).sha256 if fact else None
 
 
 class RefundUnlisted(MoneyInvalid):
@@ -320,6 +341,28 @@ def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
     """A refund as it began: what took the money is told by this event, whatever became of it since."""
     taken = refund.get("balance_transaction") is not None
     return _refunded({**refund, "status": "succeeded"} if taken else refund)
+
+
+def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
+    """What each of a dispute's balance transactions cost, in the currency that it is settled in; below zero: given back
+    (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
+    """
+    dispute = _object(document)
+    listed = dispute.get("balance_transactions")
+    found = [an_object(one, "a balance transaction") for one in listed] if isinstance(listed, list) else []
+    account, payment = _account(event_in(document)), _payment(dispute)
+    return [
+        moved(
+            NAME,
+            Movement.FEE,
+            text(one, "id"),
+            money_of(one["fee"], one.get("currency", dispute.get("currency")), MORE_DECIMALS),
+            account=account,
+            payment=payment,
+        )
+        for one in found
+        if one.get("fee") not in (None, 0)
+    ]
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:

@@ -91,7 +91,7 @@ def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
         # Whether it may be so is said by the promise about undos.
         return None if row["pair"] is not None else "what the body reports was applied and isn't booked"
     provider, account = fact.holder or (row["provider"], fact.account)
-    booking = book(fact, holder_of(provider, account, row["tenant"]), _MERCHANT)
+    booking = book(fact, holder_of(provider, account, row["tenant"]), _MERCHANT, row["tenant"])
     expected = _shapes(orjson.loads(postings_to_json(booking) or "[]"))
     booked = _shapes(orjson.loads(row["postings"]))
     return None if booked == expected else "the booking isn't what the body reports"

@@ -106,7 +106,7 @@ def _refund(event_type: str, payment: str, _: int) -> dict[str, Any]:
 
 
 def _dispute(event_type: str, payment: str, amount_minor: int) -> dict[str, Any]:
-    withdrawal = {"id": f"txn_d{tail(payment)}", "amount": -amount_minor, "fee": 1500, "type": "adjustment"}
+    withdrawal = {"id": f"txn_d{tail(payment)}", "amount": -amount_minor, "fee": 0, "type": "adjustment"}
     return {
         "object": "dispute",
         "balance_transactions": [withdrawal],

@@ -93,10 +93,13 @@ def events_unproven(adapter: Adapter, request: Request) -> None:
 def checked(adapter: Adapter, event: Event) -> Event:
     """The event, which is as the port promises."""
     keys = [event.event_key, event.entity_key] + ([event.fact_key] if event.fact_key is not None else [])
+    # Payments and movements are of the ledger's provider, which two adapters may share; events are the adapter's own.
+    ledger = getattr(adapter, "ledger", None) or adapter.name
     for key in keys:
         assert PRINTABLE.fullmatch(key), key
         parts = key.split(":")
-        assert parts[0] == adapter.name == event.provider
+        assert parts[0] == (adapter.name if key == event.event_key or event.poison is not None else ledger)
+        assert adapter.name == event.provider
         assert 2 <= len(parts) <= KEY_PARTS_MAX
         assert max(map(len, parts)) <= PART_CHARS_MAX
     for name, value in to_headers(event, NOW, Dedupe.CLAIMED):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.decision import Decision
-from core.money import Money, MoneyFact, Movement
+from core.money import Money, MoneyFact, Movement, Outside
 from core.routing import of_tenant
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
@@ -22,12 +22,18 @@ FACTS = [
     *(MoneyFact(f"stripe:f_{one}:{one}", one, "acct_1", "pi_1", Money(500, "EUR")) for one in Movement),
     MoneyFact("stripe:po_1:payout_paid", Movement.PAYOUT_PAID, "", None, Money(-700, "JPY")),
     MoneyFact("stripe:po_2:payout_failed", Movement.PAYOUT_FAILED, "acct_1", None, Money(-1, "KWD")),
+    MoneyFact("stripe:ch_9:fee", Movement.FEE, "acct_1", "pi_1", Money(-320, "EUR")),
+    *(
+        MoneyFact(f"stripe:g_{one}:{part}", one, "acct_1", "pi_1", Money(500, "EUR"), outside=Outside("paypal", part))
+        for one in (Movement.CAPTURE, Movement.REFUND)
+        for part in (200, 500)
+    ),
 ]
 
 
 def booked(seq: int, fact: MoneyFact, tenant: str | None = None, **changes: Any) -> JournalRow:
     holder = changes.pop("holder", holder_of("stripe", fact.account, tenant))
-    lines = postings_to_json(book(changes.pop("as_if", fact), holder, "m-1"))
+    lines = postings_to_json(book(changes.pop("as_if", fact), holder, "m-1", tenant))
     about = {"fact_key": of_tenant(tenant, fact.fact_key), "fact_sha256": fact.sha256, "account": fact.account}
     given = {"postings": lines, "tenant": tenant, "handler_version": "ledger-2.0123abcd", **about, **changes}
     return new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}", **given)
@@ -50,7 +56,7 @@ CAPTURE = FACTS[0]
 
 def test_bookings_of_every_movement_are_their_facts(look: Callable[..., Finding]) -> None:
     rows = [booked(15 + at, fact) for at, fact in enumerate(FACTS)]
-    rows.append(booked(15 + len(rows), FACTS[0], "shop-a"))
+    rows += [booked(15 + len(rows) + at, fact, "shop-a") for at, fact in enumerate([FACTS[0], *FACTS[-4:]])]
     odd = replace(CAPTURE, account="a:b%ä/~")
     rows.append(booked(15 + len(rows), odd))
     rows.append(booked(15 + len(rows), replace(odd, account="a:b%/~")))
@@ -65,6 +71,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "another movement": {"as_if": replace(CAPTURE, movement=Movement.CAPTURE_FAILED)},
     "another account": {"account": "acct_2"},
     "another fact": {"fact_key": "stripe:ch_2:capture"},
+    "a part outside that wasn't reported": {"as_if": replace(CAPTURE, outside=Outside("paypal", 200))},
+    "all outside": {"as_if": replace(CAPTURE, outside=Outside("paypal", 500))},
 }
 ODD_LINES = (
     Posting("provider:stripe:clearing", "debit", Money(500, "EUR")),

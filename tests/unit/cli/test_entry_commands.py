@@ -39,7 +39,7 @@ def test_what_would_be_booked_is_shown(letter: Path) -> None:
     ("lines", "says"),
     [
         (("--debit", LOST, "1250", "EUR", "--credit", OPEN, "1200", "EUR"), "must be equal"),
-        (("--debit", "merchant:m1:fees", "1", "EUR", "--credit", OPEN, "1", "EUR"), "isn't an account of the ledger"),
+        (("--debit", "merchant:m1:tips", "1", "EUR", "--credit", OPEN, "1", "EUR"), "isn't an account of the ledger"),
         (("--debit", LOST, "12.50", "EUR", "--credit", OPEN, "12.50", "EUR"), "not a valid integer"),
         (("--debit", LOST, "-5", "EUR", "--credit", OPEN, "-5", "EUR"), "above zero"),
         (("--debit", LOST, "5", "euro", "--credit", OPEN, "5", "euro"), "three capital letters"),

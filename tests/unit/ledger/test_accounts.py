@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.money import AMOUNT_MINOR_MAX, Money, MoneyFact, Movement
+from core.money import AMOUNT_MINOR_MAX, Money, MoneyFact, MoneyInvalid, Movement, Outside
 from core.work import Posting
-from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, merchants_of
+from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, is_account, merchants_of
 
 CURRENCIES = ("EUR", "USD", "JPY")
 
@@ -112,6 +114,56 @@ def test_a_payout_below_zero_is_booked_the_other_way_round() -> None:
     taken = book(fact(Movement.PAYOUT_PAID, -500), "stripe", "m-1")
     assert net(taken, "merchant:m-1:payouts")["EUR"] == -500
     assert all(line.money.amount_minor == 500 for line in taken)
+
+
+@pytest.mark.parametrize("movement", [one for one in Movement if Role.CLEARING in BOOKINGS[one]])
+@pytest.mark.parametrize("part_minor", [1, 300, 1_000])
+def test_what_is_outside_of_the_provider_clears_on_the_account_of_its_method(
+    movement: Movement, part_minor: int
+) -> None:
+    whole = book(fact(movement), "shop-a~mollie", "m-1", "shop-a")
+    lines = book(replace(fact(movement), outside=Outside("paypal", part_minor)), "shop-a~mollie", "m-1", "shop-a")
+    assert net(lines)["EUR"] == 0
+    assert net(lines, "merchant:") == net(whole, "merchant:")
+    sign = 1 if BOOKINGS[movement][0] is Role.CLEARING else -1
+    assert net(lines, "outside:shop-a~paypal:clearing")["EUR"] == sign * part_minor
+    assert net(lines, "provider:shop-a~mollie:clearing")["EUR"] == sign * (1_000 - part_minor)
+    assert all(is_account(line.account) and line.money.amount_minor > 0 for line in lines)
+    assert len(lines) == (2 if part_minor == 1_000 else 3)
+
+
+@pytest.mark.parametrize("outside", [("paypal", 0), ("paypal", -1), ("Pay:Pal", 1), ("", 1), ("paypal", 1_001)])
+def test_no_more_than_what_moved_is_outside_and_its_method_is_a_plain_name(outside: tuple[str, int]) -> None:
+    with pytest.raises(MoneyInvalid):
+        replace(fact(Movement.CAPTURE), outside=Outside(*outside))
+
+
+def test_what_is_outside_is_part_of_what_two_reports_agree_on_where_there_is_any() -> None:
+    plain = fact(Movement.CAPTURE)
+    parts = [plain.fact_key, "capture", "acct_1", "1000", "EUR"]
+    assert plain.sha256 == hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+    hashes = {replace(plain, outside=Outside(*one)).sha256 for one in (("paypal", 1), ("paypal", 2), ("voucher", 1))}
+    assert len(hashes | {plain.sha256}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("outside:paypal:clearing", True),
+        ("merchant:m-1:fees", True),
+        ("outside:paypal:payable", False),
+        ("provider:stripe:fees", False),
+        ("inside:paypal:clearing", False),
+    ],
+)
+def test_the_chart_has_accounts_of_fees_and_of_what_is_outside(name: str, is_known: bool) -> None:
+    assert is_account(name) == is_known
+
+
+def test_a_fee_that_is_given_back_is_booked_the_other_way_round() -> None:
+    given_back = book(fact(Movement.FEE, -320), "stripe", "m-1")
+    assert net(given_back, "merchant:m-1:fees")["EUR"] == -320
+    assert net(given_back, "provider:stripe:clearing")["EUR"] == 320
 
 
 def test_a_capture_below_zero_is_refused() -> None:

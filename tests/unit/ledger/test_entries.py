@@ -32,7 +32,9 @@ def lines(debit: str, credit: str, credit_minor: int = 100) -> list[Posting]:
         ("provider:stripe:payable", False),
         ("provider:stripe:clearing:more", False),
         ("merchant::payable", False),
-        ("merchant:m1:fees", False),
+        ("merchant:m1:fees", True),
+        ("outside:paypal:clearing", True),
+        ("merchant:m1:tips", False),
         ("bank:m1:payable", False),
         ("merchant:m\u00fc:payable", False),
         ("", False),
@@ -45,8 +47,8 @@ def test_the_chart_knows_its_accounts(name: str, known: bool) -> None:
 def test_an_entry_is_made_of_the_charts_accounts() -> None:
     wanted = lines("merchant:m1:dispute_losses", "merchant:m1:disputes")
     assert entry_of("stripe:pi_1", AT, "ab" * 32, wanted).postings == tuple(wanted)
-    with pytest.raises(EntryUnfit, match="'merchant:m1:fees' isn't an account.*payhook ledger balances"):
-        entry_of("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:fees", "merchant:m1:disputes"))
+    with pytest.raises(EntryUnfit, match="'merchant:m1:tips' isn't an account.*payhook ledger balances"):
+        entry_of("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:tips", "merchant:m1:disputes"))
     with pytest.raises(CommandInvalid, match="must be equal"):
         entry_of("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:refunds", "merchant:m1:disputes", 99))
 

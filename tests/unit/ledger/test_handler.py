@@ -161,7 +161,7 @@ def test_the_version_is_the_same_for_the_same_code_and_changes_with_what_is_know
     rule = MoneyRule(event_type="payment.captured", movement=Movement.CAPTURE, id="/data/id")
     knows = ProvidersSettings(standardwebhooks=StandardWebhooksSettings(money=(rule,)))
     assert plain == handler_version(ProvidersSettings())
-    assert re.fullmatch(r"ledger-2\.[0-9a-f]{8}", plain)
+    assert re.fullmatch(r"ledger-3\.[0-9a-f]{8}", plain)
     assert handler_version(knows) != plain
 
 

@@ -13,7 +13,7 @@ from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid
 from providers import Adapter, Request, SignatureInvalid
-from providers.money import WITHHELD
+from providers.money import WITHHELD, split_fee
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NOW_S = 1_769_860_800
@@ -50,8 +50,10 @@ def refusal(adapter: Adapter, request: Request, *secrets: str, now: datetime = N
 
 
 def only(adapter: Adapter, body: bytes, *headers: tuple[bytes, bytes], mode: Mode = "live") -> Event:
-    """The event of a body. One of a lost dispute comes with an event of its own for the debit before the loss."""
-    *before, event = adapter.events(Request(body, headers), mode)
+    """The event of a body. One of a lost dispute comes with an event of its own for the debit before the loss, and fees
+    have events of their own.
+    """
+    *before, event = [one for one in adapter.events(Request(body, headers), mode) if not split_fee(one.event_type)[1]]
     assert [one.event_type for one in before] in ([], [event.event_type + WITHHELD])
     return event
 

@@ -129,7 +129,7 @@ def test_the_public_sample_is_named_by_what_mollie_answers(samples: Path, adapte
     fact = adapter.money(event.body, event.event_type)
     assert (event.event_key, event.entity_key) == (
         "mollieclassic:tr_d0b0E3EA3v:payment.paid",
-        "mollieclassic::tr_d0b0E3EA3v",
+        "mollie::tr_d0b0E3EA3v",
     )
     assert told("mollieclassic", fact) == "tr_d0b0E3EA3v:capture 1000 EUR of tr_d0b0E3EA3v"
 

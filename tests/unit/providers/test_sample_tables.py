@@ -17,7 +17,7 @@ from core.errors import SettingError, Unparseable
 from core.event import Event
 from core.money import MoneyFact, MoneyInvalid, MovementUnknown
 from providers import Adapter, ProvidersSettings, Request, SignatureInvalid, build_adapters
-from providers.money import WITHHELD
+from providers.money import WITHHELD, split_fee
 from tests.unit.providers.samples.table import (
     UNSAID,
     Comparison,
@@ -126,9 +126,15 @@ def readings(provider: str, adapter: Adapter, row: Webhook, events: Sequence[Eve
     yield "holder", [fact and fact.holder and ":".join(fact.holder) for fact in facts]
 
 
+def without_fees(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if not split_fee(event.event_type)[1]]
+
+
 def only(events: Sequence[Event]) -> list[Event]:
-    """The one event. That of a lost dispute comes with an event of its own for the debit before the loss."""
-    *before, event = events
+    """The one event. That of a lost dispute comes with an event of its own for the debit before the loss, and fees have
+    events of their own.
+    """
+    *before, event = without_fees(events)
     assert [one.event_type for one in before] in ([], [event.event_type + WITHHELD])
     return [event]
 
@@ -140,7 +146,12 @@ def test_a_webhook_is_named_and_books_as_its_row_says(provider: str, row: Webhoo
         with pytest.raises(row.refused, match=row.says):
             adapter.events(request, row.endpoint)
         return
-    events = adapter.events(request, row.endpoint)
+    every = adapter.events(request, row.endpoint)
+    events, of_fees = without_fees(every), [event for event in every if split_fee(event.event_type)[1]]
+    if row.fees is not UNSAID:
+        assert [told(provider, money_of(adapter, one)) for one in of_fees] == list(row.fees)
+    for one in of_fees:
+        assert one.content_sha256 == adapter.content_sha256(one.body, one.content_version)
     sent = request.body + (request.fetched.body if request.fetched is not None else b"")
     for event in events:
         assert event.provider == provider
@@ -194,7 +205,7 @@ def test_a_request_is_refused_for_the_reason_that_its_row_has(provider: str, row
 def test_two_webhooks_agree_where_their_row_says_so(provider: str, row: Comparison) -> None:
     assert row.first != row.second, "they are the same webhook"
     adapter = adapter_of(provider, row.settings)
-    first, second = (adapter.events(request_of(body), "live") for body in (row.first, row.second))
+    first, second = (without_fees(adapter.events(request_of(body), "live")) for body in (row.first, row.second))
     assert len(first) == len(second)
     for column, names in (
         ("key", ("event_key",)),

@@ -61,7 +61,7 @@ def test_a_line_is_the_fact_and_the_entity_of_its_webhook(
     body = stripe_event(
         "evt_1", event_type, payment="pi_1", account=account, amount_minor=1_234, currency="EUR", created=AT
     )
-    [event] = adapter.events(Request(body, []), "live")
+    event, *_ = adapter.events(Request(body, []), "live")
     reported = orjson.loads(body)["data"]["object"]
     payout = category.startswith("payout")
     line = stripe_line(

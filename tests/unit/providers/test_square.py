@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from square.utils.webhooks_helper import verify_signature
 
-from core.errors import SettingError
+from core.errors import SettingError, Unparseable
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import sign
 from load.samples import square as samples_of
 from providers import Adapter, ProvidersSettings, Request, build_adapters
+from tests.unit.providers.samples.square import UNREADABLE_FEES
 from tests.unit.providers.shapes import NOW
 from tests.unit.providers.shapes import refusal as refusal_of
 
@@ -124,3 +126,12 @@ def test_square_is_read_otherwise_than_by_its_sdk(
     difference: str, body: bytes, signature: bytes | None, secret: str, expected: tuple[str, str]
 ) -> None:
     assert both(body, signature, secret) == expected, difference
+
+
+@pytest.mark.parametrize("body", UNREADABLE_FEES)
+def test_fees_that_cannot_be_read_wait_for_a_person_while_the_payment_books(adapter: Adapter, body: bytes) -> None:
+    payment, fee = adapter.events(Request(body, []), "live")
+    assert (payment.fact_key, fee.fact_key) == ("square:PAYMENT1:capture", None)
+    assert fee.event_key == f"{payment.event_key}.fee"
+    with pytest.raises((MoneyInvalid, MovementUnknown, Unparseable)):
+        adapter.money(fee.body, fee.event_type)

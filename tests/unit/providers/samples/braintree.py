@@ -76,6 +76,12 @@ def with_older(place: str, status: str = "settled") -> bytes:
     return (both[:at] + older[older.index("<transaction>") : older.index(end) + len(end)] + both[at:]).encode()
 
 
+def by(instrument: str) -> tuple[str, str]:
+    """The change to a transaction that makes it one by that payment instrument."""
+    return "<payment-instrument-type>credit_card<", f"<payment-instrument-type>{instrument}<"
+
+
+BY_PAYPAL = by("paypal_account")
 CHECK = samples_of.check_event(triggered=NOW)
 OF_SOURCE = ("<subject>", "<source-merchant-id>s1</source-merchant-id><subject>")
 NO_TIMESTAMP = ('<timestamp type="datetime">2026-01-31T12:00:00Z</timestamp>', "")
@@ -170,6 +176,11 @@ UNSURE = [
     ),
 ]
 UNKNOWN = [
+    (
+        "a payment by an instrument that no table has",
+        transaction("transaction_settled", by("shells")),
+        "the payment-instrument-type .shells.",
+    ),
     ("a declined settlement of an unknown type", declined((">sale<", ">something<")), "the transaction.type"),
     (
         "a transaction of an unknown type",
@@ -197,6 +208,31 @@ WEBHOOKS = [
     Webhook("a won dispute is one event", posted(dispute("won", amount_won="12.50")), type=["dispute_won"]),
     Webhook("a lost retrieval is one event", posted(dispute("lost", about="retrieval")), type=["dispute_lost"]),
     *fails(MoneyInvalid, *((case, posted(xml)) for case, xml in UNSURE)),
+    *books(
+        *(
+            (
+                f"{kind} of a payment by PayPal",
+                posted(transaction(kind, BY_PAYPAL)),
+                "tx1:capture 1250 EUR of tx1, 1250 outside:paypal",
+            )
+            for kind in ("transaction_settled", "transaction_disbursed")
+        ),
+        (
+            "a refund by PayPal",
+            posted(transaction("transaction_settled", BY_PAYPAL, refund_of="tx0")),
+            "tx1:refund 1250 EUR of tx0, 1250 outside:paypal",
+        ),
+        (
+            "a payment by Venmo",
+            posted(transaction("transaction_settled", by("venmo_account"))),
+            "tx1:capture 1250 EUR of tx1",
+        ),
+        (
+            "a dispute of a payment by PayPal",
+            posted(changed(dispute(), (">Visa<", ">PayPal<"))),
+            "d1:dispute_opened 1250 EUR of tx1, 1250 outside:paypal",
+        ),
+    ),
     *fails(MovementUnknown, *((case, posted(xml), says) for case, xml, says in UNKNOWN)),
     *fails(
         MoneyInvalid,

@@ -35,11 +35,14 @@ def event(event_type: str, snapshot: dict[str, Any] | None, event_id: str = "whe
 
 
 def payment(**more: Any) -> dict[str, Any]:
-    return samples_of.payment("tr_1", **{"amount_minor": 1_000, **MONEY, **more})
+    made = {name: more.pop(name) for name in ("method", "details", "settlementAmount") if name in more}
+    if "settled_minor" in more:
+        made["settlementAmount"] = samples_of.money(more.pop("settled_minor"), "EUR")
+    return samples_of.payment("tr_1", **{"amount_minor": 1_000, **MONEY, **more}) | made
 
 
-def refund(reference: str = "re_1") -> dict[str, Any]:
-    return samples_of.refund(reference, of="tr_1", amount_minor=400, **MONEY)
+def refund(reference: str = "re_1", **more: Any) -> dict[str, Any]:
+    return samples_of.refund(reference, of="tr_1", amount_minor=400, **MONEY) | more
 
 
 def chargeback() -> dict[str, Any]:
@@ -58,6 +61,7 @@ def paid(value: object, currency: str = "EUR") -> bytes:
     return event("payment.paid", payment() | {"amount": {"value": value, "currency": currency}})
 
 
+REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
 BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
 OTHER_TYPES = (
@@ -123,13 +127,47 @@ WEBHOOKS = [
         ("chargeback.received", event("chargeback.received", chargeback()), "chb_1:dispute_opened 700 EUR of tr_1"),
         ("chargeback.reversed", event("chargeback.reversed", chargeback()), "chb_1:dispute_won 700 EUR of tr_1"),
         ("payout.completed", event("payout.completed", payout()), "payout_1:payout_paid 9000 EUR"),
-        ("without the captures' events a payment by hand books", BY_HAND, "tr_1:capture 600 EUR of tr_1"),
+        ("payout.failed", event("payout.failed", payout()), "payout_1:payout_failed 9000 EUR"),
         *(
             (f"{value} {currency} in minor units", paid(value, currency), f"tr_1:capture {minor} {currency} of tr_1")
             for value, currency, minor in (
                 *(("10.00", "EUR", 1_000), ("0.01", "EUR", 1), ("10", "EUR", 1_000), ("500", "JPY", 500)),
                 *(("500.00", "JPY", 500), ("1.234", "KWD", 1_234), ("10.00", "ISK", 10)),
             )
+        ),
+    ),
+    *books(
+        *(
+            (f"a payment by {case}", event("payment.paid", payment(**more)), f"tr_1:capture 1000 EUR of tr_1{outside}")
+            for case, more, outside in (
+                ("PayPal", {"method": "paypal"}, ", 1000 outside:paypal"),
+                ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}, ""),
+                ("gift card", {"method": "giftcard"}, ", 1000 outside:giftcard"),
+                ("voucher", {"method": "voucher"}, ", 1000 outside:voucher"),
+                ("gift card, and 700 by iDEAL", {"method": "giftcard", "settled_minor": 700}, ", 300 outside:giftcard"),
+                (
+                    "gift card, and 700 by iDEAL as its details say",
+                    {"method": "giftcard", "details": {"remainderMethod": "ideal", **REMAINDER}},
+                    ", 300 outside:giftcard",
+                ),
+                (
+                    "iDEAL, and 300 by gift card",
+                    {"method": "ideal", "settled_minor": 700, "details": {"giftcards": [{"issuer": "vvv"}]}},
+                    ", 300 outside:giftcard",
+                ),
+                ("Blik", {"method": "blik", "settled_minor": 1_000}, ""),
+                ("card in another currency", {"settlementAmount": samples_of.money(1_100, "USD")}, ""),
+            )
+        ),
+        (
+            "a refund that PayPal makes",
+            event("refund.refunded", refund(settlementAmount=samples_of.money(0, "EUR"))),
+            "re_1:refund 400 EUR of tr_1, 400 outside:paypal",
+        ),
+        (
+            "a refund that Mollie makes",
+            event("refund.refunded", refund(settlementAmount={"value": "-4.00", "currency": "EUR"})),
+            "re_1:refund 400 EUR of tr_1",
         ),
     ),
     *books(
@@ -140,6 +178,11 @@ WEBHOOKS = [
             event("payment.paid", payment(manual=True, captured_minor=1_000)),
             None,
         ),
+        *(
+            (f"a payment by {method}, whose captures are told", event("payment.paid", payment(method=method)), None)
+            for method in ("klarna", "klarnapaylater", "klarnasliceit", "billie", "riverty")
+        ),
+        ("a payment that is captured later", event("payment.paid", payment() | {"captureDelay": "8 hours"}), None),
         ("a payment that isn't captured by hand", PAID, "tr_1:capture 1000 EUR of tr_1"),
         ("a capture that failed", event("capture.failed", capture()), None),
         settings=CAPTURE_EVENTS,
@@ -163,6 +206,23 @@ WEBHOOKS = [
     *fails(
         MovementUnknown,
         *((f"{kind}, which no table has", event(kind, payment())) for kind in ("dispute.created", "x")),
+        ("a payment by hand without the captures' events", BY_HAND, r"providers\.mollie\.capture_events"),
+        (
+            "a payment by Klarna without the captures' events",
+            event("payment.paid", payment(method="klarna", captured_minor=1_000)),
+            r"providers\.mollie\.capture_events",
+        ),
+        ("a method that no table has", event("payment.paid", payment(method="shells")), "method 'shells'"),
+        (
+            "a part that nobody is said to settle",
+            event("payment.paid", payment(settled_minor=700)),
+            "settlementAmount",
+        ),
+        (
+            "a remainder that isn't Mollie's either",
+            event("payment.paid", payment(method="giftcard", details={"remainderMethod": "paypal", **REMAINDER})),
+            "remainderMethod",
+        ),
     ),
     *fails(
         MoneyInvalid,
@@ -198,6 +258,22 @@ WEBHOOKS = [
         key="whe_1:payment.paid",
     ),
 ]
+WITH_FEE = payment() | {"applicationFee": {"amount": samples_of.money(320, "EUR"), "description": "platform"}}
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a payment without them", PAID, []),
+        ("a payment", event("payment.paid", WITH_FEE), ["tr_1:application_fee 320 EUR of tr_1"]),
+        (
+            "a payment that is booked by its captures",
+            event("payment.paid", WITH_FEE | {"method": "klarna"}),
+            ["tr_1:application_fee 320 EUR of tr_1"],
+        ),
+        ("a payment that is authorized", event("payment.authorized", WITH_FEE), []),
+        ("a refund", REFUNDED, []),
+    )
+]
+
 TRANSFERRED, RETURNED = event("payout.completed", payout()), event("payout.failed", payout(), "whe_2")
 SEQUENCES = [
     MoneySequence("a payout that the bank returned", [PAID, TRANSFERRED, RETURNED], {"clearing": 1_000}),

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import Unparseable
 from core.event import POISON_TYPE
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import mollie as samples_of
 from providers import Request
 from providers.port import Fetched
@@ -180,11 +180,26 @@ WEBHOOKS = [
         books=[None, "cpt_1:capture 250 EUR of tr_1", "cpt_2:capture 250 EUR of tr_1", None, None],
     ),
     Webhook(
-        "a payment whose captures are listed is booked by them alone",
-        told(captures=[capture("cpt_1"), capture("cpt_2")]),
+        "a payment by Klarna is booked by its captures",
+        told(payment() | {"method": "klarna"}, captures=[capture("cpt_1"), capture("cpt_2")]),
         books=[None, "cpt_1:capture 250 EUR of tr_1", "cpt_2:capture 250 EUR of tr_1"],
     ),
-    Webhook("a payment whose capture failed", told(captures=[capture("cpt_1", "failed")]), books=[CAPTURE, None]),
+    Webhook(
+        "a payment that books itself doesn't tell of its captures",
+        told(payment(amount_minor=250), captures=[capture("cpt_1")]),
+        books="tr_1:capture 250 EUR of tr_1",
+        holder="mollie:",
+    ),
+    Webhook("a payment whose capture failed", told(captures=[capture("cpt_1", "failed")]), books=CAPTURE),
+    *(
+        Webhook(f"captures that {case}", delivered, fails=MovementUnknown, says="captures")
+        for case, delivered in (
+            ("don't add up to the payment", told(captures=[capture("cpt_1")])),
+            ("book and that the view doesn't hold", answered(method="klarna")),
+            ("book and are none", told(payment(manual=True), captures=[])),
+            ("book, in an order", about(ORDER, payments=[payment() | {"method": "klarna"}])),
+        )
+    ),
     Webhook(
         "two partial refunds",
         told(refunds=[refund("re_1"), refund("re_2")]),
@@ -218,6 +233,12 @@ WEBHOOKS = [
     Webhook("no answer", Request(b"id=tr_1", []), refused=Unparseable),
 ]
 CHANGED_SINCE = {"settlementId": "stl_1", "amountRefunded": samples_of.money(400, "EUR"), "metadata": None}
+WITH_FEE = payment() | {"applicationFee": {"amount": samples_of.money(320, "EUR"), "description": "platform"}}
+WEBHOOKS += [
+    Webhook(f"a payment's fee, {case}", delivered, fees=["tr_1:application_fee 320 EUR of tr_1"])
+    for case, delivered in (("by itself", told(WITH_FEE)), ("in its order", about(ORDER, payments=[WITH_FEE])))
+]
+
 COMPARISONS = [
     Comparison(
         "the same stage again, whatever else has changed",

@@ -190,6 +190,26 @@ WEBHOOKS = [
         ),
     ),
 ]
+
+
+def charged_back(action: str = "chargeback", **more: Any) -> bytes:
+    """An adjustment that says what the chargeback costs."""
+    fee = {"amount": "1680", "currency_code": "USD", "original": {"amount": "1500", "currency_code": "EUR"}}
+    return changed(adjustment(action=action, **more), "data", "payout_totals", "chargeback_fee", to=fee)
+
+
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a chargeback", charged_back(), ["adj_1:chargeback_fee 1680 USD of txn_1"]),
+        ("a chargeback without them", adjustment(action="chargeback"), []),
+        ("a chargeback that isn't approved", changed(charged_back(), "data", "status", to="pending_approval"), []),
+        ("a warning, which is for a person", charged_back("chargeback_warning"), []),
+        ("a refund", charged_back("refund"), []),
+        ("a transaction", transaction(), []),
+    )
+]
+
 COMPARISONS = [
     Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True)
 ]

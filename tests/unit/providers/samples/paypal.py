@@ -298,6 +298,47 @@ WEBHOOKS = [
         ("a status that is a number", of_capture("status", to=7)),
     ),
 ]
+BREAKDOWN = {
+    "paypal_fee": {"currency_code": "EUR", "value": "0.67"},
+    "platform_fees": [{"amount": {"currency_code": "EUR", "value": value}} for value in ("1.00", "0.05")],
+}
+FEES_OF_CAPTURE = ["C1:fee 67 EUR of C1", "C1:platform_fee 100 EUR of C1", "C1:platform2_fee 5 EUR of C1"]
+V1_OF_M1 = {"paypal": {"merchant_id": "M1"}}
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a capture without them", capture(), []),
+        ("a capture", of_capture("seller_receivable_breakdown", to=BREAKDOWN), FEES_OF_CAPTURE),
+        ("a capture that is pending", changed(capture(), "event_type", to="PAYMENT.CAPTURE.PENDING"), []),
+        (
+            "a refund, given back",
+            of_refund("seller_payable_breakdown", to=BREAKDOWN),
+            [
+                "R1:fee -67 EUR of C1",
+                "R1:platform_fee -100 EUR of C1",
+                "R1:platform2_fee -5 EUR of C1",
+            ],
+        ),
+        ("a sale", v1_sale(transaction_fee={"value": "0.67", "currency": "EUR"}), ["S1:fee 67 EUR of S1"]),
+        (
+            "a sale's refund",
+            v1_refund(refund_from_transaction_fee={"value": "0.30", "currency": "EUR"}),
+            ["R1:fee -30 EUR of S1"],
+        ),
+        ("a dispute", resolved(FEE, FEE, CREDIT), ["PP-D-1:dispute_fee 4000 EUR of C1"]),
+        (
+            "a dispute, given back",
+            resolved({**FEE, "type": "CREDIT", "reason": "CHARGEBACK_FEE"}),
+            ["PP-D-1:chargeback_fee -2000 EUR of C1"],
+        ),
+        ("a dispute that the buyer pays", resolved({**FEE, "affected_party": "BUYER"}), []),
+    )
+]
+WEBHOOKS += [
+    Webhook(f"{case} of the merchant that the settings name", body, account="M1", entity=":S1", settings=V1_OF_M1)
+    for case, body in (("a sale", v1_sale()), ("its refund", v1_refund()))
+]
+
 COMPARISONS = [
     Comparison("a refund of another type", refund(), refund("PAYMENT.CAPTURE.REVERSED"), key=False, fact=True),
     Comparison("a refund of another id", refund(), changed(refund(), "id", to="WH-9"), key=False, fact=True),
@@ -313,7 +354,7 @@ SEQUENCES = [
     for what, movements, holds in (
         ("gives all back", [CREDIT], {"clearing": 1_250}),
         ("gives all back for no reason", [movement("SELLER", "CREDIT", "12.50", None)], {"clearing": 1_250}),
-        ("gives all back but a fee", [CREDIT, FEE], {"clearing": 1_250}),
+        ("gives all back but a fee", [CREDIT, FEE], {"clearing": -750, "fees": 2_000}),
         (
             "gives back what the processor pays",
             [movement("PAYMENT_PROCESSOR", "DEBIT", "12.50"), CREDIT],
@@ -321,7 +362,7 @@ SEQUENCES = [
         ),
         ("gives back a part", [movement("SELLER", "CREDIT", "5.00")], {"clearing": 500, "refunds": 750}),
         ("lists nothing", [], {"refunds": 1_250}),
-        ("takes what the reversal took", [DEBIT, FEE], {"refunds": 1_250}),
+        ("takes what the reversal took", [DEBIT, FEE], {"clearing": -2_000, "refunds": 1_250, "fees": 2_000}),
         ("gives the buyer the money", [movement("BUYER", "CREDIT", "12.50")], {"refunds": 1_250}),
     )
 ]

@@ -207,6 +207,40 @@ WEBHOOKS = [
     *fails(Unparseable, ("a movement without its own id", of_payment("id", to=...))),
 ]
 FORGED: tuple[tuple[bytes, ...], ...] = ((b"ForgedForgedFo",), (b"",), *NO_IDS)
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a payment", payment(), ["pay_1:fee 25 INR of pay_1"]),
+        ("a payment that is authorized", payment("payment.authorized"), []),
+        ("a payment without them", of_payment("fee", to=None), []),
+        ("a payment, of zero", of_payment("fee", to=0), []),
+        (
+            "a payment in another currency than the account's",
+            of("payment", "base_currency", to="INR", body=payment(currency="USD")),
+            ["pay_1:fee 25 INR of pay_1"],
+        ),
+        ("a refund", refund(), []),
+    )
+]
+
+
+def by_wallet(wallet: str, body: bytes = b"") -> bytes:
+    """An event about a payment that was made by that wallet."""
+    return of("payment", "wallet", to=wallet, body=of("payment", "method", to="wallet", body=body or payment()))
+
+
+WEBHOOKS += books(
+    (
+        "a payment by PayPal, which Razorpay doesn't settle",
+        by_wallet("paypal"),
+        "pay_1:capture 1250 INR of pay_1, 1250 outside:paypal",
+    ),
+    ("its refund", by_wallet("paypal", refund()), "rfnd_1:refund 400 INR of pay_1, 400 outside:paypal"),
+    ("a payment by another wallet", by_wallet("amazonpay"), "pay_1:capture 1250 INR of pay_1"),
+    ("a payment whose method isn't said", of_payment("method", to=None), "pay_1:capture 1250 INR of pay_1"),
+)
+WEBHOOKS += fails(MovementUnknown, ("a method that no table has", of_payment("method", to="shells"), "'shells'"))
+
 COMPARISONS = [
     *(
         Comparison(
@@ -250,16 +284,18 @@ def undeducted(event_type: str, deducted: int = 0) -> bytes:
 
 
 SEQUENCES = [
-    MoneySequence("a dispute whose amount isn't deducted", [PAID, undeducted("created")], {"clearing": 39_000}),
+    MoneySequence(
+        "a dispute whose amount isn't deducted", [PAID, undeducted("created")], {"clearing": 38_975, "fees": 25}
+    ),
     MoneySequence(
         "it is won: there is nothing to give back",
         [PAID, undeducted("created"), undeducted("won")],
-        {"clearing": 39_000},
+        {"clearing": 38_975, "fees": 25},
     ),
     MoneySequence(
         "it is lost: now it is deducted",
         [PAID, undeducted("created"), undeducted("lost", 39_000)],
-        {"dispute_losses": 39_000},
+        {"clearing": -25, "fees": 25, "dispute_losses": 39_000},
     ),
     *(
         MoneySequence(

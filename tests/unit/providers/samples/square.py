@@ -36,10 +36,9 @@ def payment(event_type: str = "payment.updated", amount: int = 1_250, **more: An
     return samples_of.payment_event(event_type, event_id="e-1", amount_minor=amount, **{**OF_PAYMENT, **more})
 
 
-def refund(event_type: str = "refund.updated", status: str = "COMPLETED") -> bytes:
-    return samples_of.refund_event(
-        event_type, event_id="e-REFUND1", refund="REFUND1", amount_minor=400, status=status, **OF_PAYMENT
-    )
+def refund(event_type: str = "refund.updated", status: str = "COMPLETED", fee_minor: int | None = None) -> bytes:
+    about = {"event_id": "e-REFUND1", "refund": "REFUND1", "amount_minor": 400, **OF_PAYMENT}
+    return samples_of.refund_event(event_type, status=status, fee_minor=fee_minor, **about)
 
 
 def dispute(event_type: str, state: str) -> bytes:
@@ -163,9 +162,7 @@ WEBHOOKS = [
     *moves_nothing(
         *((f"a payment that is {status}", payment(status=status)) for status in ("APPROVED", "PENDING", "CANCELED")),
         ("a payment that is FAILED", payment(status="FAILED")),
-        *((f"a payment in {source}", payment(source_type=source)) for source in ("CASH", "EXTERNAL")),
         *((f"a refund that is {status}", refund(status=status)) for status in ("PENDING", "REJECTED", "FAILED")),
-        ("a refund in cash", of_refund("destination_type", to="CASH")),
         ("an inquiry", dispute("dispute.created", "INQUIRY_EVIDENCE_REQUIRED")),
         ("an inquiry that is processed", dispute("dispute.state.updated", "INQUIRY_PROCESSING")),
         ("an inquiry that is closed", dispute("dispute.state.updated", "INQUIRY_CLOSED")),
@@ -176,6 +173,15 @@ WEBHOOKS = [
         ("a refund onto a gift card", onto("SQUARE_GIFT_CARD")),
     ),
     *books(
+        *(
+            (
+                f"a payment in {source}",
+                payment(source_type=source.upper()),
+                f"PAYMENT1:capture 1250 USD of PAYMENT1, 1250 outside:{source}",
+            )
+            for source in ("cash", "external")
+        ),
+        ("a refund in cash", of_refund("destination_type", to="CASH"), f"{REFUND}, 400 outside:cash"),
         *((f"a refund onto a card of brand {brand}", onto(brand), REFUND) for brand in ("VISA", None)),
         ("a refund onto a card whose brand can't be read", onto(["SQUARE_GIFT_CARD"]), REFUND),
         *(
@@ -260,6 +266,74 @@ WEBHOOKS += [
 ]
 
 AGAIN = of_payment("refunded_money", to={"amount": 400, "currency": "USD"})
+BRAND = ("card_details", "card", "card_brand")
+GIFT_CARD_FEE = "PAYMENT1:fee 5 USD of PAYMENT1"
+
+
+def with_fees(*fees_minor: int, app_minor: int | None = None, event_id: str = "e-9", **more: Any) -> bytes:
+    """A payment with the first fee and its adjustments, and what an application takes."""
+    document = json.loads(payment(**more))
+    document["event_id"] = event_id
+    reported = document["data"]["object"]["payment"]
+    reported["processing_fee"] = [
+        {
+            "type": "ADJUSTMENT" if number else "INITIAL",
+            "effective_at": f"2026-01-31T{13 + number}:00:00.000Z",
+            "amount_money": {"amount": minor, "currency": "USD"},
+        }
+        for number, minor in enumerate(fees_minor)
+    ]
+    if app_minor is not None:
+        reported["app_fee_money"] = {"amount": app_minor, "currency": "USD"}
+    return json.dumps(document).encode()
+
+
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a payment without them", payment(), []),
+        ("a payment", with_fees(320), ["PAYMENT1:fee 320 USD of PAYMENT1"]),
+        (
+            "a payment with an application's",
+            with_fees(320, app_minor=1_000),
+            ["PAYMENT1:fee 320 USD of PAYMENT1", "PAYMENT1:app_fee 1000 USD of PAYMENT1"],
+        ),
+        ("a payment with an application's alone", with_fees(app_minor=50), ["PAYMENT1:app_fee 50 USD of PAYMENT1"]),
+        (
+            "a payment that were adjusted",
+            with_fees(320, -20),
+            [
+                "PAYMENT1:fee 320 USD of PAYMENT1",
+                "PAYMENT1:adjustment_2026-01-31T14%3A00%3A00.000Z_fee -20 USD of PAYMENT1",
+            ],
+        ),
+        ("a payment, of zero", with_fees(0), []),
+        ("a payment that isn't completed", with_fees(320, status="APPROVED"), []),
+        ("a refund", refund(), []),
+        ("a refund that gives them back", refund(fee_minor=-8), ["REFUND1:fee -8 USD of PAYMENT1"]),
+        (
+            "a refund to which the application adds",
+            of_refund("app_fee_money", to={"amount": 100, "currency": "USD"}),
+            ["REFUND1:app_fee -100 USD of PAYMENT1"],
+        ),
+        ("a payment by gift card", of_payment(*BRAND, to="SQUARE_GIFT_CARD", body=with_fees(5)), [GIFT_CARD_FEE]),
+        ("a dispute", dispute("dispute.created", "PROCESSING"), []),
+        ("a payout", payout("payout.paid"), []),
+        ("a payment that can't be read either", with_fees(320, status="SOMETHING_NEW"), []),
+    )
+]
+UNREADABLE_FEES = [
+    of_payment("processing_fee", to=to, body=with_fees(320))
+    for to in (
+        7,
+        [7],
+        [{"type": "INITIAL"}],
+        [{"type": "SOMETHING_NEW", "amount_money": {"amount": 1, "currency": "USD"}}],
+        [{"type": "ADJUSTMENT", "amount_money": {"amount": 1, "currency": "USD"}}],
+        [{"type": "INITIAL", "amount_money": {"amount": 1, "currency": "USD"}}] * 2,
+    )
+]
+
 COMPARISONS = [
     *(
         Comparison(f"{case}, under another event id", body, changed(body, "event_id", to="e-2"), key=False, fact=True)

@@ -11,7 +11,7 @@ from typing import Any
 from core.errors import Unparseable
 from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, each, fails
+from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, books, each, fails
 from tests.unit.providers.shapes import NOW_S
 
 CHARGE = {
@@ -579,6 +579,43 @@ WEBHOOKS = [*NAMES, *CAPTURES, *REFUNDS, *DISPUTES, *OTHERS, *THIN_EVENTS]
 
 # What is the same.
 
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a dispute that lists nothing yet", disputed("created", "needs_response"), []),
+        (
+            "a dispute",
+            disputed("funds_withdrawn", "needs_response", WITHDRAWN),
+            ["txn_1:fee 1500 USD of pi_1"],
+        ),
+        (
+            "a dispute that is won, and gives its fee back",
+            disputed("funds_reinstated", "won", WITHDRAWN, BACK | {"fee": -1500}),
+            ["txn_1:fee 1500 USD of pi_1", "txn_2:fee -1500 USD of pi_1"],
+        ),
+        (
+            "an account that settles in another currency",
+            disputed("funds_withdrawn", "needs_response", IN_EUROS),
+            ["txn_1:fee 1500 EUR of pi_1"],
+        ),
+    )
+]
+
+BY_PAYPAL = event("charge.succeeded", charge(payment_method_details={"type": "paypal", "paypal": {}}))
+BACK_BY_PAYPAL = event("refund.created", refund(destination_details={"type": "paypal", "paypal": {}}))
+PAYPAL_OUTSIDE = {"stripe": {"paypal_settles_outside": True, "refund_events": True}}
+WEBHOOKS += [
+    *books(
+        ("a payment by PayPal that Stripe settles", BY_PAYPAL, "ch_1:capture 1000 USD of pi_1"),
+    ),
+    *books(
+        ("a payment by PayPal that PayPal settles", BY_PAYPAL, "ch_1:capture 1000 USD of pi_1, 1000 outside:paypal"),
+        ("its refund", BACK_BY_PAYPAL, "re_1:refund 400 USD of pi_1, 400 outside:paypal"),
+        ("a payment by card", event("charge.succeeded", CHARGE), "ch_1:capture 1000 USD of pi_1"),
+        settings=PAYPAL_OUTSIDE,
+    ),
+]
+
 COMPARISONS = [
     Comparison(
         "a capture told by its success", event("charge.succeeded", CHARGE), event("charge.captured", CHARGE), fact=True
@@ -661,7 +698,9 @@ SEQUENCES = [
         "a dispute that is won, and was withdrawn before the first day",
         [
             event("charge.succeeded", charge()),
-            disputed("funds_reinstated", "won", transaction("txn_1", -1000, 1), transaction("txn_2", 1000, 2)),
+            disputed(
+                "funds_reinstated", "won", *({"id": f"txn_{n}", "amount": n, "created": 9} for n in (-1000, 1000))
+            ),
         ],
         {"clearing": 1000},
     ),
@@ -703,7 +742,7 @@ SEQUENCES = [
             disputed("funds_withdrawn", "prevented", WITHDRAWN),
             disputed("closed", "prevented", WITHDRAWN),
         ],
-        {"clearing": 0, "dispute_losses": 1000},
+        {"clearing": -1500, "fees": 1500, "dispute_losses": 1000},
     ),
     MoneySequence(
         "of a disputed charge of 1000, 300 were refunded before: they come back, and 700 are lost",
@@ -714,20 +753,22 @@ SEQUENCES = [
             disputed("funds_reinstated", "under_review", PART_BACK, WITHDRAWN),
             disputed("closed", "lost", PART_BACK, WITHDRAWN),
         ],
-        {"clearing": 300, "dispute_losses": 700},
+        {"clearing": 300 - 3000, "fees": 3000, "dispute_losses": 700},
     ),
     MoneySequence(
-        "a dispute that is won and withdrawn again", WON_AND_WITHDRAWN_AGAIN, {"clearing": 0, "disputes": 1000}
+        "a dispute that is won and withdrawn again",
+        WON_AND_WITHDRAWN_AGAIN,
+        {"clearing": -4500, "fees": 4500, "disputes": 1000},
     ),
     MoneySequence(
         "a dispute that is won, withdrawn again and lost",
         [*WON_AND_WITHDRAWN_AGAIN, disputed("closed", "lost", AGAIN, BACK, WITHDRAWN)],
-        {"clearing": 0, "dispute_losses": 1000},
+        {"clearing": -4500, "fees": 4500, "dispute_losses": 1000},
     ),
     MoneySequence(
         "a dispute of an account that settles in another currency: the dispute's own amount counts",
         [CAPTURED, disputed("funds_withdrawn", "needs_response", IN_EUROS)],
-        {"clearing": 0, "disputes": 1000},
+        {"clearing": -1500, "fees": 1500, "disputes": 1000},
     ),
     MoneySequence(
         "a dispute of an account that settles in another currency is won",
@@ -736,7 +777,7 @@ SEQUENCES = [
             disputed("funds_withdrawn", "needs_response", IN_EUROS),
             disputed("funds_reinstated", "won", BACK_IN_EUROS, IN_EUROS),
         ],
-        {"clearing": 1000},
+        {"clearing": 1000 - 3000, "fees": 3000},
     ),
 ]
 

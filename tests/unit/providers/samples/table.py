@@ -22,6 +22,8 @@ UNSAID: Final[Any] = type("Unsaid", (), {"__repr__": lambda _: "UNSAID"})()
 """The row doesn't say it."""
 
 SHOWN_CHARS_MAX = 100
+LEDGERS: Final[Mapping[str, str]] = {"mollieclassic": "mollie"}
+"""By provider that has no ledger of its own: whose it shares."""
 Body: TypeAlias = bytes | Request
 Settings: TypeAlias = Mapping[str, Any]
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
@@ -34,7 +36,9 @@ class Webhook:
     A list instead of a value has one for each event of a webhook that tells of several. Without one, the debit before
     a lost dispute is passed over.
 
-    :ivar books: such as ``re_1:refund 400 EUR of pi_1``: fact key, amount in minor units, currency and payment
+    :ivar books: such as ``re_1:refund 400 EUR of pi_1``: fact key, amount in minor units, currency and payment; then
+        such as ``, 300 outside:paypal`` where the provider doesn't hold all of it
+    :ivar fees: such as ``pay_1:fee 59 INR of pay_1``, of each event that is of a fee; these are in no other column
     :ivar pair: the fact key of what undoes the movement, or of what it undoes
     :ivar holder: whose balance moved, such as ``adyen:Main``
     :ivar key: the event key
@@ -49,6 +53,7 @@ class Webhook:
     case: str
     body: Body
     books: Any = UNSAID
+    fees: Any = UNSAID
     pair: Any = UNSAID
     holder: Any = UNSAID
     key: Any = UNSAID
@@ -150,8 +155,10 @@ def request_of(body: Body) -> Request:
 
 
 def without_provider(provider: str, key: str | None) -> str | None:
-    """A key as rows spell it. One that doesn't begin with the provider's name stays whole, so that it is seen."""
-    return None if key is None else key.removeprefix(f"{provider}:")
+    """A key as rows spell it. One that doesn't begin with the provider's name, or with that of the provider whose
+    ledger it shares, stays whole, so that it is seen.
+    """
+    return None if key is None else key.removeprefix(f"{provider}:").removeprefix(f"{LEDGERS.get(provider, provider)}:")
 
 
 def told(provider: str, fact: MoneyFact | None) -> str | None:
@@ -160,7 +167,9 @@ def told(provider: str, fact: MoneyFact | None) -> str | None:
         return None
     of = f" of {fact.payment}" if fact.payment is not None else ""
     key = without_provider(provider, fact.fact_key)
-    return f"{key} {fact.money.amount_minor} {fact.money.currency}{of}"
+    out = fact.outside
+    outside = "" if out is None else f", {out.amount_minor} outside:{out.method}"
+    return f"{key} {fact.money.amount_minor} {fact.money.currency}{of}{outside}"
 
 
 def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
@@ -183,6 +192,8 @@ def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
         if counts:
             for posting in book(fact, "holder", "merchant"):
                 sign = 1 if posting.side == "debit" else -1
-                balances[posting.account.rpartition(":")[2]] += sign * posting.money.amount_minor
+                is_outside = posting.account.startswith("outside:")
+                name = posting.account if is_outside else posting.account.rpartition(":")[2]
+                balances[name] += sign * posting.money.amount_minor
     del balances["payable"]
     return {account: amount for account, amount in balances.items() if amount}

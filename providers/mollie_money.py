@@ -1,0 +1,174 @@
+"""What money Mollie's resources say that moved, for both of its APIs: `providers.mollie`, `providers.mollieclassic`.
+
+One movement has one name, whichever API and whichever view of a payment told it: the payment's, the capture's, the
+refund's, the chargeback's or the payout's id, as `LEDGER`'s. Both APIs tell of one balance, so they share its account.
+
+**Captures.** Payments of some methods aren't settled themselves, their captures are
+(https://docs.mollie.com/reference/list-settlement-payments: "For capture-based payment methods such as Klarna, the
+payments are not listed here. Refer to the List captures endpoint"). Which of the two books follows from the payment's
+own fields alone (`is_booked_by_captures`), never from captures that a view holds or doesn't: an order's payments come
+without theirs.
+
+**Who holds the money.** What Mollie doesn't settle isn't in a payment's ``settlementAmount``
+(https://docs.mollie.com/reference/get-payment). It is outside of Mollie, with the method's owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
+from providers.fields import an_object, names, object_at, optional_text, text
+from providers.methods import Methods
+from providers.money import decimal_money_of, moved
+
+LEDGER = "mollie"
+ACCOUNT = ""
+METHODS = Methods(
+    here={
+        "https://docs.mollie.com/docs/payment-methods": names(
+            "alma applepay bacs bancomatpay bancontact banktransfer belfius billie bitcoin bizum blik creditcard "
+            "directdebit eps giropay googlepay ideal in3 inghomepay kbc klarna klarnapaylater klarnapaynow "
+            "klarnasliceit mbway mobilepay multibanco mybank paybybank paysafecard pointofsale przelewy24 riverty "
+            "satispay sofort swish trustly twint vipps"
+        ),
+    },
+    outside={
+        # "We do not receive the PayPal payments; you receive the customer's payment directly into your PayPal account".
+        "paypal": "https://help.mollie.com/hc/en-us/articles/213317049",
+        # "In contrast to other payment methods such as iDEAL or credit card, Mollie does not handle contracting and
+        # settlement on your behalf."
+        "giftcard": "https://docs.mollie.com/payments/gift-cards",
+        "podiumcadeaukaart": "https://docs.mollie.com/payments/gift-cards",
+        # "Settlement is handled by the brand owner".
+        "voucher": "https://docs.mollie.com/docs/integrating-vouchers",
+    },
+)
+CAPTURED = names("billie klarna klarnapaylater klarnapaynow klarnasliceit riverty")
+"""Methods whose captures are settled, in whatever mode they are captured; cards, Vipps and MobilePay are authorized
+first only where their payment says so (https://docs.mollie.com/docs/place-a-hold-for-a-payment)."""
+REFUNDED_OUTSIDE = "paypal"
+"""A refund of which nothing is settled by Mollie (its ``settlementAmount`` is zero) doesn't name its method: PayPal's
+are the ones that Mollie passes on (https://docs.mollie.com/reference/get-refund); gift cards and vouchers can't be
+refunded there (https://help.mollie.com/hc/en-us/articles/360015904939)."""
+_STACKED = {"giftcards": "giftcard", "vouchers": "voucher"}
+"""What a payment's details list, where a part of it was paid so."""
+
+_PAIRED = frozenset(Movement) - {Movement.CAPTURE}
+
+
+def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
+    """The movement of one of Mollie's resources, under the resource's own id.
+
+    :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
+    :raises MovementUnknown: its method is in no table, or it doesn't say how much of it Mollie settles
+    :raises Unparseable: the resource has no id
+    """
+    reference = text(resource, "id")
+    money = money_at(amount_of(resource))
+    payment = optional_text(resource, "paymentId") or reference
+    return moved(
+        LEDGER,
+        movement,
+        reference,
+        money,
+        account=ACCOUNT,
+        payment=payment,
+        paired=movement in _PAIRED,
+        outside=_outside(resource, money),
+    )
+
+
+def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
+    """The application's fee of a paid payment: "If the payment succeeds, the fee will be deducted from the merchant's
+    balance" (https://docs.mollie.com/reference/get-payment). Mollie's own are invoiced, or in its settlements.
+    """
+    if payment.get("applicationFee") is None:
+        return []
+    reference = text(payment, "id")
+    money = money_at(an_object(payment["applicationFee"], "'applicationFee'").get("amount"))
+    fee = moved(LEDGER, Movement.FEE, reference, money, account=ACCOUNT, payment=reference, prefix="application_")
+    return [fee] if money.amount_minor else []
+
+
+def amount_of(resource: Mapping[str, Any]) -> object:
+    """The resource's amount; of a paid payment what was captured of it, where that is said."""
+    if resource.get("resource") != "payment" or resource.get("status") != "paid":
+        return resource.get("amount")
+    captured = resource.get("amountCaptured")
+    return resource.get("amount") if captured is None else captured
+
+
+def money_at(amount: object) -> Money:
+    paid = an_object(amount, "the amount")
+    return decimal_money_of(paid.get("value"), paid.get("currency"))
+
+
+def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
+    """Whether a payment's money moves with its captures, and not with the payment."""
+    return (
+        payment.get("captureMode") == "manual"
+        or payment.get("captureDelay") is not None
+        or payment.get("method") in CAPTURED
+    )
+
+
+def _outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
+    """How much of it Mollie doesn't settle, and who does."""
+    kind = resource.get("resource")
+    if money.amount_minor <= 0:
+        return None
+    if kind == "refund":
+        settled = _settled(resource)
+        return Outside(REFUNDED_OUTSIDE, money.amount_minor) if settled and settled.amount_minor == 0 else None
+    return _outside_of_payment(resource, money) if kind == "payment" else None
+
+
+def _outside_of_payment(payment: Mapping[str, Any], money: Money) -> Outside | None:
+    method, settled = optional_text(payment, "method"), _settled(payment)
+    is_outside = method is not None and METHODS.is_outside(method)
+    if settled is not None and settled.currency == money.currency:
+        rest = money.amount_minor - settled.amount_minor
+        if rest < 0:
+            raise MovementUnknown("settlementAmount", f"above {money.amount_minor}")
+        if rest == 0:
+            return None
+        return Outside(str(method) if is_outside else _stacked(payment), rest)
+    if not is_outside:
+        return None
+    rest = money.amount_minor - _remainder(payment, money)
+    if settled is not None and rest == money.amount_minor:
+        raise MovementUnknown("settlementAmount", settled.currency)
+    return Outside(str(method), rest)
+
+
+def _settled(resource: Mapping[str, Any]) -> Money | None:
+    settled = resource.get("settlementAmount")
+    return None if settled is None else money_at(settled)
+
+
+def _stacked(payment: Mapping[str, Any]) -> str:
+    """The method by which the other part was paid.
+
+    :raises MovementUnknown: the details list none
+    """
+    details = object_at(payment, "details")
+    found = [method for name, method in _STACKED.items() if details.get(name)]
+    if len(found) != 1:
+        raise MovementUnknown("settlementAmount", "below the payment's amount")
+    return found[0]
+
+
+def _remainder(payment: Mapping[str, Any], money: Money) -> int:
+    """What was paid by another method, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
+    details = object_at(payment, "details")
+    if details.get("remainderAmount") is None:
+        return 0
+    remainder = money_at(details["remainderAmount"])
+    if remainder.currency != money.currency or not 0 <= remainder.amount_minor < money.amount_minor:
+        raise MoneyInvalid("the remainder of the payment isn't a part of it")
+    method = optional_text(details, "remainderMethod")
+    if remainder.amount_minor and (method is None or METHODS.is_outside(method)):
+        raise MovementUnknown("remainderMethod", method)
+    return remainder.amount_minor

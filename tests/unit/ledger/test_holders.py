@@ -1,0 +1,358 @@
+"""Who holds the money at the end, by what providers told: in any order, with each event once or three times.
+
+Real adapters, the ledger's real handler, the engine's real batches and the promises about bookings; Kafka, Delta and
+Spark stand in as lists.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.decision import Decision
+from core.event import Dedupe, to_headers
+from core.work import Outcome, WorkItem
+from ledger.handler import LedgerHandler
+from ledger.postings import flat
+from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from load.samples import mollie as mollie_samples
+from processor.decide.settle import EARLY_UNDO
+from providers.port import Adapter, Request
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from tests.unit.ledger.test_any_order import AnyAccount
+from tests.unit.ledger.verify.ledgers import name_rows, offenders
+from tests.unit.processor.harness import EVENTS, Engine, Handler
+from tests.unit.providers.samples import braintree, mollie, mollieclassic, paddle, paypal, razorpay, square, stripe
+from tests.unit.providers.shapes import changed
+
+PROMISES = (
+    *("balanced", "bookings_are_reported", "one_effect_per_event_key", "one_effect_per_fact_key"),
+    "undos_follow_movements",
+)
+ORDERS_MAX = 12
+KLARNA = mollie.payment(method="klarna", captured_minor=1_000)
+WHOLE_CAPTURE = mollie.capture("cpt_1", 1_000)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a provider sent: the adapter that reads it, and the request."""
+
+    provider: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class Case:
+    """``holds``: debits less credits by account, in minor units, of all accounts but merchants'; what is left out holds
+    nothing. ``fees``: what the merchant's account of fees has. ``unknown``: whether one event may be of unknown money.
+    """
+
+    name: str
+    told: Sequence[Told]
+    holds: Mapping[str, int]
+    fees: int = 0
+    unknown: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def nextgen(event_type: str, snapshot: dict[str, Any]) -> Told:
+    return Told("mollie", Request(mollie.event(event_type, snapshot, f"whe_{event_type}_{snapshot['id']}"), ()))
+
+
+def classic(resource: dict[str, Any], **embedded: list[Any]) -> Told:
+    return Told("mollieclassic", mollieclassic.about(resource, **embedded))
+
+
+def order(**embedded: list[Any]) -> Told:
+    return classic(mollieclassic.ORDER, **embedded)
+
+
+def at_square(body: bytes) -> Told:
+    return Told("square", Request(body, ()))
+
+
+AT_MOLLIE = "provider:mollie:clearing"
+CASES = [
+    Case(
+        "a payout that the bank returned",
+        [
+            nextgen("payment.paid", mollie.payment(amount_minor=10_000)),
+            nextgen("payout.completed", mollie.payout()),
+            nextgen("payout.failed", mollie.payout() | {"status": "failed", "statusReason": {"code": "returned"}}),
+        ],
+        {AT_MOLLIE: 10_000},
+    ),
+    Case(
+        "a payment by Klarna and its capture",
+        [nextgen("payment.paid", KLARNA), nextgen("capture.succeeded", WHOLE_CAPTURE)],
+        {AT_MOLLIE: 1_000},
+        settings=mollie.CAPTURE_EVENTS,
+    ),
+    Case(
+        "a payment that its order told and that is told with its captures",
+        [order(payments=[mollie.payment()]), classic(mollie.payment(), captures=[WHOLE_CAPTURE])],
+        {AT_MOLLIE: 1_000},
+    ),
+    Case(
+        "a payment by Klarna that its order told and that is told with its captures",
+        [order(payments=[KLARNA]), classic(KLARNA, captures=[WHOLE_CAPTURE])],
+        {AT_MOLLIE: 1_000},
+        unknown=True,
+    ),
+    Case(
+        "a payment by Klarna that both APIs told, and its order",
+        [
+            nextgen("payment.paid", KLARNA),
+            nextgen("capture.succeeded", WHOLE_CAPTURE),
+            classic(KLARNA, captures=[WHOLE_CAPTURE]),
+            order(payments=[KLARNA]),
+        ],
+        {AT_MOLLIE: 1_000},
+        unknown=True,
+        settings=mollie.CAPTURE_EVENTS,
+    ),
+    *(
+        Case(f"a payment by PayPal that {api} told", [told], {"outside:paypal:clearing": 1_000})
+        for api, told in (
+            ("mollie", nextgen("payment.paid", mollie.payment(method="paypal"))),
+            ("mollieclassic", classic(mollie.payment(method="paypal"))),
+        )
+    ),
+    Case(
+        "a payment by PayPal that is given back by PayPal",
+        [
+            nextgen("payment.paid", mollie.payment(method="paypal")),
+            nextgen("refund.refunded", mollie.refund(settlementAmount=mollie_samples.money(0, "EUR"))),
+        ],
+        {"outside:paypal:clearing": 600},
+    ),
+    *(
+        Case(
+            f"a payment of which a gift card paid a part, that {api} told",
+            [told],
+            {AT_MOLLIE: 700, "outside:giftcard:clearing": 300},
+        )
+        for api, told in (
+            ("mollie", nextgen("payment.paid", mollie.payment(method="giftcard", settled_minor=700))),
+            ("mollieclassic", classic(mollie.payment(method="giftcard", settled_minor=700))),
+        )
+    ),
+    Case(
+        "a method that no table has",
+        [nextgen("payment.paid", mollie.payment(method="shells"))],
+        {},
+        unknown=True,
+    ),
+    Case(
+        "payments by the classic webhooks, a refund by both, and the payout by the next-gen ones",
+        [
+            classic(mollie.payment(), refunds=[mollie.refund()]),
+            nextgen("refund.refunded", mollie.refund()),
+            nextgen("payout.completed", mollie.payout() | {"amount": mollie_samples.money(600, "EUR")}),
+        ],
+        {},
+    ),
+]
+
+
+CASES += [
+    Case(
+        f"a payment in {way} at Square, and a part of it given back",
+        [
+            at_square(square.payment(source_type=way.upper())),
+            at_square(square.of_refund("destination_type", to=way.upper())),
+        ],
+        {f"outside:{way}:clearing": 850},
+        settings=square.SETTINGS,
+    )
+    for way in ("cash", "external")
+]
+CASES += [
+    Case(
+        "payments by PayPal and by card through Braintree, and one payout",
+        [
+            Told("braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))),
+            Told("braintree", braintree.posted(braintree.changed(braintree.charged(), (">tx1<", ">tx2<")))),
+            Told("braintree", braintree.posted(braintree.disbursement())),
+        ],
+        {"outside:paypal:clearing": 1_250},
+    ),
+]
+
+
+def at_paypal(body: bytes) -> Told:
+    return Told("paypal", Request(body, ()))
+
+
+PAYPAL_THROUGH_RAZORPAY = [
+    changed(razorpay.by_wallet("paypal"), "payload", "payment", "entity", "fee", to=0),
+    razorpay.by_wallet("paypal", razorpay.refund()),
+]
+AT_SQUARE = "provider:square/M1:clearing"
+FEE = square.with_fees(320, event_id="e-fee", amount=10_000, app_minor=1_000)
+CASES += [
+    Case(
+        "a payment of 100, whose fee of 3.20 is told later, an application's of 10, and a payout of 86.80",
+        [
+            at_square(square.payment(amount=10_000)),
+            at_square(FEE),
+            at_square(changed(square.payout("payout.paid", 8_680), "event_id", to="e-payout")),
+        ],
+        {},
+        fees=1_320,
+        settings=square.SETTINGS,
+    ),
+    Case(
+        "a fee that is adjusted, and what a refund gives back of it",
+        [
+            at_square(FEE),
+            at_square(square.with_fees(320, -20, event_id="e-adjusted", amount=10_000, app_minor=1_000)),
+            at_square(square.refund(fee_minor=-8)),
+        ],
+        {AT_SQUARE: 10_000 - 1_320 + 20 - 400 + 8},
+        fees=1_320 - 20 - 8,
+        settings=square.SETTINGS,
+    ),
+    Case(
+        "a payment by PayPal through Razorpay, and a refund of it",
+        [Told("razorpay", Request(body, ())) for body in PAYPAL_THROUGH_RAZORPAY],
+        {"outside:paypal:clearing": 1_250 - 400},
+    ),
+    Case(
+        "a payment by PayPal through Stripe that settles on PayPal, and a refund of it",
+        [Told("stripe", Request(body, ())) for body in (stripe.BY_PAYPAL, stripe.BACK_BY_PAYPAL)],
+        {"outside:paypal:clearing": 1_000 - 400},
+        settings=stripe.PAYPAL_OUTSIDE,
+    ),
+    Case(
+        "a payment through Razorpay, less its fee",
+        [Told("razorpay", Request(razorpay.payment(), ())), Told("razorpay", Request(razorpay.refund(), ()))],
+        {"provider:razorpay/acc_1:clearing": 1_250 - 25 - 400},
+        fees=25,
+    ),
+    Case(
+        "an application's fee that both of Mollie's APIs and an order tell",
+        [
+            nextgen("payment.paid", mollie.WITH_FEE),
+            classic(mollie.WITH_FEE, refunds=[mollie.refund()]),
+            order(payments=[mollie.WITH_FEE]),
+        ],
+        {AT_MOLLIE: 1_000 - 400 - 320},
+        fees=320,
+    ),
+    Case(
+        "an application's fee of a payment by PayPal, which Mollie takes from its balance",
+        [nextgen("payment.paid", mollie.WITH_FEE | {"method": "paypal"})],
+        {"outside:paypal:clearing": 1_000, AT_MOLLIE: -320},
+        fees=320,
+    ),
+    Case(
+        "a capture through PayPal, less its fees, and a refund that gives them back",
+        [
+            at_paypal(paypal.of_capture("seller_receivable_breakdown", to=paypal.BREAKDOWN)),
+            at_paypal(paypal.of_refund("seller_payable_breakdown", to=paypal.BREAKDOWN)),
+        ],
+        {},
+    ),
+    Case(
+        "a sale by PayPal's v1 and a capture by its v2 of one account",
+        [at_paypal(paypal.v1_sale()), at_paypal(paypal.capture()), at_paypal(paypal.v1_refund())],
+        {"provider:paypal/M1:clearing": 1_250},
+        settings=paypal.V1_OF_M1,
+    ),
+    Case(
+        "a dispute at Stripe that is won and gives its fee back",
+        [
+            Told("stripe", Request(body, ()))
+            for body in (
+                stripe.CAPTURED,
+                stripe.disputed("created", "needs_response"),
+                stripe.disputed("funds_withdrawn", "needs_response", stripe.WITHDRAWN),
+                stripe.disputed("funds_reinstated", "won", stripe.WITHDRAWN, stripe.BACK | {"fee": -1_500}),
+            )
+        ],
+        {"provider:stripe/acct_1:clearing": 1_000},
+    ),
+    Case(
+        "a chargeback at Paddle and what it costs",
+        [Told("paddle", Request(paddle.transaction(), ())), Told("paddle", Request(paddle.charged_back(), ()))],
+        {"provider:paddle:clearing": 1_084 - 367 - 1_680},
+        fees=1_680,
+    ),
+]
+
+
+class Books(Handler):
+    """The ledger's own handler, with a version as it is in a real journal."""
+
+    version = "ledger-3.00000000"
+
+    def __init__(self, adapters: Mapping[str, Adapter]) -> None:
+        super().__init__()
+        self._real = LedgerHandler(adapters, AnyAccount())
+
+    def __call__(self, item: WorkItem) -> Outcome:
+        return self._real(item)
+
+
+class Ledger(Engine):
+    """A stream of the ledger's that reads by ``adapters``."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.known = build_adapters(ProvidersSettings.model_validate(settings))
+        super().__init__(folder)
+
+    def start(self, *, keeps_index: bool = False) -> None:
+        self.handler = Books(self.known)
+        super().start(keeps_index=keeps_index)
+
+    def deliver(self, told: Told) -> None:
+        for event in self.known[told.provider].events(told.request, "live"):
+            self.send(EVENTS, event.body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
+        self.batch()
+
+    def balances(self) -> Counter[str]:
+        """Debits less credits by account."""
+        found: Counter[str] = Counter()
+        for line in flat(self.journal.rows).to_pylist():
+            found[line["account"]] += line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
+    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
+        yield found
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_it_holds_what_it_should_in_any_order(duckdb: DuckDb, case: Case, times: int) -> None:
+    for told in islice(permutations(case.told), ORDERS_MAX):
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = Ledger(Path(folder), case.settings)
+            for one in [*told] * times:
+                ledger.deliver(one)
+            balances = ledger.balances()
+            ledger.index.close()
+        others = {name: minor for name, minor in balances.items() if minor and not name.startswith("merchant:")}
+        came = [row.event_key for row in ledger.journal.rows]
+        assert others == case.holds, came
+        assert balances["merchant:m-1:fees"] == case.fees, came
+        rows = ledger.journal.rows
+        # An undo may come before what it takes back.
+        late = {row.decision for row in rows if row.error_code != EARLY_UNDO}
+        decided = late - ({Decision.UNKNOWN} if case.unknown else set())
+        ends = {Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, Decision.DUPLICATE_FACT}
+        assert decided <= ends, [(row.event_key, row.decision, row.reason, row.error_message) for row in rows]
+    name_rows(duckdb, rows)
+    assert offenders(duckdb, *PROMISES) == []
