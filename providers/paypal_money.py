@@ -36,8 +36,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from core.keys import join_key
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.event_types import EventTypes
 from providers.fields import an_object, names, object_at, optional_text, text, text_at
@@ -216,7 +218,13 @@ def fact_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFa
         raise MoneyInvalid(
             f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
         )
-    return moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
+    fact = moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
+    return _of_dispute(fact) if event_type.endswith(".REVERSED") else fact
+
+
+def _of_dispute(fact: MoneyFact) -> MoneyFact:
+    """What a dispute took or gives back whole: both name the payment, and the first one doesn't name the dispute."""
+    return replace(fact, pair=join_key(NAME, fact.payment or "", "reversal"))
 
 
 def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[MoneyFact]:
@@ -303,7 +311,11 @@ def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     amount = an_object(of_seller[0].get("amount"), "'amount'")
     money = decimal_money_of(amount.get("value"), amount.get("currency_code"))
     reference = text(resource, "dispute_id")
-    return moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=payment_of(document))
+    fact = moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=payment_of(document))
+    disputed = object_at(resource, "dispute_amount")
+    is_part = bool(disputed) and decimal_money_of(disputed.get("value"), disputed.get("currency_code")) != money
+    names_payment = _only(text_at(one, "seller_transaction_id") for one in _disputed(resource)) is not None
+    return _of_dispute(fact) if names_payment and not is_part else fact
 
 
 def _is_settled_with_seller(movement: Mapping[str, Any]) -> bool:

@@ -345,26 +345,30 @@ COMPARISONS = [
     Comparison("links to the event itself", refund(), changed(refund(), "links", to=[]), content=True),
     Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=False),
 ]
+ALONE = "a dispute that gives back what was never taken here"
 SEQUENCES = [
-    MoneySequence(
-        f"a reversal, and a dispute that {what}",
-        [capture(), refund("PAYMENT.CAPTURE.REVERSED"), resolved(*movements)],
-        holds,
-    )
-    for what, movements, holds in (
-        ("gives all back", [CREDIT], {"clearing": 1_250}),
-        ("gives all back for no reason", [movement("SELLER", "CREDIT", "12.50", None)], {"clearing": 1_250}),
-        ("gives all back but a fee", [CREDIT, FEE], {"clearing": -750, "fees": 2_000}),
-        (
-            "gives back what the processor pays",
-            [movement("PAYMENT_PROCESSOR", "DEBIT", "12.50"), CREDIT],
-            {"clearing": 1_250},
-        ),
-        ("gives back a part", [movement("SELLER", "CREDIT", "5.00")], {"clearing": 500, "refunds": 750}),
-        ("lists nothing", [], {"refunds": 1_250}),
-        ("takes what the reversal took", [DEBIT, FEE], {"clearing": -2_000, "refunds": 1_250, "fees": 2_000}),
-        ("gives the buyer the money", [movement("BUYER", "CREDIT", "12.50")], {"refunds": 1_250}),
-    )
+    MoneySequence(ALONE, [capture(), resolved(CREDIT)], {"clearing": 1_250}),
+    *(
+        MoneySequence(
+            f"a reversal, and a dispute that {what}",
+            [capture(), refund("PAYMENT.CAPTURE.REVERSED"), resolved(*movements)],
+            holds,
+        )
+        for what, movements, holds in (
+            ("gives all back", [CREDIT], {"clearing": 1_250}),
+            ("gives all back for no reason", [movement("SELLER", "CREDIT", "12.50", None)], {"clearing": 1_250}),
+            ("gives all back but a fee", [CREDIT, FEE], {"clearing": -750, "fees": 2_000}),
+            (
+                "gives back what the processor pays",
+                [movement("PAYMENT_PROCESSOR", "DEBIT", "12.50"), CREDIT],
+                {"clearing": 1_250},
+            ),
+            ("gives back a part", [movement("SELLER", "CREDIT", "5.00")], {"clearing": 500, "refunds": 750}),
+            ("lists nothing", [], {"refunds": 1_250}),
+            ("takes what the reversal took", [DEBIT, FEE], {"clearing": -2_000, "refunds": 1_250, "fees": 2_000}),
+            ("gives the buyer the money", [movement("BUYER", "CREDIT", "12.50")], {"refunds": 1_250}),
+        )
+    ),
 ]
 
 # Which deliveries prove: the certificates are in a module of their own.
