@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import Unparseable
-from core.keys import join_key, key_part
+from core.keys import ENCODED_CHARS_MAX, decode_name, encode_name, join_key
 
 VERSION_HEADER = "schema_version"
 POISON_CHARS_MAX = 500
@@ -42,7 +42,7 @@ REVERSED_TYPE = OWN_TYPES + "reversed"
 SHA256_HEX_CHARS = 64
 WITHHELD_SHA256 = "0" * SHA256_HEX_CHARS
 """Stands for the hash of what was masked where not even a keyed one may be kept."""
-HEADER_CHARS_MAX = 4_096
+HEADER_CHARS_MAX = ENCODED_CHARS_MAX
 """Of a name in a header. A key has a handful of parts, of `core.keys.PART_CHARS_MAX` characters at most."""
 
 _BOUNDED = ("provider", "ce_id", "ce_type", "event_key", "entity_key", "account", "fact_key", "tenant", "zone")
@@ -66,6 +66,8 @@ class Dedupe(StrEnum):
 class Event:
     """One provider event with its identities; ``body`` holds its exact bytes.
 
+    ``event_id``, ``event_type`` and ``account`` are raw, as the provider writes them (`core.keys.name_of`); keys are
+    texts of encoded parts.
     Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
     ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
     ``original_sha256`` is set where card data was masked: a keyed hash of the bytes as the provider sent them, or
@@ -135,14 +137,14 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
     source = f"/webhooks/{event.provider}" + (f"?tenant={event.tenant}" if event.tenant is not None else "")
     headers = [
         ("ce_specversion", b"1.0"),
-        ("ce_id", key_part(event.event_id).encode()),
+        ("ce_id", encode_name(event.event_id).encode()),
         ("ce_source", source.encode()),
-        ("ce_type", key_part(event.event_type).encode()),
+        ("ce_type", encode_name(event.event_type).encode()),
         (VERSION_HEADER, _SCHEMA_VERSION_TEXT),
         ("provider", event.provider.encode()),
         ("event_key", event.event_key.encode()),
         ("entity_key", event.entity_key.encode()),
-        ("account", key_part(event.account).encode()),
+        ("account", encode_name(event.account).encode()),
         ("content_sha256", event.content_sha256.encode()),
         ("content_version", b"%d" % event.content_version),
         ("body_sha256", event.body_sha256.encode()),
@@ -178,15 +180,15 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
         occurred = texts.get("ce_time")
         event = Event(
             provider=texts["provider"],
-            event_id=texts["ce_id"],
-            event_type=texts["ce_type"],
+            event_id=decode_name(texts["ce_id"]),
+            event_type=decode_name(texts["ce_type"]),
             event_key=texts["event_key"],
             entity_key=texts["entity_key"],
             content_sha256=_hash(texts["content_sha256"]),
             content_version=_version(texts["content_version"]),
             body=value or b"",
             mode=cast(Mode, texts["mode"]),
-            account=texts["account"],
+            account=decode_name(texts["account"]),
             occurred_at=from_rfc3339(occurred) if occurred else None,
             fact_key=texts.get("fact_key"),
             fact_sha256=_hash_in(texts, "fact_sha256"),

@@ -1,13 +1,52 @@
-"""Keys made of providers' own texts: printable, bounded, and never ambiguous."""
+"""Providers' own texts: as names that are kept raw, and as parts of keys, which are printable and never ambiguous."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
 
 PART_CHARS_MAX = 256
 """Providers' ids are under 100 characters; what is longer is kept as its hash."""
+NAME_CHARS_MAX = 340
+"""Of a name that is kept raw. Encoded, a character takes 12 at most, so that `ENCODED_CHARS_MAX` holds every name."""
+ENCODED_CHARS_MAX = 4_096
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/@+=,;!*()'$&?#[]{}|^<>\" ")
+
+
+_NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Controls, among them what separates columns in a row's hash, and halves of surrogate pairs."""
+
+
+def name_of(text: str) -> str:
+    """Returns a text of a provider's as it is kept: as it is, whatever its letters.
+
+    One of more than `NAME_CHARS_MAX` characters, or with control characters, becomes ``sha256-<hex of its bytes>``.
+    """
+    if len(text) > NAME_CHARS_MAX or _NOT_IN_NAMES.search(text) is not None:
+        return _hashed(text)
+    return text
+
+
+def encode_name(text: str) -> str:
+    """Returns a name as a header holds it: percent-encoded like a part of a key, and not cut."""
+    encoded = _encoded(text)
+    return encoded if len(encoded) <= ENCODED_CHARS_MAX else _hashed(text)
+
+
+def decode_name(encoded: str) -> str:
+    """Returns the name that `encode_name` or `key_part` encoded. A text that neither made stays as it is."""
+    if "%" not in encoded:
+        return encoded
+    name = unquote(encoded, errors="replace")
+    return name if name_of(name) == name and _encoded(name) == encoded else encoded
+
+
+def spellings_of(names: Iterable[str]) -> list[str]:
+    """Returns each name as rows hold it: raw, and encoded as rows did that were written before names were kept raw."""
+    return sorted({spelling for name in names for spelling in (name, key_part(name))})
 
 
 def key_part(text: str) -> str:
@@ -17,16 +56,21 @@ def key_part(text: str) -> str:
     """
     if len(text) <= PART_CHARS_MAX and text.isascii() and text.isidentifier():
         return text
+    encoded = _encoded(text)
+    return encoded if len(encoded) <= PART_CHARS_MAX else _hashed(text)
+
+
+def _encoded(text: str) -> str:
     if _PLAIN.issuperset(text):
-        encoded = text
-    else:
-        encoded = "".join(
-            char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
-            for char in text
-        )
-    if len(encoded) > PART_CHARS_MAX:
-        return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return encoded
+        return text
+    return "".join(
+        char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in text
+    )
+
+
+def _hashed(text: str) -> str:
+    return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def join_key(*parts: str) -> str:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from core.clock import to_rfc3339
+from core.keys import encode_name
 from journal.histories import FIRST
 from journal.schema import JournalRow
 
@@ -100,9 +101,9 @@ def _origin_headers(row: JournalRow) -> dict[str, str]:
     for name in _COLUMNS_AS_HEADERS:
         value = getattr(row, name)
         if value is not None:
-            headers.setdefault(name, str(value))
+            headers.setdefault(name, encode_name(value) if name == "account" else str(value))
     if row.event_type is not None:
-        headers.setdefault("ce_type", row.event_type)
+        headers.setdefault("ce_type", encode_name(row.event_type))
     if row.received_at is not None:
         headers.setdefault("received_at", to_rfc3339(row.received_at))
     return headers

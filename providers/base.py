@@ -6,13 +6,14 @@ import hashlib
 import secrets as random_secrets
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from core import strict_json
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
-from core.keys import join_key
+from core.keys import join_key, name_of
 from core.money import MoneyFact, MovementUnknown
 from providers.event_types import EventTypes, Meaning
 from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key
@@ -48,6 +49,13 @@ class Delivered(NamedTuple, Generic[D]):
     document: D
     request: Request
     mode: Mode
+
+
+def as_kept(fact: MoneyFact | None) -> MoneyFact | None:
+    """Returns the fact with its account as events have it (`core.keys.name_of`)."""
+    if fact is None or name_of(fact.account) == fact.account:
+        return fact
+    return replace(fact, account=name_of(fact.account))
 
 
 class Signed(NamedTuple):
@@ -194,20 +202,23 @@ class BaseAdapter(ABC, Generic[D]):
         return Event(
             provider=self.name,
             event_id=named.event_id,
-            event_type=event_type,
+            event_type=name_of(event_type),
             event_key=self.event_key(named),
             entity_key=self.entity_key(named),
             content_sha256=self.content_now(document, told),
             content_version=self.content_version,
             body=body,
             mode=named.mode or delivered.mode,
-            account=named.account,
+            account=name_of(named.account),
             occurred_at=named.occurred_at,
             fact_key=fact.fact_key if fact else None,
             fact_sha256=fact.sha256 if fact else None,
         )
 
     def _reported(self, document: D, event_type: str) -> MoneyFact | None:
+        return as_kept(self._read_fact(document, event_type))
+
+    def _read_fact(self, document: D, event_type: str) -> MoneyFact | None:
         told_by, number = split_fee(event_type)
         if number and self.meaning_of(document, told_by) == "books":
             fees = self.fees(document, told_by)

@@ -15,6 +15,7 @@ from typing import Any
 from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
+from core.keys import spellings_of
 from dlq.index.file import IndexFile, entries
 from dlq.index.item import NOT_HELD_STATES, Entry, Item, ItemState, Mark, Seen, item_of
 
@@ -114,9 +115,9 @@ def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
         ("kind", wanted.kinds),
         ("error_class", wanted.classes),
         ("provider", wanted.providers),
-        ("event_type", wanted.types),
+        ("event_type", spellings_of(wanted.types)),
         ("mark", wanted.marks),
-        ("account", wanted.accounts),
+        ("account", spellings_of(wanted.accounts)),
         ("tenant", wanted.tenants),
         ("item_seq", wanted.items),
     ):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.keys import spellings_of
 from core.location import Location
 from dlq.command import hash_head
 from dlq.index import Filter, FilterInvalid
@@ -104,8 +105,8 @@ def _condition(wanted: Filter) -> pc.Expression:
     ]
     for column, values in (
         ("provider", wanted.providers),
-        ("event_type", wanted.types),
-        ("account", wanted.accounts),
+        ("event_type", spellings_of(wanted.types)),
+        ("account", spellings_of(wanted.accounts)),
         ("tenant", wanted.tenants),
     ):
         if values:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.decision import Decision
-from core.keys import key_part
+from core.keys import key_part, spellings_of
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat
@@ -96,9 +96,10 @@ def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int) -> list[H
 
 def _of_rows(wanted: Wanted) -> list[str]:
     conditions = []
-    for column in ("event_type", "provider"):
-        if (value := getattr(wanted, column)) is not None:
-            conditions.append(f"{column} = {text(value)}")
+    if wanted.event_type is not None:
+        conditions.append(one_of("event_type", spellings_of([wanted.event_type])))
+    if wanted.provider is not None:
+        conditions.append(f"provider = {text(wanted.provider)}")
     if wanted.decision is not None:
         conditions.append(f"decision = {text(wanted.decision.value)}")
     if wanted.in_keys is not None:

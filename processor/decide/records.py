@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow as pa
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import OWN_TYPES, Mode, from_record, unquote_text
-from core.keys import join_key
+from core.keys import decode_name, join_key
 from core.record_keys import Header, Keys, check_record
 from core.routing import is_sparse
 from core.work import WorkItem
@@ -30,6 +30,8 @@ from processor.judge.classify import MESSAGE_CHARS_MAX, clean
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16
+_NAME_HEADERS = {"account": "account", "event_type": "ce_type"}
+"""By column, the record's header that has the same name encoded."""
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -330,6 +332,18 @@ def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
     return Item(row, body, new=True, poison=poison, early=early)
 
 
+def raw_name(of: Named | JournalRow, column: Literal["account", "event_type"]) -> str:
+    """Returns the account or the type as the provider writes it.
+
+    Until 0.1.0 a row held both as its record's header has them, percent-encoded; later rows of such an item do, too. A
+    raw name with a ``%`` is never its own encoding.
+    """
+    name = getattr(of, column) or ""
+    if "%" not in name or of.headers is None:
+        return name
+    return decode_name(name) if orjson.loads(of.headers).get(_NAME_HEADERS[column]) == name else name
+
+
 def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any) -> WorkItem:
     """What a handler sees of an event; by default of one that is tried for the first time, before it has its row."""
     return WorkItem(
@@ -337,8 +351,8 @@ def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: i
         of.event_key or "",
         of.entity_key or "",
         of.provider or "",
-        of.account or "",
-        of.event_type or "",
+        raw_name(of, "account"),
+        raw_name(of, "event_type"),
         body,
         of.fact_key,
         attempt,

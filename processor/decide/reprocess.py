@@ -20,6 +20,7 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.item import attempt
 from processor.decide.ports import AppliedUpto, Known
+from processor.decide.records import raw_name
 from processor.judge.classify import Failure
 from providers.reread import Names, OtherKey, Reader, renamed
 
@@ -43,7 +44,7 @@ def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
     names = renamed(
         cast(Reader, adapter),
         row.event_key or "",
-        row.event_type or "",
+        raw_name(row, "event_type"),
         body,
         cast(Mode, row.mode),
         row.tenant,

@@ -24,6 +24,7 @@ from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
 from processor.decide.item import Item, attempt
 from processor.decide.ports import Known
+from processor.decide.records import raw_name
 from providers.reconciled import reader_of
 
 REFUSALS_SHOWN_MAX = 10
@@ -201,7 +202,7 @@ class OnePerson:
         return Volume(items, amounts)
 
     def _money(self, row: JournalRow, body: bytes) -> Money | None:
-        adapter, event_type = self.known.adapters.get(row.provider or ""), row.event_type or ""
+        adapter, event_type = self.known.adapters.get(row.provider or ""), raw_name(row, "event_type")
         if adapter is None:
             return None
         fact = reader_of(adapter, event_type).money(body, event_type)

@@ -155,15 +155,13 @@ class FeedRecords:
         traceparent = None if taken is None else with_span(taken, span_id_of(row.event_key or "", row.attempt))
         for receiver, topic in topics.items():
             event = self._event(row, receiver, body, poison)
-            # Both were made safe for a header when the event came in.
-            safe = {"ce_type": event.event_type.encode(), "account": (row.account or "").encode()}
             headers = to_headers(event, row.decided_at, Dedupe.CLAIMED, traceparent)
             yield {
                 "topic": topic,
                 "partition": 0,
                 "offset": row.seq,
                 "value": body,
-                "headers": [{"key": name, "value": safe.get(name, text)} for name, text in headers],
+                "headers": [{"key": name, "value": text} for name, text in headers],
             }
 
     def _body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:

@@ -13,3 +13,5 @@ CREATE OR REPLACE TEMPORARY FUNCTION lines_of(postings STRING)
 CREATE OR REPLACE TEMPORARY FUNCTION first_merchant(
     items ARRAY<STRUCT<account: STRING, side: STRING, amount_minor: BIGINT, currency: STRING>>) RETURNS STRING
     RETURN split_part(try_element_at(filter(items, line -> line.account LIKE 'merchant:%'), 1).account, ':', 2);
+CREATE OR REPLACE TEMPORARY FUNCTION decoded_name(name STRING) RETURNS STRING
+    RETURN coalesce(try_url_decode(replace(name, '+', '%2B')), name);

@@ -5,6 +5,9 @@
 -- may name one at another provider; whether that is right shows only in its body. A payout below zero is turned: its
 -- sides are swapped, and so are those of a fee that is given back. What is outside of the provider clears on the account
 -- of its payment method: the whole, or a part, which is the third line. Rows of a handler of one's own aren't looked at.
+--
+-- named: the account as the event names it. Rows of earlier versions hold it percent-encoded: which of the two it is,
+-- the fact's hash tells.
 WITH bookings AS (
     SELECT seq, event_key, fact_key, fact_sha256, account, tenant, provider, size(lines) AS line_count,
            CASE WHEN tenant IS NULL THEN provider ELSE tenant || '~' || provider END AS own,
@@ -36,10 +39,9 @@ roles AS (
                AND split_part(debited, ':', 2) <> split_part(credited, ':', 2) AS has_two_merchants,
            split_part(outside, ':', 2) AS outside_owner,
            CASE WHEN line_count = 2 AND outside IS NOT NULL THEN 'outside' ELSE 'provider' END AS clearing_kind,
-           replace(replace(CASE WHEN coalesce(account, '') = '' THEN own ELSE own || '/' || account END,
-                           '%', '%25'), ':', '%3A') AS balance
+           coalesce(account, '') AS raw, decoded_name(coalesce(account, '')) AS decoded
     FROM sides),
-booked AS (
+moves AS (
     SELECT *,
            has_known_lines AND has_both_sides AND NOT has_two_merchants
                AND split_part(debited, ':', 1) = CASE WHEN debit = 'clearing' THEN clearing_kind ELSE 'merchant' END
@@ -65,18 +67,34 @@ booked AS (
                 WHEN debit = 'payouts' AND credit = 'clearing' THEN 'payout_failed'
                 WHEN debit = 'clearing' AND credit = 'fees' THEN 'fee' END AS turned
     FROM roles),
-judged AS (
+hashed AS (
     SELECT *,
-           holder <> balance AND regexp_like(balance, '^[ -~]{1,256}$') AND (
+           sha2(concat_ws(chr(31), fact, moved, raw, CAST(amount_minor AS string), currency, outside_parts), 256)
+               AS moved_raw,
+           CASE WHEN turned IS NOT NULL THEN
+               sha2(concat_ws(chr(31), fact, turned, raw, CAST(-amount_minor AS string), currency), 256)
+               END AS turned_raw,
+           CASE WHEN decoded <> raw THEN
+               sha2(concat_ws(chr(31), fact, moved, decoded, CAST(amount_minor AS string), currency, outside_parts),
+                    256) END AS moved_decoded,
+           CASE WHEN decoded <> raw AND turned IS NOT NULL THEN
+               sha2(concat_ws(chr(31), fact, turned, decoded, CAST(-amount_minor AS string), currency), 256)
+               END AS turned_decoded
+    FROM moves),
+booked AS (
+    SELECT *, fact_sha256 IN (moved_raw, coalesce(turned_raw, '')) AS is_raw,
+           fact_sha256 IN (coalesce(moved_decoded, ''), coalesce(turned_decoded, '')) AS is_decoded
+    FROM hashed),
+named AS (
+    SELECT *, CASE WHEN is_decoded AND NOT is_raw THEN decoded ELSE raw END AS named FROM booked),
+balances AS (
+    SELECT *, CASE WHEN named = '' THEN own ELSE own || '/' || named END AS balance FROM named),
+judged AS (
+    SELECT *, decoded_name(holder) <> balance AND holder <> 'sha256-' || sha2(balance, 256) AND (
                holder = own OR startswith(holder, own || '/')
                OR NOT CASE WHEN tenant IS NULL THEN NOT regexp_like(holder, '^[^/]*~')
-                           ELSE startswith(holder, tenant || '~') END) AS is_elsewhere,
-           sha2(concat_ws(chr(31), fact, moved, coalesce(account, ''), CAST(amount_minor AS string), currency,
-                          outside_parts), 256) AS moved_sha256,
-           CASE WHEN turned IS NOT NULL THEN
-               sha2(concat_ws(chr(31), fact, turned, coalesce(account, ''), CAST(-amount_minor AS string), currency),
-                    256) END AS turned_sha256
-    FROM booked)
+                           ELSE startswith(holder, tenant || '~') OR startswith(holder, 'sha256-') END) AS is_elsewhere
+    FROM balances)
 SELECT CASE WHEN moved IS NULL OR NOT coalesce(is_known, false)
                 THEN 'a booking that the chart of accounts does not know'
             WHEN is_elsewhere THEN 'a booking on another balance than that of its account'
@@ -84,5 +102,5 @@ SELECT CASE WHEN moved IS NULL OR NOT coalesce(is_known, false)
        seq, event_key, fact_key, debit, credit, holder, amount_minor, currency
 FROM judged
 WHERE moved IS NULL OR NOT coalesce(is_known, false) OR coalesce(is_elsewhere, false)
-      OR (fact_sha256 <> moved_sha256 AND fact_sha256 <> coalesce(turned_sha256, ''))
+      OR NOT coalesce(is_raw OR is_decoded, false)
 ORDER BY seq

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.decision import Decision
+from core.keys import PART_CHARS_MAX, key_part
 from core.money import Money, MoneyFact, Movement, Outside
 from core.routing import of_tenant
 from core.work import Posting, postings_to_json
@@ -57,9 +58,11 @@ CAPTURE = FACTS[0]
 def test_bookings_of_every_movement_are_their_facts(look: Callable[..., Finding]) -> None:
     rows = [booked(15 + at, fact) for at, fact in enumerate(FACTS)]
     rows += [booked(15 + len(rows) + at, fact, "shop-a") for at, fact in enumerate([FACTS[0], *FACTS[-4:]])]
-    odd = replace(CAPTURE, account="a:b%ä/~")
-    rows.append(booked(15 + len(rows), odd))
-    rows.append(booked(15 + len(rows), replace(odd, account="a:b%/~")))
+    for name in ("MüllerECOM", "Shop 100% GmbH", "a:b%ä/~", "a:b%/~", "a%25b", "x" * 300, " ü+\\"):
+        for fact in (CAPTURE, *FACTS[-7:]):
+            odd = replace(fact, account=name)
+            rows.append(booked(15 + len(rows), odd))
+            rows.append(booked(15 + len(rows), odd, account=key_part(name) if len(name) < PART_CHARS_MAX else name))
     rows.append(booked(15 + len(rows), CAPTURE, "shop-a", holder="shop-a~adyen/Shop", provider="adyenplatform"))
     found = look(*rows)
     assert found.ok, found.offenders
@@ -104,6 +107,7 @@ BALANCES: dict[str, dict[str, Any]] = {
     "the provider's as a whole": {"holder": "stripe"},
     "a tenant's": {"holder": "shop-a~stripe/acct_1"},
     "another tenant's": {"holder": "shop-b~stripe/acct_1", "tenant": "shop-a"},
+    "one of a like name": {"holder": "stripe/acct%5F1"},
 }
 
 

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from core.decision import Decision
 from core.event import Mode
+from core.keys import encode_name
 from core.work import Outcome, WorkItem
-from processor.decide.records import HEADER_TEXT_MAX, WrongMode, header_text
+from journal.schema import JournalRow
+from processor.decide.records import HEADER_TEXT_MAX, WrongMode, header_text, work_item
 from processor.judge.classify import MESSAGE_CHARS_MAX, clean
-from tests.unit.processor.harness import CONTROL, Engine, booked
+from tests.unit.processor.harness import CONTROL, NOW, Engine, booked
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))
 
@@ -114,3 +117,32 @@ def test_a_handler_is_reported_whose_event_it_is(engine: Engine, mode: Mode):
         engine.handler.script[engine.post(event_id, mode=mode, tenant=tenant)] = note
     engine.batch()
     assert seen == [None, "shop-a"]
+
+
+@pytest.mark.parametrize("name", ["Shop 100% GmbH", "Shop 100%25 GmbH", "MüllerECOM", "a:b", "plain"])
+def test_a_handler_sees_names_raw_whether_a_row_holds_them_raw_or_as_its_header_does(name: str):
+    headers = json.dumps({"account": encode_name(name), "ce_type": encode_name(name)})
+    for kept in (name, encode_name(name)):
+        row = parked_row(account=kept, event_type=kept, headers=headers)
+        item = work_item(row, b"")
+        assert (item.account, item.event_type) == (name, name)
+
+
+def test_a_later_row_without_headers_is_taken_as_it_is():
+    assert work_item(parked_row(account="a%25b", event_type="t%3A1"), b"").account == "a%25b"
+
+
+def parked_row(account: str, event_type: str, headers: str | None = None) -> JournalRow:
+    return JournalRow(
+        seq=2,
+        item_seq=1,
+        first=False,
+        topic=CONTROL,
+        partition=0,
+        offset=0,
+        account=account,
+        event_type=event_type,
+        decision=Decision.PARKED,
+        decided_at=NOW,
+        headers=headers,
+    )
