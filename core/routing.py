@@ -17,6 +17,10 @@ MODES: Final[tuple[Mode, ...]] = ("live", "test")
 TENANT_MARK = "~"
 """Between a tenant and a key. No tenant's and no provider's name has it, so a key says by itself whose it is."""
 
+TEST_TRAFFIC_OFF = "test_traffic_off"
+"""The outcome of a test event that came to a live endpoint while no test traffic is taken. It is answered 2xx, and no
+journal knows it."""
+
 _TEST_TOPIC, _TEST_STREAM = ".test", "-test"
 
 SHARD_MARK = "."

@@ -265,11 +265,20 @@ class Contexts:
         At a live endpoint the event's own mode routes: only a signed flag can differ from the endpoint's there. At a
         test endpoint nothing live is taken: its secret is known to more people than a live one should be.
 
-        :raises ModeMismatch: live at a test endpoint, or test while test traffic is off
+        :raises ModeMismatch: live at a test endpoint
         """
-        if event.mode != context.mode and (context.mode == "test" or not self._test_traffic):
+        if context.mode == "test" and event.mode != context.mode:
             raise ModeMismatch(context.mode, event.mode)
         return scoped(event, context.tenant, context.zone)
+
+    def takes(self, event: Event) -> bool:
+        """Whether events of its mode are taken at all.
+
+        A provider may send events of both modes to a live endpoint, as Stripe does with Connect
+        (https://support.stripe.com/questions/connect-account-webhook-configurations). It must not be told that one was
+        wrong: it would try for days, and close the endpoint.
+        """
+        return event.mode == "live" or self._test_traffic
 
 
 def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:

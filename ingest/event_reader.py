@@ -28,9 +28,12 @@ TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class ReadEvents(NamedTuple):
-    """A request's events. ``is_there``: False where the provider's API doesn't know what it is about."""
+    """A request's events. ``left_out``: of test mode, while no test traffic is taken. ``is_there``: False where the
+    provider's API doesn't know what it is about.
+    """
 
     events: list[Event]
+    left_out: list[Event]
     is_there: bool
 
 
@@ -67,7 +70,9 @@ class EventReader:
         webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
         events = await self._read(adapter, webhook, context)
         await self._verifier.admit(adapter, webhook, endpoint, bool(events))
-        return ReadEvents(events, webhook.fetched is None or webhook.fetched.is_there)
+        taken = [event for event in events if self._contexts.takes(event)]
+        left_out = [event for event in events if not self._contexts.takes(event)]
+        return ReadEvents(taken, left_out, webhook.fetched is None or webhook.fetched.is_there)
 
     async def _read(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""

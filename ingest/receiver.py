@@ -92,12 +92,14 @@ class Receiver:
         """Takes the request's events, and says what adapter and provider refuse."""
         received_at = self._clock.now()
         try:
-            events, is_there = await self._reader.events(adapter, webhook, endpoint, context, received_at)
-            if not events:
-                accepted = adapter.accepted()
-                self._reports.held_nothing(adapter.name, accepted.status, received_at, context.mode, is_there=is_there)
-                return accepted, NO_EXTRA
-            return self._answer(adapter, await self._take(events, received_at, traceparent_of(webhook.headers)))
+            events, left_out, is_there = await self._reader.events(adapter, webhook, endpoint, context, received_at)
+            accepted, mode = adapter.accepted(), context.mode
+            self._reports.left_out(left_out, accepted.status, received_at, mode)
+            if events:
+                return self._answer(adapter, await self._take(events, received_at, traceparent_of(webhook.headers)))
+            if not left_out:
+                self._reports.held_nothing(adapter.name, accepted.status, received_at, mode, is_there=is_there)
+            return accepted, NO_EXTRA
         except SignatureInvalid as invalid:
             status = None if invalid.reason == "several" else adapter.signature_status
             raise Refused(f"signature_{invalid.reason}", status=status, problem=str(invalid)) from None

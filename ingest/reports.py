@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 
 from core.clock import Clock, to_rfc3339
-from core.event import Mode
-from core.routing import topics_of
+from core.event import Event, Mode
+from core.routing import TEST_TRAFFIC_OFF, topics_of
 from ingest.errors import Refused
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Taken
@@ -60,21 +61,19 @@ class Reports:
             self._metrics.not_there(provider)
         self._nothing_taken(provider, NOTHING if is_there else NOT_THERE, status, received_at, mode)
 
+    def left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
+        """Events of test mode, while no test traffic is taken. ``mode``: of the endpoint, whose receipts they are."""
+        for event in events:
+            self._metrics.took(event.provider, TEST_TRAFFIC_OFF)
+            self._note(mode, _receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
+
     def took(self, provider: str, taken: Taken, status: int) -> None:
         """The events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
         for taking in taken.takings:
             event, outcome = taking.event, taking.outcome
             self._metrics.took(provider, outcome)
-            receipt = {
-                "provider": event.provider,
-                "event_key": event.event_key,
-                "outcome": outcome,
-                "status": status,
-                "content_sha256": event.content_sha256,
-                "at": at,
-            }
-            self._note(event.mode, receipt)
+            self._note(event.mode, _receipt(event, outcome, status, at))
 
     def flush(self) -> None:
         """Hands over what waits, for when the receiver ends."""
@@ -91,3 +90,14 @@ class Reports:
         if not self._waiting:
             asyncio.get_running_loop().call_later(GATHER_S, self.flush)
         self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))
+
+
+def _receipt(event: Event, outcome: str, status: int, at: str) -> dict[str, Any]:
+    return {
+        "provider": event.provider,
+        "event_key": event.event_key,
+        "outcome": outcome,
+        "status": status,
+        "content_sha256": event.content_sha256,
+        "at": at,
+    }

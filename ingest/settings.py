@@ -87,8 +87,8 @@ class IngestSettings(BaseModel):
     mode: Mode = Field("live", description="mode of endpoints that name none")
     test_traffic: bool = Field(
         False,
-        description="take test traffic too, in topics, a journal and a DLQ of its own; off: it is refused (422). "
-        "`payhook up` then runs a second processor: another Spark JVM, about 1 GB of memory",
+        description="take test traffic too, in topics, a journal and a DLQ of its own; off: it is answered, "
+        "counted and left out. `payhook up` then runs a second processor: another Spark JVM, about 1 GB of memory",
     )
     endpoints: dict[str, EndpointSettings] = Field(
         default_factory=dict,

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from core.clock import from_rfc3339
 from core.location import Location
+from core.routing import TEST_TRAFFIC_OFF
 from journal.append import Appender
 from journal.kafka_log import Held, TopicMissing
 from journal.lake import ensure_table, has_table, open_table
@@ -213,6 +214,7 @@ def answered_since(receipts: Location, since: datetime) -> list[Answered]:
     if not has_table(str(receipts)):
         return []
     taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
+    taken &= pc.field("outcome") != TEST_TRAFFIC_OFF
     columns = ["event_key", "provider", "at", "content_sha256"]
     rows = read_rows(open_table(str(receipts)), taken & (pc.field("at") >= since), columns)
     found: dict[str, Answered] = {}

@@ -237,10 +237,12 @@ def test_an_item_without_a_signature_is_a_forged_batch(receiver: ReceiverUnderTe
     assert error(receiver.post((adyen_notification([item], True), JSON), "adyen")) == (401, "signature_missing")
 
 
-def test_test_traffic_is_refused_where_none_is_taken(receiver: ReceiverUnderTest) -> None:
-    body, _ = receiver.stripe("1")
+def test_signed_test_traffic_is_answered_and_left_out_where_none_is_taken(receiver: ReceiverUnderTest) -> None:
+    body, _ = receiver.stripe("left-out")
     signed = receiver.signed("stripe", body.replace(b'"livemode": true', b'"livemode": false'))
-    assert error(receiver.post(signed)) == (422, "mode_mismatch")
+    answers = [receiver.post(signed) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert all("idempotent-replayed" not in answer.headers for answer in answers), "it holds no claim"
 
 
 def test_gocardless_is_reported_of_a_wrong_signature_by_the_status_that_it_knows(receiver: ReceiverUnderTest) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from core.clock import ManualClock, to_rfc3339
+from core.routing import TEST_TRAFFIC_OFF
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.receipts import Collected, ReceiptsTable, collect
@@ -26,8 +27,8 @@ from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 KNOWN, LOST = "stripe:evt_1:charge", "stripe:evt_lost:charge"
 
 
-def receipt(key: str | None, at: datetime, status: int = 200) -> bytes:
-    reported = {"provider": "stripe", "outcome": "claimed", "status": status, "at": to_rfc3339(at)}
+def receipt(key: str | None, at: datetime, status: int = 200, outcome: str = "claimed") -> bytes:
+    reported = {"provider": "stripe", "outcome": outcome, "status": status, "at": to_rfc3339(at)}
     return orjson.dumps(reported if key is None else {**reported, "event_key": key})
 
 
@@ -57,6 +58,10 @@ def test_what_was_answered_and_decided_is_right(look: Look) -> None:
 def test_a_2xx_without_a_decision_is_found(look: Look) -> None:
     found = look(receipt(KNOWN, AT), receipt(LOST, AT))
     assert [offender["event_key"] for offender in found.offenders] == [LOST]
+
+
+def test_a_test_event_that_was_left_out_needs_no_decision(look: Look) -> None:
+    assert look(receipt(LOST, AT, outcome=TEST_TRAFFIC_OFF)).ok
 
 
 def test_what_is_still_on_its_way_is_no_offence(look: Look, world: World) -> None:

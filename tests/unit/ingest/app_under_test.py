@@ -139,6 +139,8 @@ class Bench:
             self.secrets[name] = self.adapters[name.partition("/")[0]].new_secret()
             (folder / secret_file(name)).write_text(self.secrets[name] + "\n", "utf-8")
         self._folder = folder
+        self.metrics = IngestMetrics()
+        """Of the last request: each has an app of its own."""
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[httpx2.AsyncClient]:
@@ -177,7 +179,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
-        metrics = IngestMetrics()
+        metrics = self.metrics = IngestMetrics()
         protocol = Protocol(
             self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
         )

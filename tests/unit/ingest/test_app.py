@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from prometheus_client import generate_latest
 
 from core.event import Event, unquote_text
 from ingest.claims import ClaimKey
@@ -243,6 +244,47 @@ def test_an_unknown_provider_is_a_404_that_names_the_known_ones(bench: Bench) ->
 def test_test_traffic_at_a_live_endpoint_is_refused_where_the_flag_is_not_signed(bench: Bench) -> None:
     answer = post(bench, bench.adyen("PSP1", live=False), "/webhooks/adyen")
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "mode_mismatch")
+
+
+TEST_EVENT: dict[str, Any] = {"livemode": False, "event_id": "evt_test"}
+
+
+def test_a_test_event_at_a_live_endpoint_goes_to_the_test_ledger_where_test_traffic_is_taken(tmp_path: Path) -> None:
+    """Stripe sends events of both modes to a live endpoint of Connect."""
+    bench = Bench(tmp_path, test_traffic=True)
+    for request in (bench.stripe(), bench.stripe(**TEST_EVENT)):
+        assert post(bench, request).status_code == 200
+    assert [headers["mode"] for *_, headers in bench.publisher.records] == ["live", "test"]
+    assert {receipt["outcome"] for receipt in bench.publisher.receipts} == {"claimed"}
+
+
+def test_without_test_traffic_a_test_event_at_a_live_endpoint_is_answered_2xx_and_listed(tmp_path: Path) -> None:
+    """A refusal would be sent again for days, until the provider closes the endpoint."""
+    bench = Bench(tmp_path)
+    answers = [post(bench, bench.stripe(**TEST_EVENT)) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert bench.publisher.records == []
+    for receipt in bench.publisher.receipts:
+        assert (receipt["outcome"], receipt["status"]) == ("test_traffic_off", 200)
+        assert receipt["event_key"] == "stripe:evt_test:charge.succeeded"
+    assert len(bench.publisher.receipts) == 2
+    counted = 'payhook_ingest_events_total{outcome="test_traffic_off",provider="stripe"} 1.0'
+    assert counted in generate_latest(bench.metrics.registry).decode()
+
+
+def test_a_test_event_that_nobody_signed_is_refused_all_the_same(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    body, headers = bench.stripe(**TEST_EVENT)
+    assert post(bench, (body.replace(b"evt_test", b"evt_tes2"), headers)).status_code == 401
+    assert [receipt["outcome"] for receipt in bench.publisher.receipts] == ["signature_mismatch"]
+
+
+def test_a_live_event_at_a_test_endpoint_is_refused(tmp_path: Path) -> None:
+    """Its secret is known to more people than a live one should be."""
+    bench = Bench(tmp_path, test_traffic=True, endpoints={"stripe/sandbox": {"mode": "test"}})
+    answer = post(bench, bench.stripe(endpoint="stripe/sandbox"), "/webhooks/stripe/sandbox")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "mode_mismatch")
+    assert bench.publisher.records == []
 
 
 def test_a_rotated_secret_is_taken_up_without_a_restart(bench: Bench, tmp_path: Path) -> None:

@@ -93,10 +93,11 @@ class TestRouting:
         routed = Contexts(settings()).routed(event("test"), Context("live"))
         assert topics_of(routed.mode).events == "payments.events.test"
 
-    def test_with_test_traffic_off_a_test_event_is_refused(self):
-        with pytest.raises(ModeMismatch) as refused:
-            Contexts(IngestSettings()).routed(event("test"), Context("live"))
-        assert (refused.value.endpoint, refused.value.reported) == ("live", "test")
+    def test_with_test_traffic_off_a_test_event_is_left_out(self):
+        contexts = Contexts(IngestSettings())
+        assert contexts.routed(event("test"), Context("live")).mode == "test"
+        assert [contexts.takes(event(mode)) for mode in ("live", "test")] == [True, False]
+        assert Contexts(settings()).takes(event("test"))
 
     def test_a_live_event_at_a_test_endpoint_is_refused(self):
         with pytest.raises(ModeMismatch) as refused:
