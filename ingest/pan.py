@@ -77,6 +77,9 @@ _VALUES = {Kind.CARD: rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN, Kind.SECRET: rb'"[^"]
 _HASH = re.compile(r"(?<![0-9a-f])(?<!sha256-)[0-9a-f]{64}(?![0-9a-f])")
 """In a name of an event: of its content, or of its document. One of a long id is `core.keys.key_part`'s."""
 
+NAMES_VERSION = 1
+"""The content version whose hash names an event that has no id: a key is never made again."""
+
 
 class CardMasker:
     """Built once; `masked` is called for every event, most of which have nothing to hide."""
@@ -173,25 +176,29 @@ class CardMasker:
         original = self._original(event, mask)
         try:
             content = adapter.content_sha256(body, event.content_version)
+            named = self._renamed(event, body, adapter, mask)
         except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
             problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
             return _poison_of(event, body, problem, original)
         return replace(
-            self._renamed(event, content, mask),
+            named,
             body=body,
             content_sha256=content,
             original_sha256=original,
             original_content_sha256=None if mask.secret else self._key.sha256(bytes.fromhex(event.content_sha256)),
         )
 
-    def _renamed(self, event: Event, content: str, mask: BodyMask) -> Event:
-        """An event without an id of its provider's is named by a hash of the original: by ``content`` instead."""
+    def _renamed(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
+        """An event without an id of its provider's is named by a hash of the original, mostly by that of the first
+        content version: by the same hash of the masked ``body`` instead.
+        """
 
         def other(found: re.Match[str]) -> str:
-            of_content = mask.secret or found[0] == event.content_sha256
             if found[0].encode() in event.body:
                 return found[0]
-            return content if of_content else self._key.sha256(bytes.fromhex(found[0]))
+            if mask.secret or found[0] == adapter.content_sha256(event.body, NAMES_VERSION):
+                return adapter.content_sha256(body, NAMES_VERSION)
+            return self._key.sha256(bytes.fromhex(found[0]))
 
         names = (_HASH.sub(other, name) for name in (event.event_id, event.event_key, event.entity_key))
         event_id, event_key, entity_key = names

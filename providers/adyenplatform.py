@@ -41,6 +41,7 @@ from core.card_numbers import shown
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.adyen_money import ACCEPTED, MORE_DECIMALS
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, mode_of, names, object_at, optional_text, text, time_of
 from providers.money import money_of, moved
@@ -99,6 +100,19 @@ _NAMED_WITHIN = ("sweep", "transfer", "accountHolder", "balanceAccount", "paymen
 """Objects within ``data`` that have the id of what an event is about, where ``data`` itself has none."""
 _WITH_AN_ACCOUNT = ("paymentInstrument", "mandate")
 
+COUNTS = fields_of(
+    """
+    : type environment
+    data: id sequenceNumber status category direction type reason balancePlatform accountId balanceAccountId
+      accountHolderId pspReference
+    data.amount: value currency
+    data.balanceAccount: id
+    data.accountHolder: id
+    data.categoryData: type pspPaymentReference modificationPspReference
+    """
+)
+"""Its names and money. What has no number is named by its whole content, which decides then."""
+
 
 class AdyenPlatformAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -112,6 +126,8 @@ class AdyenPlatformAdapter(JsonAdapter):
     header = b"hmacsignature"
     event_types = EVENT_TYPES
     left_out = names("timestamp createdAt")
+    content_version = 2
+    counts = COUNTS
 
     def signature(self, key: bytes, message: bytes) -> bytes:
         return base64_mac(key, message)

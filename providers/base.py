@@ -15,8 +15,9 @@ from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key, name_of
 from core.money import MoneyFact, MovementUnknown
+from providers.content import counted_hash
 from providers.event_types import EventTypes, Meaning
-from providers.fields import ContentVersionUnknown, an_object, content_hash, entity_key
+from providers.fields import ContentVersionUnknown, Path, an_object, content_hash, entity_key
 from providers.money import WITHHELD, certain, fee_types, for_a_person, split_fee, types_of, withheld
 from providers.port import ACCEPTED, JSON, Answer, Request
 from providers.settings import ProvidersSettings
@@ -271,17 +272,19 @@ class BaseAdapter(ABC, Generic[D]):
 class JsonAdapter(BaseAdapter[JsonObject]):
     """An adapter whose events are JSON objects.
 
-    ``left_out``: the top-level fields that differ between deliveries of one event. To leave out one more, or to hash
-    anything else, a `content` of its own makes version 2, and version 1 as before.
+    ``counts``: the fields that decide a conflict (`providers.content`), since content version 2. Version 1 is the whole
+    body without the top-level fields ``left_out``, and all there is of an adapter that lists none. A list that changes
+    makes a version of its own.
     """
 
     left_out: ClassVar[Collection[str]] = ()
+    counts: ClassVar[Sequence[Path]] = ()
 
     def parsed(self, body: bytes) -> JsonObject:
         return an_object(strict_json.loads(body), "the body")
 
-    def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
-        return content_hash(document, self.left_out)
+    def content(self, document: Mapping[str, Any], version: int) -> str:
+        return content_hash(document, self.left_out) if version == 1 else counted_hash(document, self.counts)
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         # The request keeps its document, which is read once.

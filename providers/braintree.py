@@ -77,6 +77,7 @@ class BraintreeAdapter(BaseAdapter[Element]):
     media_type = FORM
     accounts_in_entities = False
     splits_losses = True
+    content_version = 2
     event_types = books.EVENT_TYPES
     looked_up = "in Braintree's control panel"
 
@@ -127,8 +128,8 @@ class BraintreeAdapter(BaseAdapter[Element]):
     def fact(self, document: Element, event_type: str) -> MoneyFact | None:
         return books.fact_of(document, event_type)
 
-    def content(self, document: Element, version: int) -> str:  # noqa: ARG002 - there is one
-        return xml.sha256(document)
+    def content(self, document: Element, version: int) -> str:
+        return xml.sha256(document) if version == 1 else books.content_of(document)
 
 
 class ApiKey(NamedTuple):

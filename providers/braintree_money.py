@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from core import strict_json
 from core.clock import from_rfc3339
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.braintree_xml import child, children, inner, name_of, text_of
@@ -57,6 +59,14 @@ class _Moved(NamedTuple):
     payment: str | None
 
 
+COUNTS = names(
+    "kind timestamp source-merchant-id id transaction-id payment-id token type status amount currency-iso-code "
+    "amount-disputed amount-won refunded-transaction-id merchant-account-id success disbursement-type "
+    "payment-instrument-type payment-instrument-subtype created-at"
+)
+"""Fields that decide a conflict, since content version 2."""
+
+
 def subject_of(root: Element) -> Element | None:
     """What the notification is about: the one element in ``subject``, or in the ``api-error-response`` there."""
     subject = child(root, "subject")
@@ -93,6 +103,29 @@ def account_of(root: Element) -> str:
         or text_of(root, "source-merchant-id")
         or ""
     )
+
+
+def content_of(root: Element) -> str:
+    """The content hash over a notification's names and money: `COUNTS` of it, of what it is about, and of the
+    transactions and the merchant account there. Customers, cards, add-ons and histories may differ.
+    """
+    subject = subject_of(root)
+    transactions = [*children(subject, "transaction"), *children(child(subject, "transactions"), "transaction")]
+    parts = {
+        "notification": [root],
+        "subject": [] if subject is None else [subject],
+        "transaction": transactions,
+        "merchant-account": list(children(subject, "merchant-account")),
+    }
+    found = {part: [_counted(one) for one in elements] for part, elements in parts.items()}
+    about = "" if subject is None else name_of(subject)
+    return hashlib.sha256(strict_json.canonical({"about": about, **found})).hexdigest()
+
+
+def _counted(element: Element) -> dict[str, list[str]]:
+    """Every text of `COUNTS`: a field that comes several times is refused elsewhere."""
+    texts = {name: [(one.text or "").strip() for one in children(element, name)] for name in sorted(COUNTS)}
+    return {name: found for name, found in texts.items() if any(found)}
 
 
 def is_loss(root: Element, kind: str) -> bool:

@@ -39,6 +39,7 @@ from typing import Any
 from core.event import Mode
 from core.money import MoneyFact, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.content import fields_of
 from providers.event_types import EventTypes
 from providers.fields import an_object, names, parse_pointer, resolve, text, text_at, time_of
 from providers.money import for_a_person, money_of, moved
@@ -92,6 +93,16 @@ _BY_AN_EARLIER_REFUND = frozenset({None, "already_refunded"})
 _FOR_A_PERSON = frozenset({"rapid_dispute_resolution", "negative_amount"})
 """Why a dispute was resolved (https://checkout.com/docs/payments/process-disputes/pre-dispute-resolution)."""
 
+COUNTS = fields_of(
+    """
+    : id type
+    data: id action_id payment_id transaction_id amount currency status category reason_code resolved_reason
+      processing_channel_id entity_id
+    """
+)
+"""Its names and money, and what `CheckoutSettings.account` may point to. ``_links``, ``event_links``, ``metadata`` and
+balances may differ."""
+
 
 class CheckoutAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -105,6 +116,8 @@ class CheckoutAdapter(JsonAdapter):
     splits_losses = True
     left_out = names("action_invocations")
     """It tells how the workflow's deliveries went so far."""
+    content_version = 2
+    counts = COUNTS
     event_types = EVENT_TYPES
     looked_up = _LOOKED_UP
 

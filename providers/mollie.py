@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.content import fields_of
 from providers.event_types import EventTypes
 from providers.fields import mode_of, names, object_at, optional_text, text, time_of
 from providers.mollie_money import ACCOUNT, fact_of, fees_of, is_booked_by_captures
@@ -77,6 +78,24 @@ EVENT_TYPES = EventTypes(
     },
 )
 
+COUNTS = fields_of(
+    """
+    : id type entityId
+    _embedded.entity: resource id status paymentId orderId mode method captureMode captureDelay
+    _embedded.entity.amount: value currency
+    _embedded.entity.amountCaptured: value currency
+    _embedded.entity.settlementAmount: value currency
+    _embedded.entity.applicationFee.amount: value currency
+    _embedded.entity.details: remainderMethod
+    _embedded.entity.details.remainderAmount: value currency
+    _embedded.entity.details.giftcards.*: issuer
+    _embedded.entity.details.giftcards.*.amount: value currency
+    _embedded.entity.details.vouchers.*: issuer
+    _embedded.entity.details.vouchers.*.amount: value currency
+    """
+)
+"""Its names, and the names and money of the snapshot."""
+
 
 class MollieAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -86,6 +105,8 @@ class MollieAdapter(JsonAdapter):
     header = b"x-mollie-signature"
     left_out = names("_links")
     """Links say where to read on, not what happened."""
+    content_version = 2
+    counts = COUNTS
     event_types = EVENT_TYPES
     looked_up = "in Mollie's Dashboard"
 

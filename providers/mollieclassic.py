@@ -8,7 +8,8 @@ unknown IDs?", https://docs.mollie.com/reference/webhooks). Ids other than a pay
 dropping them in silence would hide a webhook that is set in the wrong place.
 
 One event tells one stage of one resource and is named by both: ``re_1`` and ``refund.sent``. The same stage again
-is a duplicate, however much else has changed in the document; with another amount it is a conflict. A stage that
+is a duplicate, however much else has changed in the document; with another amount it is a conflict: what counts is
+listed since content version 1 (`MollieClassicAdapter.content`). A stage that
 must have been passed is reported as well, so that nothing is missed between two deliveries: a failed refund was sent
 before, a reversed chargeback was received before.
 

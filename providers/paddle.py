@@ -36,6 +36,7 @@ from typing import Any
 from core.card_numbers import shown
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, names, object_at, text, text_at, time_of
 from providers.money import money_of, moved
@@ -91,6 +92,20 @@ EVENT_TYPES = EventTypes(
 )
 """Invoices are paid by transactions. A transaction that is ``paid`` is yet to be ``completed``."""
 
+COUNTS = fields_of(
+    """
+    : event_id event_type
+    data: id transaction_id action status type amount currency_code
+    data.totals: total tax fee earnings currency_code
+    data.payout_totals: total tax fee earnings currency_code
+    data.payout_totals.chargeback_fee: amount currency_code
+    data.details.totals: total tax fee earnings currency_code
+    data.details.payout_totals: total tax fee earnings currency_code
+    """
+)
+"""Its names and money. A replay has a ``notification_id`` of its own
+(https://developer.paddle.com/api-reference/notifications/replay-notification)."""
+
 
 class PaddleAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -106,6 +121,8 @@ class PaddleAdapter(JsonAdapter):
     event_types = EVENT_TYPES
     left_out = names("notification_id")
     """That of a delivery to one destination."""
+    content_version = 2
+    counts = COUNTS
 
     def signed(self, request: Request) -> Signed:
         sent_at, signatures = timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")

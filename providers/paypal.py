@@ -41,6 +41,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -52,7 +53,8 @@ from core.errors import Unparseable
 from core.event import Mode
 from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
-from providers.fields import an_object, names, path_segment, text, time_of
+from providers.content import counted_hash, fields_of
+from providers.fields import an_object, names, object_at, path_segment, text, time_of
 from providers.money import certain
 from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, fees_of, payment_of
 from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
@@ -89,6 +91,34 @@ _SUBJECT = re.compile(r"messageverificationcerts\.(?:[a-z0-9-]+\.){0,3}paypal\.c
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{16,200}:[A-Za-z0-9_-]{16,200}")
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
+COUNTS = fields_of(
+    """
+    : id event_type resource_type
+    resource: id status state sale_id capture_id parent_payment order_id invoice_id dispute_id dispute_state
+      payout_item_id payout_batch_id transaction_id transaction_status merchant_id reason_code
+    resource.amount: value currency_code total currency
+    resource.payee: merchant_id
+    resource.payer: merchant_id
+    resource.supplementary_data.related_ids: order_id authorization_id capture_id
+    resource.seller_receivable_breakdown.paypal_fee: value currency_code
+    resource.seller_receivable_breakdown.platform_fees.*.amount: value currency_code
+    resource.seller_payable_breakdown.paypal_fee: value currency_code
+    resource.seller_payable_breakdown.platform_fees.*.amount: value currency_code
+    resource.transaction_fee: value currency currency_code
+    resource.refund_from_transaction_fee: value currency currency_code
+    resource.dispute_amount: value currency_code
+    resource.disputed_transactions.*: seller_transaction_id
+    resource.disputed_transactions.*.seller: merchant_id
+    resource.money_movements.*: affected_party type reason
+    resource.money_movements.*.amount: value currency_code
+    resource.batch_header: payout_batch_id batch_status
+    resource.payout_item.amount: value currency
+    resource.invoice: id status
+    """
+)
+"""Its names and money, since content version 2; what its links name as well (`_related`)."""
+_RELATIONS = frozenset({"self", "up"})
+"""Links by which a resource says what it is, and what it is of."""
 
 
 class PayPalAdapter(JsonAdapter):
@@ -101,6 +131,7 @@ class PayPalAdapter(JsonAdapter):
     )
     left_out = names("links")
     """The links to the event itself name whichever host sent it."""
+    content_version = 2
     accounts_in_entities = False
     event_types = EVENT_TYPES
     looked_up = "at PayPal"
@@ -186,6 +217,11 @@ class PayPalAdapter(JsonAdapter):
         account = account_of(document, self._merchant)
         return text(document, "id"), event_type, account, payment_of(document), fact, fees
 
+    def content(self, document: Mapping[str, Any], version: int) -> str:
+        if version == 1:
+            return super().content(document, version)
+        return counted_hash(document, COUNTS, {"related": _related(document)})
+
     def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):
             raise secret_error(NAME, "the webhook's id is letters and digits; copy it from the app's webhooks")
@@ -194,6 +230,14 @@ class PayPalAdapter(JsonAdapter):
     def new_secret(self) -> str:
         letters = string.ascii_uppercase + string.digits
         return "".join(random_secrets.choice(letters) for _ in range(17))
+
+
+def _related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the resource's links name, without the host and the version of the API, of which there are several."""
+    links = object_at(document, "resource").get("links")
+    named = [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
+    ends = [(str(link.get("rel")), str(link.get("href")).split("/")[-2:]) for link in named]
+    return sorted((relation, "/".join(end)) for relation, end in ends if relation in _RELATIONS)
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:

@@ -6,7 +6,7 @@ otherwise make any number of events of it, and one that a proxy robbed of its he
 is made of signed content alone: the account, the time, the ids of all that the event is about, and the type. So a
 body replayed under another id is the same event, of whatever type, and the same event with another content is a
 conflict. An event without a time or without any id is named by the hash of its content instead. Two events of one
-type about the same things in the same second are one, and a conflict if they say different things.
+type about the same things in the same second are one, and a conflict if they say other money or another status.
 
 **What books, and why** (https://razorpay.com/docs/webhooks/all/):
 
@@ -48,6 +48,7 @@ from typing import Any
 from core.keys import key_part
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
+from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
 from providers.methods import Methods
@@ -137,6 +138,17 @@ _PHASES = ("chargeback", "pre_arbitration", "arbitration")
 _LOST = "payment.dispute.lost"
 _Payload = Mapping[str, Mapping[str, Any]]
 
+COUNTS = fields_of(
+    """
+    : event account_id created_at
+    payload.*.entity: id amount currency base_currency status phase amount_deducted captured payment_id order_id method
+      wallet fee tax credit debit
+    payload.*.entity.source: id entity
+    """
+)
+"""Its names and money. Razorpay replays an event as it was first made
+(https://razorpay.com/docs/webhooks/replay-events)."""
+
 
 class RazorpayAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -147,6 +159,8 @@ class RazorpayAdapter(JsonAdapter):
     splits_losses = True
     event_types = EVENT_TYPES
     looked_up = "in Razorpay's Dashboard"
+    content_version = 2
+    counts = COUNTS
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the one that was set with the webhook")
@@ -224,7 +238,7 @@ def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
     """What signed content names an event by, short of its type; the last part is never empty.
 
-    The hash in it is of the whole content, whatever `LEFT_OUT` comes to say: a key is never made again.
+    The hash in it is of the whole content, whatever `COUNTS` comes to say: a key is never made again.
     """
     ids = [found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))]
     created_at = document.get("created_at")

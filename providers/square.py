@@ -43,6 +43,7 @@ from core.errors import SettingError
 from core.event import Mode
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
 from providers.methods import Methods
 from providers.money import PAYOUTS, money_of, moved
@@ -76,6 +77,25 @@ _INQUIRIES = names("INQUIRY_EVIDENCE_REQUIRED INQUIRY_PROCESSING INQUIRY_CLOSED"
 _OPEN = names("EVIDENCE_REQUIRED PROCESSING")
 """A dispute's states (https://developer.squareup.com/reference/square/enums/DisputeState); `_ENDS` has the others."""
 
+_COUNTS_OF_OBJECTS = """
+    data.object.{kind}: id dispute_id status state payment_id order_id source_type destination_type
+    data.object.{kind}.total_money: amount currency currency_code
+    data.object.{kind}.amount_money: amount currency currency_code
+    data.object.{kind}.app_fee_money: amount currency currency_code
+    data.object.{kind}.processing_fee.*: type effective_at
+    data.object.{kind}.processing_fee.*.amount_money: amount currency currency_code
+    data.object.{kind}.disputed_payment: payment_id
+    data.object.{kind}.card_details.card: card_brand
+    data.object.{kind}.destination_details.card_details.card: card_brand
+    """
+_KINDS = ("payment", "refund", "dispute", "payout")
+COUNTS = (
+    *fields_of(": event_id type merchant_id\ndata: type id"),
+    *(field for kind in _KINDS for field in fields_of(_COUNTS_OF_OBJECTS.format(kind=kind))),
+)
+"""Its names, and the names and money of what moves money. Square tells an event from its copies by ``event_id``
+(https://developer.squareup.com/docs/webhooks/step4manage)."""
+
 
 class SquareAdapter(JsonAdapter):
     """One request is one event; its body is the event's body."""
@@ -85,6 +105,8 @@ class SquareAdapter(JsonAdapter):
     header = b"x-square-hmacsha256-signature"
     event_types = EVENT_TYPES
     splits_losses = True
+    content_version = 2
+    counts = COUNTS
 
     def signed(self, request: Request) -> Signed:
         """

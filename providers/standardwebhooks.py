@@ -1,7 +1,10 @@
 """Standard Webhooks (https://www.standardwebhooks.com), and Svix, which sends the same under ``svix-`` names.
 
 The event's id is in a signed header, not in the body; what else there is, JSON pointers in the settings say.
-Its senders are anybody, so the settings say which types book and which are known to move nothing.
+Its senders are anybody, so the settings say which types book and which are known to move nothing. Of the other fields
+nothing is known, nor which of them move money where no rule says so. A message that is sent again has the same id
+(https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md), so the whole body decides
+a conflict.
 Signatures of version ``v1`` (HMAC) count; ``v1a`` (ed25519) and what is yet to come are passed over.
 """
 

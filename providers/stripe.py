@@ -50,7 +50,7 @@ from typing import Any, NamedTuple
 from core.errors import Unparseable
 from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
-from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
+from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.money import PAYOUTS, certain, money_of, moved
 from providers.pointed import NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
@@ -175,7 +175,7 @@ class StripeAdapter(JsonAdapter):
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
             return content_hash(event_in(document), LEFT_OUT)
-        return self.content_now(document, certain(lambda: _fact(document, text(document, "type"))))
+        return self.content_now(document, certain(lambda: as_kept(_fact(document, text(document, "type")))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
         """Version 2: what every API version says. Of a thin event all that was sent, as what is fetched changes."""

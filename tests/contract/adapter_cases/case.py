@@ -43,6 +43,11 @@ class Case:
         self.tolerance_s = self.samples.tolerance_s
         self.body, self.others = self.samples.refund, self.samples.others
 
+    @property
+    def names_amounts(self) -> bool:
+        """Whether its events name amounts. GoCardless's don't: what a sample writes beside an id counts nothing."""
+        return self.name != "gocardless"
+
     @cached_property
     def secrets(self) -> tuple[str, str]:
         """Two secrets of the provider's form; either signs."""

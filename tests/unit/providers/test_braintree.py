@@ -131,7 +131,7 @@ def test_where_we_differ_from_the_sdk(
 )
 def test_what_has_no_id_or_time_is_named_by_its_content(xml: bytes) -> None:
     (event,) = ADAPTER.events(posted(xml), "live")
-    assert event.event_id == event.content_sha256
+    assert event.event_id == ADAPTER.content_sha256(event.body, 1)
     assert event.poison is None
 
 
@@ -143,4 +143,4 @@ def test_an_events_bytes_are_its_xml() -> None:
 @pytest.mark.parametrize("kind", ["paypal-account", "granted-payment-instrument-update"])
 def test_a_payment_methods_event_is_named_by_its_content(kind: str) -> None:
     (event,) = ADAPTER.events(posted(of_method(kind)), "live")
-    assert event.event_id == event.content_sha256
+    assert event.event_id == ADAPTER.content_sha256(event.body, 1)

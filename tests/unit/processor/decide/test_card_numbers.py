@@ -11,25 +11,30 @@ from pathlib import Path
 import pytest
 
 from core.event import WITHHELD_SHA256, Dedupe, Event, Mode, to_headers
+from core.money import Movement
 from core.work import Outcome, WorkItem
 from dlq.record import build_record
 from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import distinct
 from ingest.settings import PanSettings
-from load.samples import square
+from load.samples.standardwebhooks import standard_event
 from processor.decide.item import Item
 from processor.decide.records import KafkaRecord, new_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
 from processor.run.worker import Task
-from providers import ProvidersSettings, Request, build_adapters
+from providers import MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
 from tests.unit.processor.harness import Engine, run_groups
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-SQUARE = build_adapters(ProvidersSettings())["square"]
+CAPTURED = MoneyRule(event_type="payment.captured", movement=Movement.CAPTURE, id="/data/id")
+STANDARD = build_adapters(ProvidersSettings(standardwebhooks=StandardWebhooksSettings(money=(CAPTURED,))))[
+    "standardwebhooks"
+]
+WEBHOOK = [(b"webhook-id", b"e1"), (b"webhook-timestamp", b"1"), (b"webhook-signature", b"v1,x")]
 OFF = PanSettings(enabled=False)
 KEY = MaskingKey("k" * 32)
 MORE = PanSettings(card_fields=(*PanSettings().card_fields, "voucher_no"))
@@ -38,20 +43,13 @@ MORE = PanSettings(card_fields=(*PanSettings().card_fields, "voucher_no"))
 
 def charge(note: object, settings: PanSettings | None = None, **changes: str) -> Event:
     """An event as the receiver publishes it, of a provider whose whole body is content."""
-    adapter = SQUARE
-    body = square.payment_event(
-        "payment.updated",
-        event_id="evt_1",
-        payment="p1",
-        account="m1",
-        amount_minor=500,
-        currency="EUR",
-        created=NOW,
+    body = standard_event(
+        "payment.captured", payment="p1", account="m1", amount_minor=500, currency="EUR", occurred_at=NOW
     )
     document = json.loads(body)
-    document["data"]["object"]["payment"] |= {"note": note, "voucher_no": "1234567890123"} | changes
-    [event] = adapter.events(Request(json.dumps(document).encode(), []), "live")
-    return CardMasker(settings or PanSettings(), KEY).masked(event, adapter)
+    document["data"] |= {"note": note, "voucher_no": "1234567890123"} | changes
+    [event] = STANDARD.events(Request(json.dumps(document).encode(), WEBHOOK), "live")
+    return CardMasker(settings or PanSettings(), KEY).masked(event, STANDARD)
 
 
 def taken(event: Event, mode: Mode = "live") -> Item:
@@ -120,7 +118,7 @@ SETTINGS = pytest.mark.parametrize(
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(tmp_path)
-    engine.adapters["square"] = SQUARE
+    engine.adapters["standardwebhooks"] = STANDARD
     return engine
 
 

@@ -240,7 +240,8 @@ COMPARISONS = [
         key=True,
         content=True,
     ),
-    Comparison("another cause", BODY, BODY.replace(b"payment_confirmed", b"other"), key=True, content=False),
+    Comparison("another cause", BODY, BODY.replace(b"payment_confirmed", b"other"), key=True, content=True),
+    Comparison("another payment", BODY, BODY.replace(b"PM1", b"PM2"), key=True, content=False),
 ]
 SEQUENCES = [
     MoneySequence(

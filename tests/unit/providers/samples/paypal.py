@@ -343,7 +343,9 @@ COMPARISONS = [
     Comparison("a refund of another type", refund(), refund("PAYMENT.CAPTURE.REVERSED"), key=False, fact=True),
     Comparison("a refund of another id", refund(), changed(refund(), "id", to="WH-9"), key=False, fact=True),
     Comparison("links to the event itself", refund(), changed(refund(), "links", to=[]), content=True),
-    Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=False),
+    Comparison("another host", refund(), refund().replace(b"api.paypal.com", b"api-m.paypal.com"), content=True),
+    Comparison("no link to what is refunded", refund(), of_refund("links", to=[]), content=False),
+    Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=True),
 ]
 ALONE = "a dispute that gives back what was never taken here"
 SEQUENCES = [

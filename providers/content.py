@@ -1,0 +1,65 @@
+"""What decides a conflict: an event's own names and its money. An adapter lists the fields; all others may differ.
+
+A provider sends an event again with other metadata, links or counters, or with fields that its API has by now: that is
+a copy. With another amount, currency, status, or reference it is other content, for a person to see. The list is of
+fields and not of what the adapter reads in them: what a later version books otherwise is the same content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from providers.fields import Path, content_hash
+
+EACH = "*"
+"""In a path: each item of an array, each value of an object."""
+
+
+def fields_of(text: str) -> tuple[Path, ...]:
+    """Returns the paths in lines such as ``data.object: id status``. A line that begins with a colon is the top's.
+
+    A line without a colon goes on with the one before it.
+    """
+    return tuple(_paths(text))
+
+
+def counted(document: object, fields: Sequence[Path]) -> dict[str, Any]:
+    """Returns what a document has in each field, by its path. What isn't there, or null, counts nothing."""
+    found = {".".join(path): _at(document, path) for path in fields}
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def counted_hash(document: Mapping[str, Any], fields: Sequence[Path], more: Mapping[str, Any] | None = None) -> str:
+    """Returns the content hash over fields. ``more``: what counts besides, by a name that is no field's."""
+    return content_hash({**counted(document, fields), **(more or {})})
+
+
+def _paths(text: str) -> Iterator[Path]:
+    holder: Path = ()
+    for line in text.split("\n"):
+        prefix, colon, listed = line.rpartition(":")
+        if colon:
+            holder = tuple(part for part in prefix.strip().split(".") if part)
+        yield from ((*holder, name) for name in listed.split())
+
+
+def _at(holder: object, path: Path) -> Any:
+    for number, name in enumerate(path):
+        if name == EACH:
+            return _of_each(holder, path[number + 1 :])
+        if not isinstance(holder, dict):
+            return None
+        holder = holder.get(name)
+    return holder
+
+
+def _of_each(holder: object, path: Path) -> Any:
+    """None where none of them has it."""
+    if isinstance(holder, dict):
+        by_name = {name: _at(value, path) for name, value in holder.items()}
+        return {name: value for name, value in by_name.items() if value is not None} or None
+    if isinstance(holder, list):
+        values = [_at(value, path) for value in holder]
+        return values if any(value is not None for value in values) else None
+    return None
