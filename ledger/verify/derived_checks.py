@@ -159,7 +159,7 @@ def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict
     [keys] = evidence.rows(
         """
         SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) AS event,
-               count(DISTINCT CASE WHEN decision = 'applied' THEN fact_key END) AS fact
+               count(DISTINCT CASE WHEN decision IN ('applied', 'unknown') THEN fact_key END) AS fact
         FROM indexed
         """
     )

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from core.decision import Decision
 from core.keys import hash16
 from journal.index import Index
-from tests.integration.ledger.conftest import EVENTS, Verify, World, body_of
+from tests.integration.ledger.conftest import EVENTS, Verify, World, body_of, fact, new_row
 from tests.integration.ledger.findings import problems, wrong
 
 
@@ -47,6 +48,18 @@ def test_an_index_that_lags_is_judged_by_its_own_mark(report: Verify, world: Wor
     assert found.ok, found.as_json()
     figures = next(one for one in found.findings if one.name == "index_equals_journal").figures
     assert (figures["seq"], figures["behind"]) == (6, 8)
+
+
+def test_the_fact_of_an_unknown_undo_is_the_indexs_too(report: Verify, world: World) -> None:
+    undo = new_row(
+        15, EVENTS, 2, 9, Decision.UNKNOWN, "evt_undo", batch_seq=9, pair="-stripe:po_9:5:EUR", **fact("po_9")
+    )
+    world.rows.append(undo)
+    world.state = replace(world.state, next_seq=16)
+    world.rewrite()
+    world.index(lambda index: index.apply([undo], {undo.body_sha256 or "": body_of(undo)}))
+    [found] = report("index_equals_journal").findings
+    assert found.ok, found.offenders
 
 
 def test_an_index_ahead_of_the_journal_is_named(report: Verify, world: World) -> None:
