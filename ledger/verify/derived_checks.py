@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from journal.schema import TIMESTAMP, Record
 from ledger.verify.evidence import Evidence
 from ledger.verify.promises import read_promise
 from ledger.verify.report import Finding, PromiseInvariant
+from ledger.verify.views import OPEN_ITEMS
 
 
 class PostingsEqualJournal(PromiseInvariant):
@@ -29,7 +31,7 @@ class PostingsEqualJournal(PromiseInvariant):
         if mark is None:
             missing = "there is no table of postings; the processor makes it when it starts"
             return self.finding(evidence, (), {"mark": None}, not_checked=missing)
-        offenders = evidence.search(self.name)
+        offenders = list(islice(_other_lines(evidence, mark), evidence.sample_max))
         if mark > evidence.seq:
             offenders = [
                 {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq},
@@ -37,6 +39,18 @@ class PostingsEqualJournal(PromiseInvariant):
             ]
         figures = {"mark": mark, "behind": max(0, evidence.seq - mark)}
         return self.finding(evidence, offenders, figures, evidence.in_part("lines of earlier rows"))
+
+
+_PORTION = pa.schema([("after_seq", pa.int64()), ("until_seq", pa.int64())])
+
+
+def _other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
+    """Lines that only one side has; the last portion has no end, for lines beyond the journal."""
+    rows_max = evidence.engine.portion_rows
+    for after in range(evidence.base.seq, max(mark, evidence.base.seq + 1), rows_max):
+        until = after + rows_max if after + rows_max < mark else sys.maxsize
+        evidence.add_rows("portion", _PORTION, [{"after_seq": after, "until_seq": until}])
+        yield from evidence.search(PostingsEqualJournal.name)
 
 
 class IndexEqualsJournal(PromiseInvariant):
@@ -56,6 +70,7 @@ class IndexEqualsJournal(PromiseInvariant):
             ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}
             return self.finding(evidence, (ahead,), figures)
         evidence.engine.add_table("index_keys", index_keys(index), _KEYS)
+        evidence.engine.add_result("indexed_items", OPEN_ITEMS.format(rows="indexed"))
         offenders = [
             *islice(_other_keys(evidence, index), evidence.sample_max),
             *islice(_other_items(evidence, index), evidence.sample_max),
@@ -159,7 +174,7 @@ def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict
     [keys] = evidence.rows(
         """
         SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) AS event,
-               count(DISTINCT CASE WHEN decision IN ('applied', 'unknown') THEN fact_key END) AS fact
+               count(*) FILTER (WHERE decision IN ('applied', 'unknown') AND fact_key IS NOT NULL) AS fact
         FROM indexed
         """
     )

@@ -57,6 +57,9 @@ class DuckDb:
     """`Engine` by a child process. It is started again, with all that was named, after it was killed or has died."""
 
     joined = "string_agg(row_hash, '' ORDER BY seq)"
+    portion_rows = 500_000
+    """Their postings are some 400 MB, which the memory of a verification holds (``ledger.verify.memory``); more of them
+    would go through the disk."""
 
     def __init__(self, folder: Path, memory: str, still_s_max: float = STILL_S_MAX) -> None:
         """
@@ -89,7 +92,8 @@ class DuckDb:
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         path = self._new_file()
-        with pq.ParquetWriter(path, schema, compression="none") as writer:
+        # Keys, most of them: a dictionary of them takes as long as all else.
+        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         self._make(name, "add_file", name, path)

@@ -23,6 +23,9 @@ class Engine(Protocol):
     joined: str
     """The text of all row hashes, one after the other by seq, as an aggregate."""
 
+    portion_rows: int
+    """How many of the journal's rows it groups at once, with all that they have."""
+
     def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
         """Names a Delta table at one version; returns its columns."""
 

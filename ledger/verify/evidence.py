@@ -138,11 +138,14 @@ class CommitDigest:
     digest: str
 
 
-_TAKES = """
-    SELECT count(*) FILTER (WHERE account LIKE 'merchant:%' AND split_part(account, ':', 3) <> 'payouts'
-                    AND NOT (split_part(account, ':', 3) = 'payable' AND side = 'credit')) AS taken_back,
-           count(DISTINCT CASE WHEN entity_key NOT LIKE '%:%:%' THEN seq END) AS nameless
-    FROM own_lines WHERE mine AND entity_key IS NOT NULL
+_TAKEN_BACK = """
+    SELECT count(*) AS count FROM own_lines
+    WHERE mine AND entity_key IS NOT NULL AND account LIKE 'merchant:%' AND split_part(account, ':', 3) <> 'payouts'
+          AND NOT (split_part(account, ':', 3) = 'payable' AND side = 'credit')
+"""
+_NAMELESS = """
+    SELECT count(*) AS count FROM journal
+    WHERE books AND mine AND entity_key NOT LIKE '%:%:%' AND size(lines) > 0
 """
 
 
@@ -151,7 +154,7 @@ class Evidence:
     """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
     The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.journal_sql`), and
-    ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``open_items``; ``postings``;
+    ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``postings``;
     ``receipts`` where they are collected; ``every_row`` and ``every_line``, the rows and the postings of all shards,
     each once (`journal.shards`); ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this
     verification asks.
@@ -190,7 +193,7 @@ class Evidence:
     """Why there is none."""
 
     _commits: Sequence[CommitDigest] | None = None
-    _takes: dict[str, Any] | None = None
+    _counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def seq(self) -> int:
@@ -251,16 +254,17 @@ class Evidence:
 
     def taken_back(self) -> int:
         """Lines of other movements than captures and payouts, among the rows that are looked at."""
-        return int(self._take_figures()["taken_back"])
+        return self._count(_TAKEN_BACK)
 
     def nameless(self) -> int:
         """Bookings whose entity is a merchant account as a whole."""
-        return int(self._take_figures()["nameless"])
+        return self._count(_NAMELESS)
 
-    def _take_figures(self) -> dict[str, Any]:
-        if self._takes is None:
-            [self._takes] = self.rows(_TAKES)
-        return self._takes
+    def _count(self, sql: str) -> int:
+        if sql not in self._counts:
+            [row] = self.rows(sql)
+            self._counts[sql] = int(row["count"])
+        return self._counts[sql]
 
     def last_row_age_s(self) -> float:
         """Since the journal's last row was decided; 0 of an empty one."""

@@ -26,7 +26,7 @@ from ledger.postings import mark_of
 from ledger.verify.engine import Engine
 from ledger.verify.evidence import Evidence, Lake, Limits, reads
 from ledger.verify.kafka import Ends, Kafka, anchor_records
-from ledger.verify.views import BOOKED_LINES, OPEN_ITEMS, base_before, journal_sql, mine_sql
+from ledger.verify.views import BOOKED_LINES, base_before, journal_sql, mine_sql
 from providers.settings import ProvidersSettings
 
 
@@ -78,10 +78,8 @@ def gather(
     base = base_before(engine, state, options.since, anchor_records(kafka, lake.stream, anchor_ends), anchor_keys)
     engine.add_view("journal", f"SELECT * FROM whole WHERE seq > {base.seq}")  # noqa: S608 - a number
     engine.add_view("own_lines", BOOKED_LINES.format(rows="journal"))
-    engine.add_view("open_items", OPEN_ITEMS.format(rows="journal"))
     index_seq = index.seq if index is not None else 0
     engine.add_view("indexed", f"SELECT * FROM journal WHERE seq <= {index_seq}")  # noqa: S608 - a number
-    engine.add_view("indexed_items", OPEN_ITEMS.format(rows="indexed"))
     evidence = Evidence(
         engine=engine,
         lake=lake,

@@ -13,6 +13,7 @@ from core.routing import is_sparse, topics_of
 from journal.schema import TIMESTAMP
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, PromiseInvariant
+from ledger.verify.views import OPEN_ITEMS
 
 
 class OffsetsAccounted(PromiseInvariant):
@@ -79,6 +80,7 @@ class InFlight(PromiseInvariant):
             for topic, partition, offset, _ in _undecided(evidence)
         ]
         evidence.add_rows("undecided", _UNDECIDED, undecided)
+        evidence.engine.add_result("open_items", OPEN_ITEMS.format(rows="journal"))
         return super().check(evidence)
 
     def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:

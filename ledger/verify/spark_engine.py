@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -18,6 +19,7 @@ class Spark:
     """`Engine` by a session that is passed in."""
 
     joined = "listagg(row_hash, '') WITHIN GROUP (ORDER BY seq)"
+    portion_rows = sys.maxsize
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session

@@ -52,7 +52,7 @@ def row_hash_sql() -> str:
     """`journal.schema.row_hashes`. A handler's own error of a conflict's name comes with the handler's version."""
     texts = [f"coalesce({_as_text(name)}, chr(0))" for name in HASHED_COLUMNS]
     texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
-    return f"sha2(concat_ws(chr(31), {', '.join(texts)}), 256)"
+    return f"sha256_of(concat_ws(chr(31), {', '.join(texts)}))"
 
 
 def mine_sql(shard: Shard, instead: str = "NULL") -> str:

@@ -30,7 +30,7 @@ from journal.reader import JournalReader
 from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
 from journal.state import Marks, marks_to_json
 from journal.table import CHECKS, create_table
-from ledger.accounts import Role, account, holder_of, merchants_of
+from ledger.accounts import book, holder_of
 from ledger.handler import handler_version
 from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
@@ -50,14 +50,11 @@ STREAM = "ledger"
 ROWS, ROWS_SHORT = 10_000_000, 200_000
 
 WHOLE_TOPIC = "payments.events"
-MERCHANT = "merchant-main"
 ACCOUNT = "acct_main"
-MONEY = Money(1_250, "EUR")
-BOOKING = (
-    Posting(account(Role.CLEARING, holder_of("stripe", ACCOUNT), MERCHANT), "debit", MONEY),
-    Posting(account(Role.PAYABLE, "stripe", MERCHANT), "credit", MONEY),
-)
-"""Of every row of a whole history."""
+MERCHANTS, CURRENCIES = 500, ("EUR", "USD", "GBP")
+AMOUNT_MINOR_MAX = 1_000_000
+LINES = 2
+"""Of each booking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,20 @@ class HistoryEvent:
     @property
     def entity_key(self) -> str:
         return f"stripe:acct_main:pi_{self.digest[24:48]}"
+
+    @property
+    def fact(self) -> MoneyFact:
+        own = self.digest[24:48]
+        return MoneyFact(f"stripe:ch_{own}:capture", Movement.CAPTURE, ACCOUNT, f"pi_{own}", self._money)
+
+    @property
+    def booking(self) -> tuple[Posting, ...]:
+        """Amount, merchant and currency differ from row to row, so that no reader is spared by repeated texts."""
+        return book(self.fact, holder_of("stripe", ACCOUNT), f"merchant-{self.number % MERCHANTS:04}")
+
+    @property
+    def _money(self) -> Money:
+        return Money(self.number * 7_919 % AMOUNT_MINOR_MAX + 1, CURRENCIES[self.number % len(CURRENCIES)])
 
 
 def made_history(run: Run) -> tuple[Layout, int]:
@@ -126,7 +137,7 @@ def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> Non
     since, chain = 1, GENESIS
     for count in file_sizes(rows):
         last = since + count - 1
-        table = _hashed(rows_table(since, last + 1, WHOLE_TOPIC, postings_to_json(BOOKING)))
+        table = _hashed(rows_table(since, last + 1, WHOLE_TOPIC, books=True))
         chain = extend(chain, commit_digest(table["row_hash"].to_pylist()))
         info = commit(lake.stream, last, {WHOLE_TOPIC: {0: last}}, {WHOLE_TOPIC: {0: 0}}, chain)
         info["payhook.batch_seq"] = str(since)
@@ -149,9 +160,10 @@ def file_sizes(rows: int) -> Iterator[int]:
     yield from [SMALL_ROWS] * small
 
 
-def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None = None) -> pa.Table:
+def rows_table(since: int, until: int, topic: str = TOPIC, *, books: bool = False) -> pa.Table:
     """Rows of seq ``since`` to before ``until``; their hashes are fillers of the right length."""
-    digests = [_digest(number) for number in range(since, until)]
+    events = [HistoryEvent(number) for number in range(since, until)]
+    digests = [one.digest for one in events]
     digest = pa.array(digests, pa.string())
     seq = pa.array(range(since, until), pa.int64())
     first_us, a_row_us = to_micros(FIRST_AT), timedelta(days=1) // timedelta(microseconds=ROWS_PER_DAY)
@@ -161,7 +173,7 @@ def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None 
     body = pc.binary_join_element_wise(other, short, pc.utf8_slice_codeunits(digest, 48, 64), "")
     event_key = pc.binary_join_element_wise("stripe:evt_", short, ":charge.succeeded", "")
     entity_key = pc.binary_join_element_wise("stripe:acct_main:pi_", other, "")
-    facts = [_fact(one) for one in digests]
+    facts = [one.fact for one in events]
     fact_key, fact_sha256 = [one.fact_key for one in facts], [one.sha256 for one in facts]
     columns: dict[str, object] = {
         "seq": seq,
@@ -192,18 +204,13 @@ def rows_table(since: int, until: int, topic: str = TOPIC, postings: str | None 
         "content_version": 1,
         "dedupe": "claimed",
         "handler_version": handler_version(ProvidersSettings()),
-        "postings": postings,
+        "postings": [postings_to_json(one.booking) for one in events] if books else None,
         "headers": _headers(event_key, entity_key, fact_key, fact_sha256, digest, body, at),
         "row_hash": reverse,
     }
     return pa.Table.from_arrays(
         [column(columns.get(field.name), field, len(seq)) for field in JOURNAL_SCHEMA], schema=JOURNAL_SCHEMA
     )
-
-
-def _fact(digest: str) -> MoneyFact:
-    own = digest[24:48]
-    return MoneyFact(f"stripe:ch_{own}:capture", Movement.CAPTURE, ACCOUNT, f"pi_{own}", MONEY)
 
 
 def _headers(
@@ -276,22 +283,22 @@ def _hashed(table: pa.Table) -> pa.Table:
 
 def _lines(table: pa.Table) -> pa.Table:
     """The booking's lines of each row, as `ledger.postings.flat` makes them."""
-    sides = [_side(table, number) for number in range(len(BOOKING))]
+    bookings = [HistoryEvent(seq).booking for seq in table["seq"].to_pylist()]
+    sides = [_side(table, number, [one[number] for one in bookings]) for number in range(LINES)]
     return pa.concat_tables(sides).sort_by([("seq", "ascending"), ("line", "ascending")])
 
 
-def _side(table: pa.Table, number: int) -> pa.Table:
-    line = BOOKING[number]
+def _side(table: pa.Table, number: int, lines: list[Posting]) -> pa.Table:
+    count = table.num_rows
     own = {
         "line": number,
-        "merchant": merchants_of([one.account for one in BOOKING])[number],
-        "account": line.account,
-        "side": line.side,
-        "amount_minor": line.money.amount_minor,
-        "currency": line.money.currency,
+        "merchant": [f"merchant-{seq % MERCHANTS:04}" for seq in table["seq"].to_pylist()],
+        "account": [line.account for line in lines],
+        "side": [line.side for line in lines],
+        "amount_minor": [line.money.amount_minor for line in lines],
+        "currency": [line.money.currency for line in lines],
     }
     columns = [
-        column(own[field.name] if field.name in own else table[field.name], field, table.num_rows)
-        for field in POSTINGS_SCHEMA
+        column(own[field.name] if field.name in own else table[field.name], field, count) for field in POSTINGS_SCHEMA
     ]
     return pa.table(columns, POSTINGS_SCHEMA)

@@ -9,11 +9,13 @@ WITH bookings AS (
                 ELSE contains(postings, chr(92)) AND NOT regexp_like(postings, '"amount_minor":[^,}]*[^0-9,}]')
            END AS is_as_read
     FROM journal WHERE postings IS NOT NULL),
-of_two_lines AS (
-    SELECT seq FROM bookings
-    WHERE line_count = 2 AND line_1.amount_minor > 0 AND line_1.amount_minor = line_2.amount_minor
-          AND line_1.currency = line_2.currency AND line_1.account IS NOT NULL AND line_2.account IS NOT NULL
-          AND (line_1.side || line_2.side) IN ('debitcredit', 'creditdebit')),
+judged AS (
+    SELECT *, coalesce(books AND is_as_read, false) AS is_in_form,
+           coalesce(line_count = 2 AND line_1.amount_minor > 0 AND line_1.amount_minor = line_2.amount_minor
+                    AND line_1.currency = line_2.currency AND line_1.account IS NOT NULL AND line_2.account IS NOT NULL
+                    AND (line_1.side || line_2.side) IN ('debitcredit', 'creditdebit'), false) AS is_a_pair
+    FROM bookings),
+doubtful AS (SELECT * FROM judged WHERE NOT is_in_form OR NOT is_a_pair),
 sums AS (
     SELECT seq, currency, count(*) AS line_count,
            sum(CASE WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END) AS balance,
@@ -21,12 +23,11 @@ sums AS (
                              AND amount_minor > 0, false)) AS are_lines
     FROM (SELECT seq, posting.account AS line_account, posting.side AS side, posting.currency AS currency,
                  posting.amount_minor AS amount_minor
-          FROM (SELECT seq, explode(lines) AS posting FROM bookings
+          FROM (SELECT seq, explode(lines) AS posting FROM doubtful
                 WHERE line_count <> 2 OR line_1.currency <> line_2.currency))
     GROUP BY seq, currency),
 of_more_lines AS (
     SELECT seq FROM sums GROUP BY seq HAVING sum(line_count) > 1 AND bool_and(are_lines AND balance = 0))
 SELECT seq, event_key, decision, postings
-FROM bookings
-WHERE NOT books OR NOT coalesce(is_as_read, false)
-      OR seq NOT IN (SELECT seq FROM of_two_lines UNION ALL SELECT seq FROM of_more_lines)
+FROM doubtful
+WHERE NOT is_in_form OR seq NOT IN (SELECT seq FROM of_more_lines)

@@ -90,10 +90,11 @@ named AS (
 balances AS (
     SELECT *, CASE WHEN named = '' THEN own ELSE own || '/' || named END AS balance FROM named),
 judged AS (
-    SELECT *, decoded_name(holder) <> balance AND holder <> 'sha256-' || sha2(balance, 256) AND (
+    SELECT *, CASE WHEN decoded_name(holder) <> balance THEN holder <> 'sha256-' || sha2(balance, 256) AND (
                holder = own OR startswith(holder, own || '/')
                OR NOT CASE WHEN tenant IS NULL THEN NOT regexp_like(holder, '^[^/]*~')
-                           ELSE startswith(holder, tenant || '~') OR startswith(holder, 'sha256-') END) AS is_elsewhere
+                           ELSE startswith(holder, tenant || '~') OR startswith(holder, 'sha256-') END)
+           END AS is_elsewhere
     FROM balances)
 SELECT CASE WHEN moved IS NULL OR NOT coalesce(is_known, false)
                 THEN 'a booking that the chart of accounts does not know'

@@ -1,7 +1,7 @@
 -- An entity's events took effect in the order in which Kafka held them, or the row is marked as out of order.
-WITH effects AS (
-    SELECT entity_key, item_seq, seq, first, out_of_order, event_type
-    FROM journal WHERE decision = 'applied' AND entity_key IS NOT NULL),
+WITH late AS (
+    SELECT entity_key, item_seq, seq
+    FROM journal WHERE decision = 'applied' AND entity_key IS NOT NULL AND NOT first AND NOT out_of_order),
 numbered AS (
     SELECT life, partition, kafka_offset, seq,
            max(kafka_offset) OVER (PARTITION BY life, partition ORDER BY seq
@@ -14,7 +14,7 @@ FROM numbered WHERE kafka_offset < before
 UNION ALL
 SELECT 'took effect behind a later event of its entity, and is not marked', NULL, NULL, NULL, late.seq, NULL,
        late.entity_key, late.item_seq, max(other.item_seq)
-FROM effects AS late JOIN effects AS other
+FROM late JOIN journal AS other
 ON other.entity_key = late.entity_key AND other.seq < late.seq AND other.item_seq > late.item_seq
-WHERE NOT late.first AND NOT late.out_of_order AND other.event_type IS DISTINCT FROM 'book_entry'
+WHERE other.decision = 'applied' AND other.event_type IS DISTINCT FROM 'book_entry'
 GROUP BY late.entity_key, late.item_seq, late.seq

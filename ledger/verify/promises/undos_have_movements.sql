@@ -14,11 +14,12 @@ steps AS (
            CASE WHEN role <> 'payouts' THEN greatest(forward, 0) WHEN payout_failed THEN 0 ELSE minor END AS does,
            CASE WHEN role <> 'payouts' THEN greatest(-forward, 0) WHEN payout_failed THEN -minor ELSE 0 END AS undoes
     FROM ways),
+undone AS (SELECT entity_key FROM steps WHERE undoes <> 0),
 found AS (
     SELECT entity_key, currency, movement, sum(does) AS done, sum(undoes) AS undone,
            min(CASE WHEN undoes <> 0 THEN seq END) AS seq,
            min(CASE WHEN undoes <> 0 THEN decided_at END) AS since
-    FROM steps GROUP BY entity_key, currency, movement)
+    FROM steps WHERE entity_key IN (SELECT entity_key FROM undone) GROUP BY entity_key, currency, movement)
 SELECT CASE WHEN done <> 0 THEN 'more of a ' || movement || ' was undone than was done'
             ELSE 'a ' || movement || ' was undone that was never done' END AS problem,
        entity_key, currency, movement, CAST(done AS bigint) AS done, CAST(undone AS bigint) AS undone, seq, since,
