@@ -115,6 +115,7 @@ MOVED = """
     SELECT seq, entity_key, fact_key, account, currency, decided_at, mine,
            split_part(account, ':', 2) AS merchant, split_part(account, ':', 3) AS role,
            coalesce(fact_key LIKE '%:payout_failed', false) AS payout_failed,
+           coalesce(fact_key LIKE '%:second_dispute_lost', false) AS lost_again,
            split_part(fact_key, ':', 1) || ':' || split_part(fact_key, ':', 2) AS fact_entity,
            CASE WHEN side = 'debit' THEN amount_minor ELSE -amount_minor END AS minor
     FROM {lines}

@@ -2,9 +2,10 @@
 -- came first doesn't wait long.
 --
 -- A payout below zero and one that failed touch the same sides, so its fact's name tells them apart. A lost dispute
--- ends a dispute as a won one does. Rows that await something are counted, and are no offence yet.
+-- ends a dispute as a won one does, but for the loss of a second chargeback, which may be won still. Rows that await
+-- something are counted, and are no offence yet.
 WITH ways AS (
-    SELECT entity_key, currency, seq, decided_at, role, minor, payout_failed,
+    SELECT entity_key, currency, seq, decided_at, role, minor, payout_failed, lost_again,
            CASE WHEN role = 'payable' THEN -minor ELSE minor END AS forward,
            CASE role WHEN 'payable' THEN 'capture' WHEN 'refunds' THEN 'refund' WHEN 'disputes' THEN 'dispute'
                      ELSE 'payout' END AS movement
@@ -12,7 +13,8 @@ WITH ways AS (
 steps AS (
     SELECT *,
            CASE WHEN role <> 'payouts' THEN greatest(forward, 0) WHEN payout_failed THEN 0 ELSE minor END AS does,
-           CASE WHEN role <> 'payouts' THEN greatest(-forward, 0) WHEN payout_failed THEN -minor ELSE 0 END AS undoes
+           CASE WHEN lost_again THEN 0 WHEN role <> 'payouts' THEN greatest(-forward, 0)
+                WHEN payout_failed THEN -minor ELSE 0 END AS undoes
     FROM ways),
 undone AS (SELECT entity_key FROM steps WHERE undoes <> 0),
 found AS (
