@@ -52,6 +52,7 @@ from ledger.verify.payment_checks import (
 from ledger.verify.promises import promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
+from ledger.verify.report_checks import ReportsAgree
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
@@ -73,6 +74,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     UndosHaveMovements(),
     UndosFollowMovements(),
     OneMerchantAPayment(),
+    ReportsAgree(),
     PostingsEqualJournal(),
     IndexEqualsJournal(),
     DlqEqualsOpenDead(),
@@ -94,6 +96,7 @@ OF_THE_LEDGER = frozenset(
         UndosHaveMovements.name,
         UndosFollowMovements.name,
         OneMerchantAPayment.name,
+        ReportsAgree.name,
         PostingsEqualJournal.name,
         AuditLogWhole.name,
         BookingsAreInBodies.name,
@@ -101,7 +104,9 @@ OF_THE_LEDGER = frozenset(
 )
 """Other streams have no bookings and no receipts; the record of what people did is one for all streams."""
 
-OF_THE_FIRST_SHARD = frozenset({ReceiptsHaveDecisions.name, AuditLogWhole.name, OneEffectInAllShards.name})
+OF_THE_FIRST_SHARD = frozenset(
+    {ReceiptsHaveDecisions.name, AuditLogWhole.name, ReportsAgree.name, OneEffectInAllShards.name}
+)
 """What is one for all shards of a stream is checked once."""
 
 OF_DEEP_ALONE: tuple[type[Invariant], ...] = (BodiesWhole, BookingsAreInBodies)

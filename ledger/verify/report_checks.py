@@ -1,0 +1,57 @@
+"""Whether providers' own reports agree with the ledger: what a booking is held against that no adapter read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from ledger.reconciliations import Reconciliation, Reconciliations
+from ledger.verify.evidence import Evidence
+from ledger.verify.report import Finding, Invariant
+
+
+class ReportsAgree(Invariant):
+    name = "reports_agree"
+    sentence = (
+        "What a provider's settlement report says of a period is what is booked: no difference that its newest "
+        "reconciliation found stays open for long."
+    )
+
+    def check(self, evidence: Evidence) -> Finding:
+        newest = _newest_of_each(evidence)
+        differing = [run for run in newest if not run.clean]
+        late_before = evidence.now - timedelta(days=evidence.limits.refund_awaits_days_max)
+        late = [run for run in differing if _ended_at(run) < late_before]
+        awaiting = sum(_differences(run) for run in differing) - sum(map(_differences, late))
+        figures = {"reports": len(newest), "differences": sum(map(_differences, differing)), "awaiting": awaiting}
+        return self.finding(evidence, _offenders(late), figures)
+
+
+def _newest_of_each(evidence: Evidence) -> list[Reconciliation]:
+    """Of each provider, tenant and period the newest run: it says what is open still."""
+    shared = evidence.lake.places.shared
+    found: dict[tuple[object, ...], Reconciliation] = {}
+    for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).runs():
+        found.setdefault((run.provider, run.tenant, run.since, run.until), run)
+    return list(found.values())
+
+
+def _ended_at(run: Reconciliation) -> datetime:
+    return run.until or run.at
+
+
+def _differences(run: Reconciliation) -> int:
+    return sum(run.counts.values())
+
+
+def _offenders(late: list[Reconciliation]) -> Iterator[dict[str, Any]]:
+    for run in sorted(late, key=_ended_at):
+        yield {
+            "problem": "a report and the ledger differ, and nobody settled it",
+            "run_id": run.run_id,
+            "provider": run.provider,
+            "report": run.report_name,
+            "until": _ended_at(run),
+            **{kind: count for kind, count in run.counts.items() if count},
+        }
