@@ -211,7 +211,9 @@ class UnknownOfADay:
         """The next rows."""
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
         came = pc.and_(pc.is_valid(rows["reason"]), pc.starts_with(pc.fill_null(rows["pair"], ""), "+"))
-        again = pc.is_in(rows["item_seq"], value_set=pa.array(self._items, pa.int64()))
+        # One that is unknown in these rows may be taken up again in them.
+        items = {*self._items, *rows["item_seq"].filter(is_unknown).to_pylist()}
+        again = pc.is_in(rows["item_seq"], value_set=pa.array(items, pa.int64()))
         some = rows.filter(pc.or_(pc.or_(is_unknown, came), again))
         for row in some.to_pylist():
             if row["decision"] == Decision.UNKNOWN.value:
@@ -220,7 +222,7 @@ class UnknownOfADay:
                     self._items[row["item_seq"]] = (to_micros(row["decided_at"]), _what(row), pair)
             elif row["item_seq"] in self._items:
                 del self._items[row["item_seq"]]
-            elif row["pair"] is not None:
+            elif row["reason"] is not None and (row["pair"] or "").startswith("+"):
                 self._settle(row["pair"][1:])
 
     def counts(self, now_us: int) -> dict[str, int]:

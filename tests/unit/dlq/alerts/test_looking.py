@@ -45,8 +45,8 @@ class Journal:
     def divide(self, shard: Shard) -> None:
         JournalWriter.create_or_open(str(self.path), "ledger").divide(TOPIC, shard, AT)
 
-    def then(self, item: int, decision: Decision) -> int:
-        return self._commit(item, decision, first=False)
+    def then(self, item: int, decision: Decision, **more: Any) -> int:
+        return self._commit(item, decision, first=False, **more)
 
     def _commit(self, item: int, decision: Decision, *, first: bool, **more: Any) -> int:
         seq, offset = self._seq, (self._offset if first else item) - 1
@@ -208,6 +208,33 @@ def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_m
     assert dead is not None and dead.unknown == {}
     journal.then(taken_up, Decision.UNKNOWN)
     assert (again := following.read()) is not None and sum(again.unknown.values()) == 1
+
+
+def unknown_now(journal: Journal) -> dict[str, int]:
+    """As a watch sees it that begins now, and reads all rows in one table."""
+    dead = items(journal).read()
+    assert dead is not None
+    return dict(dead.unknown)
+
+
+def test_a_watch_that_begins_does_not_count_what_was_taken_up_before(journal: Journal) -> None:
+    taken_up = journal.new(Decision.UNKNOWN, **OF_TYPE)
+    journal.then(taken_up, Decision.REPLAYED)
+    journal.then(taken_up, Decision.APPLIED)
+    assert unknown_now(journal) == {}
+    again = journal.new(Decision.UNKNOWN, **OF_VALUE)
+    journal.then(again, Decision.REPLAYED)
+    journal.then(again, Decision.UNKNOWN, **OF_VALUE)
+    assert unknown_now(journal) == {"adyen: CHARGEBACK, disputeStatus=Frozen": 1}
+
+
+def test_an_undo_that_was_taken_up_settles_no_other_one(journal: Journal) -> None:
+    """Only a movement settles an undo; here another undo of the same movement is applied."""
+    taken_up = journal.new(Decision.UNKNOWN, **UNDO)
+    journal.new(Decision.UNKNOWN, **UNDO)
+    journal.then(taken_up, Decision.REPLAYED)
+    journal.then(taken_up, Decision.APPLIED, pair=UNDO["pair"])
+    assert unknown_now(journal) == {"mollie: payout.failed, undo": 1}
 
 
 def test_a_configuration_that_is_not_told_in_time_is_asked_for_with_the_next_look() -> None:
