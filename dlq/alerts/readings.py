@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.routing import base_of, mode_of, stream_of
+from dlq.alerts.engine import CLEAR_S
 from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 from dlq.rates import Rate, sum_rates
 
@@ -97,35 +98,45 @@ BY_PROVIDER = frozenset({"signatures", "not_there"})
 class Readings:
     """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
-    def __init__(self, window_s: float = WINDOW_S, providers: Iterable[str] = ()) -> None:
+    def __init__(self, window_s: float = WINDOW_S, providers: Iterable[str] = (), unknown: Iterable[str] = ()) -> None:
         """
         :param providers: that the alerts are about which a state file remembers
+        :param unknown: what wasn't known of events, that such alerts are about
         """
         self._window_s = window_s
         self._providers = set(providers)
         """Those that were ever seen; as many as the receivers have adapters."""
+        self._gone_s: dict[str, float | None] = dict.fromkeys(unknown)
+        """By what isn't known of events: since when no journal counts any such; None where one does, or may. It is
+        forgotten once its alert is over.
+        """
         self._window = Window(max(HOUR_S, window_s))
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
         """Every rule's value on each of its subjects."""
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
-        events = [*self._dead(seen, now), *self._ready(seen), *self._streams(seen), self._redis(seen)]
-        return [*events, *_of_the_house(seen), *self._at_the_door(seen)]
+        events = [*_dead(seen, now), *self._unknown(seen, now_s), *self._ready(seen), *self._streams(seen)]
+        return [*events, self._redis(seen), *_of_the_house(seen), *self._at_the_door(seen)]
 
-    def _dead(self, seen: Seen, now: datetime) -> Iterator[Reading]:
-        depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
-        for stream, depth in _by_stream(depths).items():
-            yield Reading("dlq_depth", stream, depth, "" if depth is None else _rates_note(seen, stream, int(depth)))
-        for stream, dead in seen.dead.items():
-            age_s = None if dead is None else _age_s(dead, now)
-            yield Reading("dlq_age", stream, age_s)
-            yield Reading("dlq_escalation", stream, age_s)
-        unknown = Counter[str]()
+    def _unknown(self, seen: Seen, now_s: float) -> Iterator[Reading]:
+        """By what isn't known; None where a journal that can't be read may count it, 0 where none does any more."""
+        counts = Counter[str]()
         for dead in seen.dead.values():
-            unknown.update({} if dead is None else dead.unknown)
-        for what, events in unknown.items():
-            yield Reading("unknown", what, float(events), "see `payhook ledger unknown`")
+            counts.update({} if dead is None else dead.unknown)
+        is_all_read = None not in seen.dead.values()
+        self._gone_s |= dict.fromkeys(counts)
+        for what, gone_s in list(self._gone_s.items()):
+            if what in counts:
+                yield Reading("unknown", what, float(counts[what]), "see `payhook ledger unknown`")
+            elif not is_all_read:
+                self._gone_s[what] = None
+                yield Reading("unknown", what, None)
+            else:
+                since_s = self._gone_s[what] = now_s if gone_s is None else gone_s
+                if now_s - since_s >= CLEAR_S:
+                    del self._gone_s[what]
+                yield Reading("unknown", what, 0.0)
 
     def _ready(self, seen: Seen) -> Iterator[Reading]:
         if seen.receiver_ready is not None:
@@ -215,6 +226,16 @@ class Readings:
         found = self._window.gained(some, every, over_s)
         # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
         return max(0.0, counted - found) / counted if others else found / counted
+
+
+def _dead(seen: Seen, now: datetime) -> Iterator[Reading]:
+    depths = {stream: None if dead is None else float(dead.depth) for stream, dead in seen.dead.items()}
+    for stream, depth in _by_stream(depths).items():
+        yield Reading("dlq_depth", stream, depth, "" if depth is None else _rates_note(seen, stream, int(depth)))
+    for stream, dead in seen.dead.items():
+        age_s = None if dead is None else _age_s(dead, now)
+        yield Reading("dlq_age", stream, age_s)
+        yield Reading("dlq_escalation", stream, age_s)
 
 
 def _of_the_house(seen: Seen) -> Iterator[Reading]:

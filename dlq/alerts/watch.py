@@ -59,7 +59,10 @@ class Watch:
         self._file = file
         self._clock = clock
         known = read_state(file)
-        self._readings = Readings(providers=[alert.subject for alert in known.alerts if alert.rule in BY_PROVIDER])
+        self._readings = Readings(
+            providers=[alert.subject for alert in known.alerts if alert.rule in BY_PROVIDER],
+            unknown=[alert.subject for alert in known.alerts if alert.rule == "unknown"],
+        )
         self.engine = Engine(rules(settings), known.alerts)
         self.queues = {name: Queue(only_critical=settings.receivers[name].only_critical) for name in receivers}
         for name, queue in self.queues.items():

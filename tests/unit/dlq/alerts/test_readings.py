@@ -307,3 +307,59 @@ def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_ends_whe
     assert look({rule: 2.5}) == [Kind.FIRING]
     assert look({rule: None}) == [] and engine.alerts[0].unknown, "it is made, and can't be read"
     assert look({}) == [Kind.RECOVERED]
+
+
+WHAT = "stripe: made_up.funds_moved"
+
+
+class UnknownLooks:
+    """Looks once a minute, at journals of which each says how many events are unknown, or can't be read (None)."""
+
+    def __init__(self, readings: Readings | None = None) -> None:
+        self.engine, self.readings, self.at_s = Engine(rules(AlertsSettings())), readings or Readings(), 0.0
+
+    def look(self, **unknown: int | None) -> list[tuple[Kind, str]]:
+        self.at_s += 60.0
+        now = NOW + timedelta(seconds=self.at_s)
+        dead = {
+            stream: None if events is None else Dead(0, None, unknown={WHAT: events} if events else {})
+            for stream, events in unknown.items()
+        }
+        notices = self.engine.look(self.readings.of(Seen(dead=dead), now, self.at_s), now)
+        return [(one.kind, one.subject) for one in notices]
+
+    def fire(self) -> None:
+        said = [self.look(ledger=1, notify=0) for _ in range(6)]
+        assert said == [[]] * 5 + [[(Kind.FIRING, WHAT)]]
+
+
+def test_unknown_events_of_a_journal_that_cannot_be_read_are_not_over() -> None:
+    looks = UnknownLooks()
+    looks.fire()
+    unread = [looks.look(ledger=None, notify=0) for _ in range(10)]
+    assert unread == [[]] * 10 and looks.engine.alerts[0].unknown
+    assert [looks.look(ledger=1, notify=0) for _ in range(10)] == [[]] * 10
+    assert not looks.engine.alerts[0].unknown
+    assert [looks.look(ledger=2, notify=None) for _ in range(10)] == [[]] * 10, "one that is read counts it"
+    assert not looks.engine.alerts[0].unknown
+
+
+def test_unknown_events_are_over_once_none_was_there_for_a_while() -> None:
+    looks = UnknownLooks()
+    looks.fire()
+    assert looks.look(ledger=0, notify=0) == []
+    assert looks.look(ledger=1, notify=0) == []
+    assert looks.look(ledger=0, notify=0) == []
+    assert looks.look(ledger=None, notify=0) == [], "it isn't known to be gone"
+    assert [looks.look(ledger=0, notify=0) for _ in range(3)] == [[], [], [(Kind.RECOVERED, WHAT)]]
+    looks.look(ledger=0, notify=0)
+    found = looks.readings.of(Seen(dead={"ledger": None}), NOW, looks.at_s + 60.0)
+    assert not [one for one in found if one.rule == "unknown"], "what is over isn't remembered"
+
+
+def test_unknown_events_that_fired_before_a_restart_are_not_over_while_their_journal_is_read() -> None:
+    looks = UnknownLooks()
+    looks.fire()
+    looks.readings = Readings(unknown=[WHAT])
+    assert [looks.look(ledger=None, notify=0) for _ in range(5)] == [[]] * 5
+    assert looks.look(ledger=1, notify=0) == []

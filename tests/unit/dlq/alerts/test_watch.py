@@ -94,6 +94,29 @@ def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after
     assert reported["text"] == "a dead event of ledger has not been closed for 48.0 h"
 
 
+def test_unknown_events_are_reported_once_however_often_the_watch_restarts_and_reads_its_journal_again(
+    stack: Stack, server: Receiver
+) -> None:
+    counted = stack.dead = Dead(0, None, unknown={"stripe: made_up.funds_moved": 1})
+    stack.step()
+    stack.step(400)
+    assert kinds(server) == [("unknown", "firing")]
+    for _ in range(2):
+        stack.watch.close()
+        stack.restart()
+        stack.dead = None
+        stack.step()
+        stack.step(400)
+        stack.dead = counted
+        stack.step()
+        stack.step(400)
+    assert kinds(server) == [("unknown", "firing")]
+    stack.dead = Dead(0, None)
+    stack.step()
+    stack.step(130)
+    assert kinds(server)[1:] == [("unknown", "recovered")]
+
+
 def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nobody_else(
     stack: Stack, server: Receiver
 ) -> None:
