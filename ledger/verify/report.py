@@ -156,8 +156,9 @@ def _text(value: object) -> str:
 class Known(TypedDict):
     """What is known of one invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or UNKNOWN.
 
-    ``deep``: that look was one. ``since``: the first row that it looked at. ``offenders``: some of what it found.
-    ``not_checked``: why a later look, or the only one, couldn't check it.
+    ``deep``: that look was one. ``since``: the first row that it looked at. Of one that is WRONG they are as
+    wide as all looks that found so together: it holds again once a look that is as wide finds nothing. ``offenders``:
+    some of what the look found. ``not_checked``: why a later look, or the only one, couldn't check it.
     """
 
     state: str
@@ -207,7 +208,12 @@ def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: boo
         "offenders": list(finding.offenders[:OFFENDERS_KEPT_MAX]),
         "not_checked": finding.not_checked,
     }
-    if before is None or before["state"] == UNKNOWN or looked["state"] == WRONG:
+    if before is None or before["state"] == UNKNOWN:
+        return looked
+    if looked["state"] == WRONG:
+        if before["state"] == WRONG:
+            # What a wider look found may be there still.
+            looked["since"], looked["deep"] = min(report.since, before["since"]), deep or before["deep"]
         return looked
     if looked["state"] == UNKNOWN:
         return {**before, "not_checked": finding.not_checked}
