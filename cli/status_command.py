@@ -173,7 +173,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
 def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
     """A line a stream of a mode that was ever verified: when last, and which invariants don't hold.
 
-    :param known: as `ledger.verify.report.remember` writes it
+    :param known: as `ledger.verify.report.remember` writes it; an earlier version wrote no ``invariants``
     """
     return [
         (f"verified {stream}", f"{said['at']}: {_outcome(said)}")
@@ -183,8 +183,8 @@ def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
 
 
 def _outcome(said: Mapping[str, Any]) -> str:
-    wrong = said["wrong"]
-    left_out = [name for name, one in said["invariants"].items() if one["not_checked"] is not None]
+    wrong, invariants = said["wrong"], said.get("invariants") or {}
+    left_out = [name for name, one in invariants.items() if one["not_checked"] is not None]
     held = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
     return f"{held}; not checked: {', '.join(left_out)}" if left_out else held
 

@@ -16,7 +16,7 @@ from core.layout import LEDGER, Layout
 from core.routing import base_of, mode_of, stream_of
 from core.status_file import moment_of, read_said
 from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, invariant_types
-from ledger.verify.report import UNKNOWN, WRONG
+from ledger.verify.report import UNKNOWN, WRONG, Known, known_invariants
 
 DEEP = frozenset(one.name for one in OF_DEEP_ALONE)
 NOT_YET = "it wasn't looked at yet"
@@ -41,8 +41,8 @@ class InvariantResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamResult:
-    """``at``: when it was last verified; None: never. ``seq``: the last row then. ``problem``: why the last round by
-    schedule couldn't verify it.
+    """``at``: when it was last verified; None: never. ``seq``: the last row then; None: an earlier version didn't say.
+    ``problem``: why the last round by schedule couldn't verify it.
     """
 
     stream: str
@@ -63,20 +63,20 @@ def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
 
 
 def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> StreamResult:
-    results = known.get("invariants") or {}
+    results, said_all = known_invariants(known), bool(known.get("invariants"))
     # What a verification left out isn't asked of this stream, but for what only a deep one looks at.
     others = frozenset[str]() if base_of(stream) == LEDGER else OF_THE_LEDGER
     asked = [
-        name for name in invariant_types() if name in results or (name not in others and (not results or name in DEEP))
+        name for name in invariant_types() if name in results or (name not in others and (not said_all or name in DEEP))
     ]
-    invariants = [_result(name, results.get(name), was_verified=bool(results)) for name in asked]
+    invariants = [_result(name, results.get(name), was_verified=said_all) for name in asked]
     invariants.sort(key=lambda one: one.state != WRONG)
     return StreamResult(
         stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants
     )
 
 
-def _result(name: str, known: Mapping[str, Any] | None, *, was_verified: bool) -> InvariantResult:
+def _result(name: str, known: Known | None, *, was_verified: bool) -> InvariantResult:
     query, sentence = explain(name), invariant_types()[name].sentence
     if known is None:
         note = LOOKED_AT_BY_DEEP if name in DEEP and was_verified else NOT_YET

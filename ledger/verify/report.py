@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -186,7 +186,7 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
     with locked(path.with_suffix(".lock")):
         known = dict(read_said(path) or {})
         of_stream = known.get(report.stream) or {}
-        invariants: dict[str, Known] = dict(of_stream.get("invariants") or {})
+        invariants = known_invariants(of_stream)
         for finding in report.findings:
             invariants[finding.name] = _learnt(invariants.get(finding.name), finding, report, deep=deep)
         known[report.stream] = {
@@ -197,6 +197,25 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
             "invariants": invariants,
         }
         write_whole(path, json.dumps(known, indent=1, default=_text) + "\n")
+
+
+def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
+    """What the file says of a stream's invariants, by name.
+
+    An earlier version left ``{"at": …, "wrong": [names], "deep": …}`` alone; of what it names a look at all rows is to
+    say that it holds.
+    """
+    if of_stream.get("invariants"):
+        return dict(of_stream["invariants"])
+    wrong: Known = {
+        "state": WRONG,
+        "at": str(of_stream.get("at", "")),
+        "deep": bool(of_stream.get("deep")),
+        "since": 1,
+        "offenders": [],
+        "not_checked": None,
+    }
+    return dict.fromkeys(of_stream.get("wrong") or (), wrong)
 
 
 def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: bool) -> Known:
