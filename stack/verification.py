@@ -25,9 +25,8 @@ log = logging.getLogger("verification")
 
 def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
     """One name a journal, the ledger's first; the ledger's also where it has no journal, so that this is said."""
-    names = {name: config.names(mode) for name, config in streams_of(settings).items()}
-    others = [name for base, of_base in names.items() if base != LEDGER for name in of_base]
-    return [*names[LEDGER], *(name for name in others if has_table(str(settings.layout.stream(name).journal)))]
+    every = _streams(settings, mode)
+    return [stream for stream in every if base_of(stream) == LEDGER or _has_journal(settings, stream)]
 
 
 def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: Watch) -> Report:
@@ -58,28 +57,40 @@ def run_round(settings: Settings) -> bool:
     """As `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
 
     What each came to is in `Layout.verified`. `Layout.verification` says when this ended, whether every stream could be
-    verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it (``problems``).
+    verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it (``problems``), or its
+    result from being written. No stream's problem keeps another one from being verified.
     """
     clock = SystemClock()
     began_at, wrong, problems = clock.now(), 0, dict[str, str]()
     options = Options(providers=settings.providers)
-    for stream in _decided(settings):
+    for stream in [stream for mode in settings.ingest.modes for stream in _streams(settings, mode)]:
         try:
+            if not _has_journal(settings, stream):
+                continue
             report = verify_stream(settings, settings.kafka, stream, options, Watch())
+            wrong += _log_findings(report)
             remember(settings.layout.verified, report, deep=False)
         except PayhookError as problem:
             problems[stream] = str(problem)
             log.error("%s couldn't be verified: %s", stream, problem)
-            continue
-        wrong += _log_findings(report)
+        except Exception as failed:
+            problems[stream] = repr(failed)
+            log.exception("%s couldn't be verified", stream)
     _write_report(settings, began_at=to_rfc3339(began_at), clock=clock, wrong=wrong, problems=problems)
     return not problems and not wrong
 
 
-def _decided(settings: Settings) -> list[str]:
-    """The streams that have a journal, of the traffic that is taken."""
-    every = [stream for mode in settings.ingest.modes for stream in streams_to_verify(settings, mode)]
-    return [stream for stream in every if has_table(str(settings.layout.stream(stream).journal))]
+def _streams(settings: Settings, mode: Mode) -> list[str]:
+    """One name a journal, the ledger's first, whether it is there or not."""
+    names = {name: config.names(mode) for name, config in streams_of(settings).items()}
+    return [*names[LEDGER], *(name for base, of_base in names.items() if base != LEDGER for name in of_base)]
+
+
+def _has_journal(settings: Settings, stream: str) -> bool:
+    """
+    :raises DeltaError, OSError: it can't be looked at
+    """
+    return has_table(str(settings.layout.stream(stream).journal))
 
 
 def _log_findings(report: Report) -> int:

@@ -14,7 +14,8 @@ import stack.verification
 from core.clock import from_rfc3339
 from core.status_file import read_said
 from ledger.settings import LedgerSettings, VerifySettings
-from ledger.verify import Finding, VerifyImpossible
+from ledger.verify import Finding, Report, VerifyImpossible
+from ledger.verify.report import remember
 from stack.rounds import Round, scheduled, stay_beside
 from stack.settings import Settings
 from stack.verification import run_round
@@ -80,22 +81,65 @@ def test_a_round_leaves_what_it_found_where_alerts_and_pages_look(
     assert known is not None and known["ledger"]["wrong"] == wrong
 
 
+def decided(monkeypatch: pytest.MonkeyPatch, *streams: str, unreachable: str | None = None) -> None:
+    """These have a journal; whether one of them does can't be looked at."""
+
+    def has_table(path: str) -> bool:
+        if Path(path).name == unreachable:
+            raise OSError("the place can't be reached")
+        return Path(path).name in streams
+
+    monkeypatch.setattr(stack.verification, "has_table", has_table)
+
+
+@pytest.mark.parametrize("problem", [VerifyImpossible("its keys are gone"), MemoryError("its keys are gone")])
 def test_a_stream_that_cannot_be_verified_is_told_and_keeps_no_other_from_it(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
     asked = answering(monkeypatch, HOLDS)
     found: Any = vars(stack.verification)["run"]
 
     def run(*given: Any, stream: str, **more: Any) -> object:
         if stream == "ledger":
-            raise VerifyImpossible("its keys are gone")
+            raise problem
         return found(*given, stream=stream, **more)
 
     monkeypatch.setattr(stack.verification, "run", run)
-    monkeypatch.setattr(stack.verification, "_decided", lambda _settings: ["ledger", "notify"])
+    decided(monkeypatch, "ledger", "notify")
     assert not run_round(lake.settings)
     assert asked == ["notify"]
     assert not left(lake)["ok"] and "its keys are gone" in left(lake)["problems"]["ledger"]
+
+
+def test_a_stream_whose_result_cannot_be_written_is_told_and_keeps_no_other_from_it(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(monkeypatch, WRONG)
+    decided(monkeypatch, "ledger", "notify")
+
+    def remember_some(path: Path, report: Report, *, deep: bool) -> None:
+        if report.stream == "ledger":
+            raise OSError("no space left on the device")
+        remember(path, report, deep=deep)
+
+    monkeypatch.setattr(stack.verification, "remember", remember_some)
+    assert not run_round(lake.settings)
+    assert asked == ["ledger", "notify"]
+    assert left(lake)["problems"].keys() == {"ledger"} and "no space left" in left(lake)["problems"]["ledger"]
+    assert left(lake)["wrong"] == 2, "what was found is counted, wherever it stands"
+    known = read_said(lake.settings.layout.verified)
+    assert known is not None and known.keys() == {"notify"}
+
+
+@pytest.mark.parametrize(("unreachable", "verified"), [("ledger", ["notify"]), ("notify", ["ledger"])])
+def test_a_stream_whose_journal_cannot_be_looked_at_is_told_and_keeps_no_other_from_it(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch, unreachable: str, verified: list[str]
+) -> None:
+    asked = answering(monkeypatch, HOLDS)
+    decided(monkeypatch, "ledger", "notify", unreachable=unreachable)
+    assert not run_round(lake.settings)
+    assert asked == verified
+    assert left(lake)["problems"].keys() == {unreachable} and "reached" in left(lake)["problems"][unreachable]
 
 
 def test_a_kafka_that_is_away_is_a_round_that_could_not_be_made(lake: SmallLake) -> None:
