@@ -150,11 +150,17 @@ class MoneyFact:
         return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
 
     @property
+    def cleared_outside(self) -> Outside | None:
+        """`outside`, unless nobody's balance moves: when a dispute is lost, its money went before."""
+        return None if self.movement is Movement.DISPUTE_LOST else self.outside
+
+    @property
     def sha256(self) -> str:
-        """Hex digest of what two reports of one fact must agree on. What is outside is in it only where there is any,
-        so that all other facts have the hash that they always had.
+        """Hex digest of what two reports of one fact must agree on. What clears outside is in it only where there is
+        any, so that all other facts have the hash that they always had.
         """
-        outside = () if self.outside is None else ("outside", self.outside.method, str(self.outside.amount_minor))
+        cleared = self.cleared_outside
+        outside = () if cleared is None else ("outside", cleared.method, str(cleared.amount_minor))
         parts = (
             self.fact_key,
             self.movement.value,

@@ -122,7 +122,7 @@ def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None)
 
     A payout below zero (the provider takes from the bank account) and a fee that is given back are booked with their
     sides swapped. What is outside of the provider clears on the account of its payment method: the whole, or a part,
-    which is the third line.
+    which is the third line. A movement that clears nothing (a lost dispute) is booked the same wherever its money is.
 
     :raises AmountNotPositive: any other movement below zero
     """
@@ -138,7 +138,8 @@ def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None)
         Posting(account(debit, holder, merchant), "debit", money),
         Posting(account(credit, holder, merchant), "credit", money),
     )
-    return lines if fact.outside is None else _with_outside(lines, fact.outside, tenant)
+    outside = fact.cleared_outside
+    return lines if outside is None else _with_outside(lines, outside, tenant)
 
 
 def _with_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:

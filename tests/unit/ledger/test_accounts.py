@@ -132,6 +132,13 @@ def test_what_is_outside_of_the_provider_clears_on_the_account_of_its_method(
     assert len(lines) == (2 if part_minor == 1_000 else 3)
 
 
+@pytest.mark.parametrize("movement", [one for one in Movement if Role.CLEARING not in BOOKINGS[one]])
+def test_what_clears_nothing_is_booked_the_same_wherever_its_money_is(movement: Movement) -> None:
+    outside = replace(fact(movement), outside=Outside("paypal", 1_000))
+    assert book(outside, "braintree", "m-1") == book(fact(movement), "braintree", "m-1")
+    assert outside.sha256 == fact(movement).sha256
+
+
 @pytest.mark.parametrize("outside", [("paypal", 0), ("paypal", -1), ("Pay:Pal", 1), ("", 1), ("paypal", 1_001)])
 def test_no_more_than_what_moved_is_outside_and_its_method_is_a_plain_name(outside: tuple[str, int]) -> None:
     with pytest.raises(MoneyInvalid):

@@ -289,6 +289,35 @@ CASES += [
         fees=1_680,
     ),
 ]
+PAID_THROUGH_BRAINTREE = Told(
+    "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
+)
+LOST_AT_BRAINTREE = Told("braintree", braintree.disputed_by_paypal("lost"))
+CASES += [
+    Case(
+        "a dispute of a payment by PayPal through Braintree that is lost",
+        [PAID_THROUGH_BRAINTREE, Told("braintree", braintree.disputed_by_paypal("opened")), LOST_AT_BRAINTREE],
+        {},
+    ),
+    Case(
+        "a dispute of a payment by PayPal through Braintree that is lost at once",
+        [PAID_THROUGH_BRAINTREE, LOST_AT_BRAINTREE],
+        {},
+    ),
+    Case(
+        "a dispute of a payment by PayPal through Stripe that is lost",
+        [
+            Told("stripe", Request(body, ()))
+            for body in (
+                stripe.BY_PAYPAL,
+                stripe.disputed_by_paypal("funds_withdrawn", "needs_response"),
+                stripe.disputed_by_paypal("closed", "lost"),
+            )
+        ],
+        {},
+        settings=stripe.PAYPAL_OUTSIDE,
+    ),
+]
 
 
 class Books(Handler):

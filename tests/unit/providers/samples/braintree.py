@@ -35,6 +35,10 @@ def dispute(kind: str = "opened", **more: Any) -> bytes:
     return samples_of.dispute_event(f"dispute_{kind}", dispute="d1", transaction="tx1", **MONEY, **more)
 
 
+def disputed_by_paypal(kind: str) -> Request:
+    return posted(changed(dispute(kind), ("subtype>Visa<", "subtype>PayPal<")))
+
+
 def disbursement(kind: str = "disbursement", *changes: tuple[str, str], **more: Any) -> bytes:
     return changed(samples_of.disbursement_event(kind, disbursement="db1", **MONEY, **more), *changes)
 

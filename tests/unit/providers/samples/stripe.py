@@ -96,6 +96,10 @@ def disputed(event_type: str, status: str, *transactions: dict[str, Any]) -> byt
     return dispute(event_type, status=status, balance_transactions=list(transactions))
 
 
+def disputed_by_paypal(event_type: str, status: str) -> bytes:
+    return dispute(event_type, status=status, payment_method_details={"type": "paypal"})
+
+
 def captured(event_type: str, before: int, after: int, *, is_last: bool = True) -> bytes:
     """A charge whose captured amount grew."""
     previous = {"amount_captured": before, "balance_transaction": f"txn_{before}" if before else None}
