@@ -212,14 +212,14 @@ def _listed(subject: Element, event_type: str) -> _Moved | None:
     """What an earlier charge of the list has come to by now."""
     place = int(event_type.rpartition(LISTED)[2])
     charge = _charges(subject)[place]
-    status = text_of(charge, "status")
+    status, credit = text_of(charge, "status"), _is_credit(charge, False)
     if status in _TAKEN_BACK:
-        return _of_transaction(Movement.CAPTURE_FAILED, charge)
+        return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, charge)
     if status in _NOT_TAKEN:
         return None
     if status not in _TAKEN:
         raise MovementUnknown("status", status)
-    return _of_transaction(Movement.CAPTURE, charge)
+    return _of_transaction(Movement.REFUND if credit else Movement.CAPTURE, charge)
 
 
 def _captured(subject: Element, kind: str) -> _Moved | None:

@@ -98,6 +98,18 @@ LOST = "d1:dispute_lost 1250 EUR of tx1"
 LOSSES = ("lost", "accepted", "auto_accepted", "expired")
 DISBURSED = ("transaction_disbursed", "transaction_retried")
 
+GIVEN_BACK = (
+    (
+        "<status>settled</status>\n          <type>sale<",
+        "<status>settled</status>\n          <type>credit<",
+    ),
+    (
+        '<created-at>2025-12-31T12:00:00Z</created-at>\n          <refunded-transaction-id nil="true"/>',
+        "<created-at>2025-12-31T12:00:00Z</created-at><refunded-transaction-id>tx9</refunded-transaction-id>",
+    ),
+)
+"""The changes that make the older charge of `with_older` a refund of another one."""
+
 BOOKS: list[tuple[str, bytes, Any]] = [
     ("transaction_settled", transaction(), CAPTURE),
     *((kind, transaction(kind), CAPTURE) for kind in DISBURSED),
@@ -105,6 +117,13 @@ BOOKS: list[tuple[str, bytes, Any]] = [
     *(
         (f"a charged subscription with an older charge {place}", with_older(place), [CAPTURE, OLDER])
         for place in ("behind", "before")
+    ),
+    *(
+        (f"a charged subscription with an older {what}", changed(with_older("behind"), *GIVEN_BACK, *more), found)
+        for what, more, found in (
+            ("refund", (), [CAPTURE, "tx0:refund 900 EUR of tx9"]),
+            ("refund that failed", [(">settled<", ">voided<")], [CAPTURE, "tx0:refund_failed 900 EUR of tx9"]),
+        )
     ),
     ("a settled refund", transaction(refund_of="tx0"), REFUND),
     ("a disbursed refund", transaction("transaction_disbursed", refund_of="tx0"), REFUND),
