@@ -110,7 +110,7 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
     return (
         payment.get("captureMode") == "manual"
         or payment.get("captureDelay") is not None
-        or payment.get("method") in CAPTURED
+        or optional_text(payment, "method") in CAPTURED
     )
 
 
