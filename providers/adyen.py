@@ -20,7 +20,8 @@ above). Those are unique within an account and code only, so both are in their k
 
 CHARGEBACK_REVERSED, SECOND_CHARGEBACK, PREARBITRATION_WON and PREARBITRATION_LOST name the payment only where "Include
 the originalReference for CHARGEBACK_REVERSED events" is turned on among the webhook's settings (Risk). Without it they
-are an entity of their own, and book all the same.
+are an entity of their own. Where the ledger has several shards, one that knows of no chargeback may have to decide them
+then, and an undo among them is unknown.
 """
 
 from __future__ import annotations
