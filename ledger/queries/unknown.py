@@ -13,6 +13,9 @@ GROUPS_MAX = 1_000
 TYPE, UNDO = "type", "undo"
 """Codes of `core.work.Unknown` that aren't a value of a field."""
 
+WITH_AMOUNT = "^.*:(-?[0-9]+):[A-Z]+$"
+"""A pair that ends in an amount and its currency; one of another handler's may not."""
+
 ADVICE: Mapping[str, str] = {
     TYPE: "look the type up at the provider; once an update knows it, replay: payhook dlq select --state unknown",
     UNDO: "look up at the provider what it takes back; if money moved before the ledger began, book it by hand: "
@@ -52,6 +55,8 @@ class UnknownEvents:
 def unknown_events(journal: Tables) -> list[UnknownEvents]:
     """Those that are unknown still, the most events first: not replayed since, nor an undo whose movement came later.
 
+    Each movement that came late takes one undo of its pair off the list, the first.
+
     :raises LedgerUnreadable: a journal is damaged
     """
     found: dict[tuple[str, str, str], UnknownEvents] = {}
@@ -71,22 +76,27 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
     pair = "pair" if has_pairs else "CAST(NULL AS varchar)"
     no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
     unknown = text(Decision.UNKNOWN.value)
+    # All unknown undos of a pair have their number in it, also those that were taken up again: the engine counts so.
     found = lake.ask(
         f"""
         SELECT provider, event_type, coalesce(error_code, '{TYPE}') AS code,
-               regexp_replace({pair}, '^.*:', '') AS currency, count(*) AS events,
+               CASE WHEN minor IS NOT NULL THEN regexp_replace(pair, '^.*:', '') END AS currency, count(*) AS events,
                min(coalesce(received_at, decided_at)) AS first_at, max(coalesce(received_at, decided_at)) AS last_at,
-               sum(CAST(regexp_replace({pair}, '^.*:(-?[0-9]+):[A-Z]+$', '\\1') AS bigint)) AS minor,
+               sum(minor) AS minor,
                last_value(event_key ORDER BY seq) AS event_key, last_value(reason ORDER BY seq) AS reason
-        FROM journal
-        WHERE decision = {unknown} AND seq > {rows.after}
+        FROM (SELECT seq, provider, event_type, error_code, received_at, decided_at, event_key, reason, {pair} AS pair,
+                     TRY_CAST(CASE WHEN regexp_like({pair}, '{WITH_AMOUNT}')
+                                   THEN regexp_replace({pair}, '{WITH_AMOUNT}', '\\1') END AS bigint) AS minor,
+                     row_number() OVER (PARTITION BY substr({pair}, 2) ORDER BY seq) AS nth_of_pair
+              FROM journal WHERE decision = {unknown})
+        LEFT JOIN (SELECT substr({pair}, 2) AS came_of, count(*) AS came FROM journal
+                   WHERE decision = 'applied' AND postings IS NULL AND {pair} LIKE '+%' GROUP BY 1)
+        ON came_of = substr(pair, 2)
+        WHERE seq > {rows.after} AND (pair IS NULL OR nth_of_pair > coalesce(came, 0))
           AND seq IN (SELECT max(seq) FROM journal
                       WHERE decision NOT IN ({no_steps})
                         AND item_seq IN (SELECT item_seq FROM journal WHERE decision = {unknown})
                       GROUP BY item_seq)
-          AND ({pair} IS NULL
-               OR substr({pair}, 2) NOT IN (SELECT substr({pair}, 2) FROM journal
-                                            WHERE decision = 'applied' AND postings IS NULL AND {pair} LIKE '+%'))
         GROUP BY 1, 2, 3, 4 ORDER BY events DESC LIMIT {GROUPS_MAX}
         """
     ).to_pylist()

@@ -95,6 +95,42 @@ def test_what_was_taken_up_again_and_an_undo_whose_movement_came_are_not_listed(
     assert [one.events for one in found(lake)] == [1]
 
 
+def test_a_movement_that_came_late_explains_one_undo_of_its_pair_the_first(lake: SmallLake) -> None:
+    pair = "mollie:po_1:payout_paid:5:EUR"
+    unknown(lake, 2, pair=f"-{pair}", **UNDO)
+    newest = lake.seq
+    unknown(lake, pair="-mollie:po_2:payout_paid:7:EUR", **UNDO)
+    lake.commit(1, pair=f"+{pair}", postings=None)
+    [one] = found(lake)
+    assert (one.events, one.amounts) == (2, {"EUR": 12})
+    lake.commit(1, pair="+mollie:po_2:payout_paid:7:EUR", postings=None)
+    [one] = found(lake)
+    assert (one.events, one.amounts, one.event_key) == (1, {"EUR": 5}, f"stripe:evt_{newest - 1}:charge.succeeded")
+    lake.commit(1, pair=f"+{pair}", postings=None)
+    assert found(lake) == []
+
+
+def test_an_undo_that_was_taken_up_again_counts_in_its_pair(lake: SmallLake) -> None:
+    """The movement was the first one's; the second undo is unknown still."""
+    pair = "mollie:po_1:payout_paid:5:EUR"
+    unknown(lake, pair=f"-{pair}", **UNDO)
+    first = lake.seq
+    lake.commit(1, pair=f"+{pair}", postings=None)
+    unknown(lake, pair=f"-{pair}", **UNDO)
+    then(lake, first, Decision.REPLAYED)
+    then(lake, first, Decision.DUPLICATE_FACT, pair=f"-{pair}")
+    assert [one.events for one in found(lake)] == [1]
+
+
+@pytest.mark.parametrize("pair", ["shop:order_1", "order-1", "500", "shop:EUR", f"shop:o:{10**30}:EUR"])
+def test_a_pair_without_an_amount_is_listed_without_one(lake: SmallLake, pair: str) -> None:
+    """A handler of one's own may name its pairs as it likes."""
+    unknown(lake, pair=f"-{pair}", **UNDO)
+    assert [(one.events, one.amounts) for one in found(lake)] == [(1, {})]
+    unknown(lake, pair="-mollie:po_1:payout_paid:5:EUR", **UNDO)
+    assert (sum(one.events for one in found(lake)), found(lake)[0].amounts) == (2, {"EUR": 5})
+
+
 def test_where_there_is_no_journal_nothing_is_unknown(tmp_path: Path) -> None:
     assert unknown_events(str(tmp_path / "none")) == []
 
