@@ -233,6 +233,10 @@ class Index:
         """Every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
         return self._store.items(layout.FACT, ENTRIES_AT_ONCE)
 
+    def pair_entries(self) -> Iterator[Entries]:
+        """Every pair of which a row was counted, by `layout.PAIR` and its 16-byte hash, and its count (`booked_of`)."""
+        return self._store.items(layout.PAIR, ENTRIES_AT_ONCE)
+
     def apply(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
         """Reflects rows in one atomic write, in seq order; those reflected already are passed over.
 

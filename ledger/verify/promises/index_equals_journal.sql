@@ -1,4 +1,4 @@
--- The key index knows exactly the event keys, facts and open items of the journal, up to its mark.
+-- The key index knows exactly the event keys, facts, counts of pairs and open items of the journal, up to its mark.
 --
 -- The index keeps the first 16 bytes of a key's hash, here as two numbers, and the first 8 bytes of a content's.
 WITH events AS (
