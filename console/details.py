@@ -182,6 +182,7 @@ def run_details(run: Reconciliation) -> list[Detail]:
     return [
         Detail("run", run.run_id, is_key=True),
         Detail("provider", run.provider),
+        *([] if run.account is None else [Detail("account", run.account, is_key=True)]),
         Detail("at", None, run.at),
         Detail("report", run.report_name, is_key=True),
         Detail("sha256", run.report_sha256, is_key=True),

@@ -80,6 +80,7 @@ RUNS_SCHEMA = pa.schema(
         pa.field("postings_version", pa.int64()),
         pa.field("seconds", pa.float64(), nullable=False),
         pa.field("other_shards", pa.string()),
+        pa.field("account", pa.string()),
     ]
 )
 _CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
@@ -142,7 +143,9 @@ class Reconciliation:
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list. Versions and ``journal_seq`` are the first journal's, the others' in ``other_shards``.
+    doesn't list. ``account``: whose report it is, as the person said or else as its lines name it, several with commas
+    between; None where neither does. Versions and ``journal_seq`` are the
+    first journal's, the others' in ``other_shards``.
     """
 
     run_id: str
@@ -163,6 +166,7 @@ class Reconciliation:
     postings_version: int | None
     seconds: float
     other_shards: Sequence[Seen] = ()
+    account: str | None = None
 
     @property
     def clean(self) -> bool:

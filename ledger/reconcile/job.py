@@ -66,7 +66,9 @@ LINES_SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class Staged:
-    """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates."""
+    """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates,
+    ``accounts`` those of its movements.
+    """
 
     path: Path
     sha256: str = ""
@@ -74,6 +76,7 @@ class Staged:
     not_compared: Counter[str] = field(default_factory=Counter)
     first_at: datetime | None = None
     last_at: datetime | None = None
+    accounts: set[str] = field(default_factory=set)
 
 
 def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) -> Staged:
@@ -115,6 +118,7 @@ def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterat
         else:
             staged.first_at = min(staged.first_at or line.occurred_at, line.occurred_at)
             staged.last_at = max(staged.last_at or line.occurred_at, line.occurred_at)
+            staged.accounts.add(line.fact.account)
             yield _columns(line, tenant)
 
 
@@ -276,6 +280,7 @@ def _compare(
         postings_version=first.postings_version,
         seconds=round(clock.monotonic() - started, 3),
         other_shards=others,
+        account=_account(wanted, staged),
     )
     books.found.add(found)
     return found
@@ -297,6 +302,11 @@ def _scope(wanted: Wanted, staged: Staged) -> Scope:
         to_excluded=period.until is not None,
         always=sorted({role_of(movement).value for movement in ALWAYS}),
     )
+
+
+def _account(wanted: Wanted, staged: Staged) -> str | None:
+    named = sorted(staged.accounts) if wanted.reader.names_account else []
+    return wanted.account or ",".join(named) or None
 
 
 def _pin(books: Books) -> list[_Pinned]:

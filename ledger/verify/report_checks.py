@@ -29,12 +29,28 @@ class ReportsAgree(Invariant):
 
 
 def _newest_of_each(evidence: Evidence) -> list[Reconciliation]:
-    """Of each provider, tenant and period the newest run: it says what is open still."""
+    """The runs that no later one replaces: they say what is open still."""
     shared = evidence.lake.places.shared
-    found: dict[tuple[object, ...], Reconciliation] = {}
+    found: dict[tuple[object, ...], list[Reconciliation]] = {}
     for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).runs():
-        found.setdefault((run.provider, run.tenant, run.since, run.until), run)
-    return list(found.values())
+        later = found.setdefault((run.provider, run.tenant), [])
+        if not any(_replaces(one, run) for one in later):
+            later.append(run)
+    return [run for runs in found.values() for run in runs]
+
+
+def _replaces(later: Reconciliation, run: Reconciliation) -> bool:
+    """Whether a later run of the same provider and tenant looked at all that a run did. Where that one has no account,
+    the same report may have been given one since.
+    """
+    same_report = run.account is None and run.report_sha256 == later.report_sha256
+    return (run.account == later.account or same_report) and _covers(later, run)
+
+
+def _covers(later: Reconciliation, run: Reconciliation) -> bool:
+    """Whether the period of one has the other's within it, as far as that one's is known."""
+    since = run.since is None or (later.since is not None and later.since <= run.since)
+    return since and (run.until is None or (later.until is not None and later.until >= run.until))
 
 
 def _ended_at(run: Reconciliation) -> datetime:
@@ -51,6 +67,7 @@ def _offenders(late: list[Reconciliation]) -> Iterator[dict[str, Any]]:
             "problem": "a report and the ledger differ, and nobody settled it",
             "run_id": run.run_id,
             "provider": run.provider,
+            "account": run.account,
             "report": run.report_name,
             "until": _ended_at(run),
             **{kind: count for kind, count in run.counts.items() if count},

@@ -209,6 +209,7 @@ def test_adyens_report_reconciles_by_the_modifications_references(compare: Compa
     books = books_of(tmp_path, rows_of(capture, refund))
     compared = compare(books, adyen_csv(*(adyen_line(one) for one in (capture, refund, second))), "adyen")
     assert compared.kinds() == {("missing_here", "adyen:MOD3:refund")}
+    assert compared.run.account == "Shop"
     missing = compared.one("adyen:MOD3:refund")
     assert (missing.reported_minor, missing.entity_key) == (-1_000, "adyen:Shop:PAY1")
     assert missing.absent
@@ -326,6 +327,18 @@ def test_a_tenants_report_is_compared_with_the_tenants_facts(compare: Compare, t
     report = stripe_csv(stripe_line(fact("ch_1")))
     assert compare(books, report, tenant="shop-a").kinds() == {("missing_there", "shop-a~stripe:ch_2:capture")}
     assert compare(books, report).kinds() == {("missing_here", "stripe:ch_1:capture")}
+
+
+def test_a_run_keeps_whose_report_it_is(compare: Compare, tmp_path: Path) -> None:
+    plain, connected = fact("ch_1"), fact("ch_2", account="acct_1")
+    of_two = [MoneyFact(f"adyen:{name}:capture", Movement.CAPTURE, name, "P", Money(5, "EUR")) for name in ("B", "A")]
+    books = books_of(tmp_path, rows_of(plain, connected, *of_two))
+    assert compare(books, stripe_csv(stripe_line(plain))).run.account is None
+    assert compare(books, stripe_csv(stripe_line(connected)), account="acct_1").run.account == "acct_1"
+    report = adyen_csv(*map(adyen_line, of_two))
+    assert compare(books, report, "adyen").run.account == "A,B"
+    assert compare(books, report, "adyen", "A").run.account == "A"
+    assert [run.account for run in books.found.runs()].count("A") == 1
 
 
 def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Compare, tmp_path: Path) -> None:

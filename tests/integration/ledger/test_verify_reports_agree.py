@@ -64,3 +64,70 @@ def test_the_newest_run_of_a_period_counts(runs: Reconciliations, check: Any) ->
     assert check().ok
     reconciled(runs, "r-3", 60, missing=1, provider="adyen")
     assert [one["provider"] for one in check().offenders] == ["adyen"]
+
+
+def test_each_account_has_its_own_newest_run(runs: Reconciliations, check: Any) -> None:
+    reconciled(runs, "r-1", 60, missing=1, at=AT - 3 * DAY, account="acct_1")
+    reconciled(runs, "r-2", 60, at=AT - 2 * DAY, account="acct_2")
+    reconciled(runs, "r-3", 60, at=AT - DAY)
+    assert [(one["run_id"], one["account"]) for one in check().offenders] == [("r-1", "acct_1")]
+    reconciled(runs, "r-4", 60, account="acct_1")
+    assert check().ok
+
+
+def test_a_report_whose_account_was_left_out_is_settled_by_itself_with_one(runs: Reconciliations, check: Any) -> None:
+    about: dict[str, Any] = {"report_sha256": "a" * 64}
+    reconciled(runs, "r-1", 60, missing=1, at=AT - 3 * DAY, **about)
+    reconciled(runs, "r-2", 60, at=AT - 2 * DAY, account="acct_1")
+    assert [one["run_id"] for one in check().offenders] == ["r-1"]
+    reconciled(runs, "r-3", 60, at=AT - DAY, account="acct_1", **about)
+    assert check().ok
+
+
+def period(since: float | None, until: float | None) -> dict[str, Any]:
+    """By the days since the first of all."""
+    first = AT - 365 * DAY
+    return {name: None if day is None else first + day * DAY for name, day in (("since", since), ("until", until))}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "replaces"),
+    [
+        ((1, 30), (1, 30), True),
+        ((1, 30), (1, 31), True),
+        ((1, 30), (0, 30), True),
+        ((1, 30), (2, 30), False),
+        ((1, 30), (1, 29), False),
+        ((1, 30), (31, 60), False),
+        ((None, 30), (1, 30), True),
+        ((None, 30), (1, 29), False),
+        ((1, None), (0, 2), True),
+        ((1, None), (2, 3), False),
+        ((None, None), (1, 2), True),
+        ((None, None), (None, None), True),
+        ((1, 30), (None, 30), False),
+        ((1, 30), (1, None), False),
+    ],
+)
+def test_a_later_run_replaces_those_whose_period_is_within_its_own(
+    runs: Reconciliations, check: Any, older: Any, newer: Any, replaces: bool
+) -> None:
+    reconciled(runs, "r-1", 90, missing=1, at=AT - 40 * DAY, **period(*older))
+    reconciled(runs, "r-2", 90, at=AT - DAY, **period(*newer))
+    found = check()
+    assert ([one["run_id"] for one in found.offenders] == []) is replaces
+    assert found.figures["reports"] == (1 if replaces else 2)
+
+
+def test_an_earlier_run_of_a_longer_period_replaces_none(runs: Reconciliations, check: Any) -> None:
+    reconciled(runs, "r-1", 90, at=AT - 2 * DAY, **period(0, 90))
+    reconciled(runs, "r-2", 90, missing=1, at=AT - DAY, **period(1, 30))
+    assert [one["run_id"] for one in check().offenders] == ["r-2"]
+
+
+def test_a_run_without_its_account_is_replaced_by_the_same_report_with_one(runs: Reconciliations, check: Any) -> None:
+    reconciled(runs, "r-1", 90, missing=1, at=AT - 3 * DAY, report_sha256="1" * 64)
+    reconciled(runs, "r-2", 90, at=AT - 2 * DAY, report_sha256="2" * 64, account="acct_1")
+    assert [one["run_id"] for one in check().offenders] == ["r-1"]
+    reconciled(runs, "r-3", 90, at=AT - DAY, report_sha256="1" * 64, account="acct_1")
+    assert check().ok
