@@ -14,15 +14,13 @@ from core.clock import SystemClock
 from journal import lease
 from journal.lease import Holder
 from processor import application
-from processor.application import StreamLoop
+from processor.application import Application
 from tests.integration.processor.stored import Loop, Stored, StoredStream
 
 LAPSES_S, RENEW_S, LOOK_S = 3.0, 0.3, 0.1
 """Of the leases here: a test needn't wait for the real ones."""
 
 RECORDS_PER_BATCH = 100
-
-FOREVER_S = 3_600.0
 
 
 class Telling(StoredStream):
@@ -50,12 +48,11 @@ def main(folder: Path, owner: str) -> None:
     stored.kafka.batch_max = RECORDS_PER_BATCH
     stored.index = folder / f"index-{owner}"
     stream = Telling(stored, owner)
-    loop = StreamLoop(stream, stream, SystemClock(), lambda _: False)
-    signal.signal(signal.SIGTERM, lambda *_: loop.stop())
-    loop.start()
-    loop.join(FOREVER_S)
+    running = Application([(stream, stream)], SystemClock())
+    signal.signal(signal.SIGTERM, lambda *_: running.stop())
+    ended = running.run()
     # As a processor ends: native threads may hang an interpreter that takes itself apart beneath them.
-    os._exit(0 if loop.failure is None else 1)
+    os._exit(0 if ended else 1)
 
 
 if __name__ == "__main__":

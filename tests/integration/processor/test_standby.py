@@ -33,7 +33,15 @@ class Process:
 
     def __init__(self, folder: Path, owner: str) -> None:
         self.owner = owner
-        command = [sys.executable, "-m", "tests.integration.processor.standing_by", str(folder), owner]
+        command = [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-m",
+            "tests.integration.processor.standing_by",
+            str(folder),
+            owner,
+        ]
         self.popen = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
         self.said: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -47,7 +55,13 @@ class Process:
 
     def end(self) -> None:
         self.popen.terminate()
-        assert self.popen.wait(GOES_ON_S) == 0
+        try:
+            assert self.popen.wait(GOES_ON_S) == 0
+        except subprocess.TimeoutExpired:
+            # It writes where each of its threads is.
+            self.popen.send_signal(signal.SIGABRT)
+            self.popen.wait(GOES_ON_S)
+            raise
 
 
 class Pair:
