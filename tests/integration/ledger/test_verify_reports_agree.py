@@ -123,11 +123,3 @@ def test_an_earlier_run_of_a_longer_period_replaces_none(runs: Reconciliations, 
     reconciled(runs, "r-1", 90, at=AT - 2 * DAY, **period(0, 90))
     reconciled(runs, "r-2", 90, missing=1, at=AT - DAY, **period(1, 30))
     assert [one["run_id"] for one in check().offenders] == ["r-2"]
-
-
-def test_a_run_without_its_account_is_replaced_by_the_same_report_with_one(runs: Reconciliations, check: Any) -> None:
-    reconciled(runs, "r-1", 90, missing=1, at=AT - 3 * DAY, report_sha256="1" * 64)
-    reconciled(runs, "r-2", 90, at=AT - 2 * DAY, report_sha256="2" * 64, account="acct_1")
-    assert [one["run_id"] for one in check().offenders] == ["r-1"]
-    reconciled(runs, "r-3", 90, at=AT - DAY, report_sha256="1" * 64, account="acct_1")
-    assert check().ok
