@@ -10,7 +10,7 @@ from urllib.parse import unquote
 PART_CHARS_MAX = 256
 """Providers' ids are under 100 characters; what is longer is kept as its hash."""
 NAME_CHARS_MAX = 340
-"""Of a name that is kept raw. Encoded, a character takes 12 at most, so that `ENCODED_CHARS_MAX` holds every name."""
+"""A raw name has at most so many: encoded, each takes 12 at most, so `ENCODED_CHARS_MAX` holds every name."""
 ENCODED_CHARS_MAX = 4_096
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/@+=,;!*()'$&?#[]{}|^<>\" ")

@@ -215,7 +215,7 @@ class Layout:
 
     @property
     def verification(self) -> Path:
-        """What the last verification by schedule came to."""
+        """The report of the last verification by schedule."""
         return self.run / "verification.json"
 
     @property

@@ -17,7 +17,7 @@ TEXT_CHARS_MAX = 20
 """Of a wrong amount or currency in an error text."""
 
 VALUE_CHARS_MAX = 80
-"""Of a value that no table knows, in an error text."""
+"""An error text has at most this much of a value that no table knows."""
 
 _CURRENCIES_BY_DECIMALS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
@@ -56,7 +56,7 @@ class MovementUnknown(PayhookError):
 
     @property
     def code(self) -> str:
-        """By which events are counted: ``type``, or such as ``status=frozen``."""
+        """The name under which unknown events are counted: ``type``, or such as ``status=frozen``."""
         return self.what if self.what == "type" else f"{self.what}={self.value}"
 
 

@@ -54,7 +54,7 @@ class StreamResult:
 
 
 def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
-    """Of every stream of a mode that was verified, the ledger's first; of the ledger also where it never was."""
+    """Reads the results of each stream of a mode that was verified, the ledger's first and in any case."""
     known, by_schedule = read_said(layout.verified) or {}, read_said(layout.verification) or {}
     problems: Mapping[str, str] = by_schedule.get("problems") or {}
     streams = {stream_of(LEDGER, mode), *(stream for stream in (*known, *problems) if mode_of(stream) == mode)}
