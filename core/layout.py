@@ -240,5 +240,5 @@ class Layout:
 
     @property
     def supervisor_lock(self) -> Path:
-        """Held while a supervisor lives."""
-        return self.run / "supervisor.lock"
+        """Held while a supervisor lives, and says which; beside ``run``, which people take for leftovers."""
+        return self.root / "supervisor.lock"

@@ -1,8 +1,8 @@
 """What runs on a data folder, as its files say.
 
 ``endpoints.json``: where a running stack answers, for people, tests and tools. ``run/supervisor.json``: which processes
-there are, so that what a killed supervisor left is ended, and only that. A pid alone may belong to another process by
-now; a pid together with its start time can't.
+there are, so that what a killed supervisor left is ended, and only that. ``supervisor.lock``: which one holds the
+folder, also where ``run`` was removed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from core.files import write_whole
 from core.layout import Layout
 from core.status_file import read_shaped
 from stack.errors import RestoreUnfinished, ServerLeft
+from stack.identity import Identity, find_process, identity_of
 
 FILE = "endpoints.json"
 END_WAIT_S = 10.0
-SAME_START_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,12 @@ def read_endpoints(data_dir: Path) -> Endpoints | None:
     return read_shaped(data_dir / FILE, Endpoints)
 
 
+def has_endpoints(data_dir: Path) -> bool:
+    return (data_dir / FILE).exists()
+
+
 def remove_endpoints(data_dir: Path) -> None:
     (data_dir / FILE).unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """One process: its pid and when it started, in seconds since 1970."""
-
-    pid: int
-    started: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class Record:
 
 def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
     """Writes who runs."""
-    said = Record(up, states, tuple(map(_identity, pids)))
+    said = Record(up, states, tuple(map(identity_of, pids)))
     write_whole(layout.supervisor, json.dumps(asdict(said), indent=1) + "\n")
 
 
@@ -88,12 +84,9 @@ def recorded_states(layout: Layout) -> dict[str, str]:
     return dict(_recorded(layout).states)
 
 
-def _identity(pid: int) -> Identity:
-    """Which process has this pid now; a start of 0 if none has."""
-    try:
-        return Identity(pid, psutil.Process(pid).create_time())
-    except psutil.NoSuchProcess:
-        return Identity(pid, 0.0)
+def record_holder(layout: Layout) -> None:
+    """Writes into the lock's file that this process holds it."""
+    layout.supervisor_lock.write_text(json.dumps(asdict(identity_of(os.getpid()))) + "\n", "utf-8")
 
 
 def end_leftovers(layout: Layout) -> bool:
@@ -101,7 +94,7 @@ def end_leftovers(layout: Layout) -> bool:
 
     :raises ServerLeft: one doesn't end; the record stays, so that the next `payhook down` finds it
     """
-    left = [process for process in map(_alive, _recorded(layout).processes[1:]) if process is not None]
+    left = [process for process in map(find_process, _recorded(layout).processes[1:]) if process is not None]
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -121,19 +114,11 @@ def check_restored(layout: Layout) -> None:
 
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:
-    """The supervisor that wrote the data folder's record, if it still lives."""
-    processes = _recorded(layout).processes
-    return _alive(processes[0]) if processes else None
+    """The supervisor that holds the data folder, if it still lives: as the lock's file says, or the record does."""
+    holder = read_shaped(layout.supervisor_lock, Identity)
+    named = [*([] if holder is None else [holder]), *_recorded(layout).processes[:1]]
+    return next(filter(None, map(find_process, named)), None)
 
 
 def _recorded(layout: Layout) -> Record:
     return read_shaped(layout.supervisor, Record) or Record()
-
-
-def _alive(recorded: Identity) -> psutil.Process | None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(recorded.pid)
-        is_it = abs(process.create_time() - recorded.started) < SAME_START_S
-        if is_it and process.status() != psutil.STATUS_ZOMBIE:
-            return process
-    return None

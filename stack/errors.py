@@ -138,11 +138,24 @@ class SetupFailed(PayhookError):
 
 
 class AlreadyUp(PayhookError):
-    """Another supervisor holds the data folder."""
+    """Another supervisor holds the data folder. ``pid``: its process, where this one sees it."""
+
+    def __init__(self, data_dir: Path, pid: int | None) -> None:
+        self.data_dir = data_dir
+        self.pid = pid
+        which = "" if pid is None else f" (process {pid})"
+        super().__init__(f"a stack already runs on {data_dir}{which}: `payhook down --data {data_dir}` stops it")
+
+
+class HeldUnseen(PayhookError):
+    """A process holds the data folder that can't be seen, let alone ended, from here."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
-        super().__init__(f"a stack already runs on {data_dir}: `payhook down --data {data_dir}` stops it")
+        super().__init__(
+            f"a stack runs on {data_dir}, and its process can't be seen from here, as in another container: run "
+            "`payhook down` there"
+        )
 
 
 class RestoreUnfinished(PayhookError):

@@ -20,7 +20,15 @@ from core.files import try_lock
 from core.layout import Layout
 from core.routing import base_of
 from stack.children import SERVERS, Ports, endpoints
-from stack.endpoints import end_leftovers, record, remove_endpoints, write_endpoints
+from stack.endpoints import (
+    end_leftovers,
+    has_endpoints,
+    record,
+    record_holder,
+    recorded_supervisor,
+    remove_endpoints,
+    write_endpoints,
+)
 from stack.errors import AlreadyUp, ServerNotUp
 from stack.server import Running, Server
 
@@ -203,12 +211,14 @@ class Supervisor:
         self._on_change(child.name, state)
 
     def _write(self) -> None:
-        """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered."""
+        """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered. A file
+        that somebody removed is written again.
+        """
         pids = {child.name: child.running.pid for child in self._children if child.running is not None}
         states = {child.name: child.state.value for child in self._children}
         current = (pids, states)
         now = time.monotonic()
-        if current == self._written or now < self._write_not_before:
+        if (current == self._written and self._is_on_disk()) or now < self._write_not_before:
             return
         try:
             record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
@@ -221,6 +231,9 @@ class Supervisor:
         else:
             self._written = current
 
+    def _is_on_disk(self) -> bool:
+        return self._layout.supervisor.exists() and (not self.answered_once or has_endpoints(self._layout.root))
+
 
 @contextlib.contextmanager
 def sole_supervisor(layout: Layout) -> Iterator[None]:
@@ -231,7 +244,9 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
     """
     with try_lock(layout.supervisor_lock) as is_ours:
         if not is_ours:
-            raise AlreadyUp(layout.root)
+            holder = recorded_supervisor(layout)
+            raise AlreadyUp(layout.root, None if holder is None else holder.pid)
+        record_holder(layout)
         end_leftovers(layout)
         remove_endpoints(layout.root)
         record(layout, False, {}, [os.getpid()])

@@ -21,6 +21,7 @@ import psutil
 from confluent_kafka import KafkaException
 
 from core.errors import PayhookError, SettingError
+from core.files import try_lock
 from core.layout import Layout
 from core.log import configure_logging
 from core.settings import KafkaSettings
@@ -39,7 +40,7 @@ from stack.endpoints import (
     recorded_supervisor,
     remove_endpoints,
 )
-from stack.errors import KafkaNotUp, ServerNotUp, StackNotUp
+from stack.errors import HeldUnseen, KafkaNotUp, ServerNotUp, StackNotUp
 from stack.server import path_with_checkout, stopped_by_signal
 from stack.settings import Settings, load_settings
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
@@ -143,11 +144,19 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange) -> Endpo
 
 
 def go_down(data_dir: Path) -> bool:
-    """Stops the stack in order; returns, when nothing of it is left, whether anything ran."""
+    """Stops the stack in order; returns, when nothing of it is left, whether anything ran.
+
+    :raises HeldUnseen: a process that can't be seen from here holds the folder
+    """
     layout = Layout(data_dir)
+    if not layout.supervisor_lock.exists():
+        return end_leftovers(layout)
     supervisor = recorded_supervisor(layout)
     if supervisor is None:
-        return end_leftovers(layout)
+        with try_lock(layout.supervisor_lock) as is_ours:
+            if not is_ours:
+                raise HeldUnseen(data_dir)
+            return end_leftovers(layout)
     supervisor.send_signal(signal.SIGCONT)
     supervisor.terminate()
     _, alive = psutil.wait_procs([supervisor], timeout=DOWN_S_MAX)

@@ -66,6 +66,8 @@ class StatusFile:
         text = json.dumps(self._written, indent=1)
         fresh = self._path.with_suffix(".new")
         try:
+            # Somebody may have removed the folder since.
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             fresh.write_text(text, "utf-8")
             fresh.replace(self._path)
         except OSError:

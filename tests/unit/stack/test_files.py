@@ -97,6 +97,21 @@ def test_a_killed_supervisor_whom_nobody_has_waited_for_is_none(tmp_path: Path) 
         assert recorded_supervisor(layout) is None
 
 
+@pytest.mark.parametrize("step_s", [-3_600.0, -0.5, 0.5, 3_600.0])
+def test_a_process_is_known_again_after_the_clock_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    """The kernel tells a process's start in ticks since it booted; by the clock it moves with each step of that."""
+    layout = Layout(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
+        record(layout, up=False, states={}, pids=[process.pid])
+        boot_s = psutil.boot_time()
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_s + step_s, raising=False)
+        found = recorded_supervisor(layout)
+        assert found is not None and found.pid == process.pid
+        process.kill()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"ingest": 1, "x": 2}'])
 def test_endpoints_that_cannot_be_read_say_that_nothing_runs(tmp_path: Path, text: str) -> None:
     (tmp_path / "endpoints.json").write_text(text)

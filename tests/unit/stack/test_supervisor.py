@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,11 @@ import psutil
 import pytest
 
 from core.layout import Layout
+from load.client import wait_for
 from stack.children import Ports
-from stack.endpoints import end_leftovers, read_endpoints, record
-from stack.errors import ServerLeft, ServerNotUp
+from stack.endpoints import end_leftovers, read_endpoints, record, recorded_states
+from stack.errors import AlreadyUp, HeldUnseen, ServerLeft, ServerNotUp
+from stack.identity import identity_of
 from stack.server import Server
 from stack.supervisor import (
     BACKOFF_S_MAX,
@@ -30,6 +32,7 @@ from stack.supervisor import (
     Supervisor,
     sole_supervisor,
 )
+from stack.up import go_down
 from tests.processes import all_end
 
 PORTS = Ports(1, 2, 3, 4, 5, 6, 7)
@@ -243,11 +246,11 @@ def test_the_next_supervisor_ends_leftovers_but_never_a_stranger_that_got_the_sa
     mine = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
     stranger = subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True)
     try:
-        started = psutil.Process(mine.pid).create_time()
+        identity = identity_of(mine.pid)
         record = [
-            {"pid": 1, "started": 0},
-            {"pid": mine.pid, "started": started},
-            {"pid": stranger.pid, "started": 12.0},
+            {"pid": 1, "started": ""},
+            {"pid": mine.pid, "started": identity.started},
+            {"pid": stranger.pid, "started": f"{identity.started}1"},
         ]
         Layout(folder).supervisor.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
         with sole_supervisor(Layout(folder)):
@@ -258,3 +261,74 @@ def test_the_next_supervisor_ends_leftovers_but_never_a_stranger_that_got_the_sa
         for process in (mine, stranger):
             process.kill()
             process.wait()
+
+
+SUPERVISES = """
+import sys, threading
+from pathlib import Path
+from core.layout import Layout
+from stack.children import Ports
+from stack.server import Server, stopped_by_signal
+from stack.supervisor import Supervisor, sole_supervisor
+layout = Layout(Path(sys.argv[1]))
+sleeps = (sys.executable, "-c", "import time; time.sleep(600)")
+servers = [Server(name, sleeps, layout.logs / f"{name}.log", answers=lambda: True) for name in ("kafka", "ingest")]
+with stopped_by_signal() as stop, sole_supervisor(layout):
+    supervisor = Supervisor(layout, Ports(1, 2, 3, 4, 5, 6, 7), servers, lambda: None)
+    while not stop.wait(0.02):
+        supervisor.step()
+    supervisor.stop()
+"""
+
+
+@pytest.fixture
+def supervised_folder(folder: Path) -> Iterator[Path]:
+    """A data folder that another process supervises; everything answers."""
+    with subprocess.Popen([sys.executable, "-c", SUPERVISES, str(folder)]) as supervisor:
+        try:
+            assert wait_for(lambda: read_endpoints(folder) is not None, WAIT_S)
+            yield folder
+        finally:
+            supervisor.kill()
+
+
+def remove(path: Path) -> None:
+    """In one step: what is written meanwhile is written again."""
+    path.rename(path.with_name("removed"))
+
+
+def test_down_ends_a_stack_whose_run_folder_was_removed(supervised_folder: Path) -> None:
+    layout = Layout(supervised_folder)
+    processes = [psutil.Process(pid) for pid in recorded_pids(supervised_folder)]
+    remove(layout.run)
+    with pytest.raises(AlreadyUp, match=rf"process {processes[0].pid}\b"), sole_supervisor(layout):
+        pass
+    assert go_down(supervised_folder)
+    assert all_end(processes)
+    assert not go_down(supervised_folder)
+
+
+@pytest.mark.parametrize("name", ["run", "endpoints.json"])
+def test_what_says_who_runs_is_written_again_where_it_was_removed(supervised_folder: Path, name: str) -> None:
+    before, pids = read_endpoints(supervised_folder), recorded_pids(supervised_folder)
+    path = supervised_folder / name
+    remove(path)
+    states = {"kafka": "running", "ingest": "running"}
+    assert wait_for(lambda: recorded_states(Layout(supervised_folder)) == states, WAIT_S)
+    assert wait_for(lambda: read_endpoints(supervised_folder) == before, WAIT_S)
+    assert recorded_pids(supervised_folder) == pids
+
+
+def test_down_says_so_where_a_process_that_it_cannot_see_holds_the_folder(supervised_folder: Path) -> None:
+    """In another container the same folder is this one's, and its processes aren't."""
+    layout = Layout(supervised_folder)
+    os.kill(recorded_pids(supervised_folder)[0], signal.SIGSTOP)
+    remove(layout.run)
+    layout.supervisor_lock.write_text(json.dumps({"pid": os.getpid(), "started": "another boot 7"}))
+    with pytest.raises(HeldUnseen, match="another container"):
+        go_down(supervised_folder)
+
+
+def test_down_makes_no_folder(tmp_path: Path) -> None:
+    assert not go_down(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -158,3 +158,11 @@ def test_on_a_full_disk_what_is_said_stands_in_the_place_of_what_was(
     said = json.loads(path.read_text("utf-8"))
     assert (said["state"], said["why"]) == ("blocked", "ö")
     assert path.stat().st_size == size
+
+
+def test_a_status_is_written_again_where_its_folder_was_removed(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "processor.json"
+    file = StatusFile(path, ManualClock(datetime(2026, 1, 31, tzinfo=UTC)))
+    path.parent.rmdir()
+    file.write({"state": "running"})
+    assert json.loads(path.read_text("utf-8"))["state"] == "running"
