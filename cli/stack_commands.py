@@ -11,12 +11,11 @@ from rich.console import Console
 
 from cli.place import Place, with_place
 from cli.tables import print_details
-from core.status_file import read_said
 from stack.endpoints import Endpoints
 from stack.package import make_package
 from stack.paths import STATE
 
-REFUSED_EXIT = 3
+STOPPED_EXIT = 3
 
 
 @click.command()
@@ -28,6 +27,8 @@ def up(place: Place, detach: bool) -> None:
     Everything it keeps is under the data folder: the journal, Kafka's logs, secrets (DIR/secrets/PROVIDER, made at
     random the first time), merchants.toml, logs (DIR/run/logs) and endpoints.json, which says where all of it
     answers. A process that dies is started again. Without --detach it stays in the foreground until Ctrl-C.
+
+    Exit 3 with --detach: everything runs but a work stream, and the reason is printed. One that is off doesn't count.
     """
     from stack.supervisor import State
     from stack.up import go_up, stay_up
@@ -46,7 +47,7 @@ def up(place: Place, detach: bool) -> None:
             progress.stop()
             _print_endpoints(endpoints)
             _print_sign_in(place)
-            _exit_if_refused(place)
+            _exit_if_stopped(place)
             return
 
         def is_up() -> None:
@@ -58,18 +59,16 @@ def up(place: Place, detach: bool) -> None:
         stay_up(place.settings, place.config, is_up, show)
 
 
-def _exit_if_refused(place: Place) -> None:
-    """Exit 3 where a stream decides nothing until a person does; the stack runs, and webhooks are taken."""
-    from stack.children import REFUSED
-    from stack.settings import stream_names
+def _exit_if_stopped(place: Place) -> None:
+    """Exit 3 where a stream that should run doesn't; the stack runs, and webhooks are taken."""
+    from stack.stopped import await_streams
 
-    layout = place.layout
-    said = {stream: read_said(layout.stream(stream).status) or {} for stream in stream_names(place.settings)}
-    refused = {stream: str(one.get("why")) for stream, one in said.items() if one.get("state") == REFUSED}
-    for stream, why in refused.items():
+    stopped = await_streams(place.settings)
+    for stream, why in stopped.items():
         click.echo(f"{stream} decides nothing: {why}", err=True)
-    if refused:
-        sys.exit(REFUSED_EXIT)
+    if stopped:
+        click.echo("webhooks are taken and wait in Kafka; docs/runbook.md says what to do by these words", err=True)
+        sys.exit(STOPPED_EXIT)
 
 
 @click.command()

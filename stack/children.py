@@ -202,18 +202,16 @@ def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, st
         name,
         *("stack.services.processor", "--mode", mode, "--shard", str(shard_of(name))),
         prepare=forget,
-        answers=lambda: _answer(statuses),
+        answers=lambda: _have_all_said(statuses),
+        last_words=lambda: _have_all_said(statuses),
         start_s=PROCESSOR_START_S,
         stop_s=PROCESSOR_STOP_S,
     )
 
 
-def _answer(statuses: Sequence[Path]) -> bool:
-    """Whether every stream has said where it stands, and one at least is ready, or waits for a person's decision: a
-    broken one holds no other back."""
-    said = [read_said(status) for status in statuses]
-    stands = [one is not None and (bool(one.get("ready")) or one.get("state") == REFUSED) for one in said]
-    return all(one is not None for one in said) and any(stands)
+def _have_all_said(statuses: Sequence[Path]) -> bool:
+    """Whether every stream has said how it is, if only that it failed: webhooks are taken meanwhile."""
+    return all(read_said(status) is not None for status in statuses)
 
 
 def _environment(settings: Settings, ports: Ports, config: Path | None) -> dict[str, str]:

@@ -27,7 +27,8 @@ class Server:
 
     ``prepare`` makes its folder and files and may be called again; ``clean`` takes away what is not to be left once it
     is stopped; ``answers`` asks it once, without waiting long. ``stop_s`` is how long it may take to end after SIGTERM
-    before it is killed. ``beside``: it starts once the others answer, or after some seconds.
+    before it is killed. ``last_words``: whether it said why it ended; then it is started again, however often it ends
+    before it has answered. ``beside``: it starts once the others answer, or after some seconds.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Server:
     start_s: float = 60.0
     stop_s: float = 20.0
     beside: bool = False
+    last_words: Callable[[], bool] = lambda: False
 
 
 class Running:

@@ -157,6 +157,7 @@ class Supervisor:
     def _look_at(self, child: Child) -> None:
         now = time.monotonic()
         if child.running is not None and (code := child.running.exit_code) is not None:
+            child.answered_ever = child.answered_ever or child.server.last_words()
             at_start = "" if child.answered_ever else " at its start"
             self._start_later(child, now, f"ended with code {code}{at_start}")
         if child.running is None and self._may_start(child, now) and now >= child.not_before:

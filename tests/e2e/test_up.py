@@ -28,6 +28,7 @@ from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
 from stack.ports import is_listening
 from stack.redis import redis_answers
+from tests.damaged_lake import cut_log
 from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone
 
@@ -74,7 +75,7 @@ def answers(name: str, address: str) -> bool:
 
 @pytest.fixture(scope="module")
 def folder(one_stack: Stack) -> Path:
-    """The data folder of a stack that is up; the last test of this file ends it."""
+    """The data folder of a stack that is up; the last tests of this file end it."""
     # Another file's tests may have killed its processor.
     wait_for(lambda: is_ready(one_stack.data_dir))
     return one_stack.data_dir
@@ -241,3 +242,24 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(fold
     assert [one for one in everything if not is_gone(one)] == []
     assert not (folder / "endpoints.json").exists()
     assert payhook("status", "--data", str(folder)).returncode == 1
+
+
+@MORE
+def test_a_stream_whose_log_is_cut_is_said_by_up_and_the_stack_is_ended_without_its_run_folder(folder: Path) -> None:
+    layout = Layout(folder)
+    cut_log(folder / "lake" / "journal" / "ledger")
+    up = payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX)
+    try:
+        assert up.returncode == 3, up.stdout + up.stderr
+        assert re.search(r"^ledger decides nothing: .*_delta_log", up.stderr, re.M), up.stderr
+        assert "notify decides nothing" not in up.stderr
+        with urllib.request.urlopen(f"{endpoints(folder)['ingest']}/readyz") as answer:
+            assert answer.status == 200
+        everything = processes_of(folder)
+        layout.run.rename(folder / "removed")
+        again = payhook("up", "--data", str(folder))
+        assert (again.returncode, "a stack already runs on" in again.stderr) == (1, True)
+    finally:
+        down = payhook("down", "--data", str(folder))
+    assert (down.returncode, down.stdout) == (0, "stopped\n")
+    assert [one for one in everything if not is_gone(one)] == []

@@ -190,6 +190,19 @@ def test_a_process_that_can_never_be_started_ends_the_start(folder: Path) -> Non
     supervisor.stop()
 
 
+def test_a_process_that_said_why_it_ended_is_started_again_however_often(folder: Path) -> None:
+    """A processor whose streams fail: webhooks are taken meanwhile, and the reason is known."""
+    said = folder / "said"
+    ends = f"open({str(said)!r}, 'w').close()"
+    server = replace(stub(folder, "kafka", ends, answers=lambda: False), last_words=said.exists)
+    supervisor = make(folder, server, stub(folder, "ingest"))
+    [processor, _] = supervisor._children
+    try:
+        step_until(supervisor, lambda: processor.failures > FIRST_STARTS_MAX)
+    finally:
+        supervisor.stop()
+
+
 def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> None:
     stopped = folder / "stopped"
     says = "import signal, sys, time\ndef end(*_):\n open(%r, 'a').write(%r); sys.exit()\n"
