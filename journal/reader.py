@@ -114,9 +114,12 @@ class JournalReader:
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
-    def tables_after(self, seq: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """As `rows_after`, as tables of a few short columns: for reading every row of a long journal."""
-        for window in scan(self._table, seq, columns, ROWS_PER_WIDE_WINDOW):
+    def tables_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """As `rows_after`, as tables, of whole rows or of a few short columns: for reading every row of a long
+        journal.
+        """
+        width = ROWS_PER_WINDOW if columns is None else ROWS_PER_WIDE_WINDOW
+        for window in scan(self._table, seq, columns, width):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
                 yield window.slice(at, ROWS_PER_TABLE)
 

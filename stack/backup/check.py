@@ -1,4 +1,8 @@
-"""Looks at a copy as a restore would need it: every byte by its hash, every table, every journal up to its head."""
+"""Looks at a copy as a restore would need it: every byte by its hash, every row by its own, and the chains over them.
+
+An earlier backup may have been good when it was made, and the lake, or the copy, was changed since: what is stored as a
+row's hash proves nothing until it is computed again.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,16 @@ from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from core.location import Location
+from dlq.audit_log import AuditLog, ChainWalk
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.lake import open_table
-from journal.reader import JournalReader, dataset_of
-from journal.schema import ChainHead
+from journal.reader import JournalReader, dataset_of, read_rows
+from journal.schema import ChainHead, row_hashes
 from journal.state import JournalState
+from ledger.redactions import Redactions
 from stack.backup.copying import data_files
-from stack.backup.manifest import BODIES, CopiedJournal, CopiedTable, Manifest, SourceTable
+from stack.backup.manifest import ACTS, BODIES, REDACTIONS, CopiedJournal, CopiedTable, Manifest, SourceTable
 from stack.backup.trees import copy_hashed, tree_at
 
 PROBLEMS_MAX = 10
@@ -49,8 +55,14 @@ def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable]
             yield from _broken_table(lake, path, table, manifest)
             if table.kind == BODIES:
                 yield from _broken_bodies(lake, path, table)
+            elif table.kind == ACTS:
+                yield from _broken_acts(lake / path)
+            elif table.kind == REDACTIONS:
+                Redactions(lake / path).all()
         except (DeltaError, OSError, pa.ArrowException) as failed:
             yield f"{path} can't be read: {failed}"
+        except PayhookError as failed:
+            yield f"{path}: {failed}"
     bodies = {one.stream: lake / one.path for one in tables if one.kind == BODIES}
     for path, journal in manifest.journals.items():
         try:
@@ -99,18 +111,33 @@ def _broken_bodies(lake: Location, path: str, expected: CopiedTable) -> Iterator
                 yield f"{path} holds a body that isn't what its hash says: {sha256}"
 
 
+def _broken_acts(log: Location) -> Iterator[str]:
+    """The last row is the one that the table's log names; the walk is over the others too."""
+    AuditLog(log).head()
+    rows = read_rows(open_table(str(log))).sort_by("number").to_pylist()
+    for offender in ChainWalk().offenders(rows):
+        yield f"{log.name}, {', '.join(f'{name} {value}' for name, value in offender.items())}"
+
+
 def _broken_journal(
     journal: Location, expected: CopiedJournal, table: CopiedTable, bodies: Location | None, scratch: Path
 ) -> Iterator[str]:
-    """Reads every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
+    """Computes every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
     reader = JournalReader(str(journal), table.version)
     found = journal_of(reader.state(), expected.stream)
     if found != expected:
         yield f"the journal of {expected.stream} says {found}, {expected} was copied"
     chain = ChainHead()
-    for rows in reader.tables_after(0, ["batch_seq", "row_hash"]):
-        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
+    changed: list[int] = []
+    for rows in reader.tables_after(0):
+        stored = rows["row_hash"].to_pylist()
+        for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), stored, strict=True):
             chain.add(batch_seq, digest)
+        seqs = zip(rows["seq"].to_pylist(), stored, row_hashes(rows), strict=True)
+        changed += [seq for seq, digest, computed in seqs if digest != computed]
+    if changed:
+        yield f"rows of {expected.stream} don't match their hash: {len(changed):,}, seq {changed[0]} is the first"
+        return
     if (chain.head, reader.last_seq) != (expected.chain, expected.seq):
         head = f"seq {reader.last_seq}, chain {chain.head[:16]}…"
         yield f"the rows of {expected.stream} end at {head}; seq {expected.seq}, {expected.chain[:16]}… was recorded"

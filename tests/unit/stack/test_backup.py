@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
 from journal.reader import JournalReader
+from journal.schema import JOURNAL_SCHEMA, row_hashes
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from stack.backup.copying import Pinned, pin
 from stack.backup.make import back_up, check_backup, last_good
@@ -32,6 +36,7 @@ from stack.backup.restore import restore
 from stack.backup.trees import tree_at
 from stack.settings import Settings
 from tests.backed_up import SmallLake
+from tests.rewritten_files import Rows, rewrite
 from tests.unit.journal.rows import marks, row
 
 
@@ -232,27 +237,98 @@ def test_a_path_out_of_the_backup_is_refused(lake: SmallLake) -> None:
         read_manifest(backup)
 
 
-def test_a_row_that_was_changed_in_the_lake_is_found_by_the_chain(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+def amount(rows: Rows) -> None:
+    """149.69 becomes 969.41; the row's hash stays."""
+    rows[1]["postings"] = rows[1]["postings"].replace("14969", "96941")
+
+
+def one_less(rows: Rows) -> None:
+    del rows[1]
+
+
+def exchanged(rows: Rows) -> None:
+    rows[0]["seq"], rows[1]["seq"] = rows[1]["seq"], rows[0]["seq"]
+
+
+def copied(rows: Rows) -> None:
+    """One decision stands in the place of another, with its own right hash."""
+    rows[1] = {**rows[0], "seq": rows[1]["seq"]}
+
+
+def with_its_hash(rows: Rows) -> None:
+    """The row and its hash agree; the chain over the hashes is another."""
+    amount(rows)
+    rows[1]["row_hash"] = row_hashes(pa.Table.from_pylist(rows, JOURNAL_SCHEMA))[1]
+
+
+def later(rows: Rows) -> None:
+    rows[1]["pair"] = "+stripe:pi_1"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (amount, r"of ledger don't match their hash: 1, seq 4 is the first"),
+        (later, r"of ledger don't match their hash: 1, seq 4 is the first"),
+        (copied, r"of ledger don't match their hash: 1, seq 4 is the first"),
+        (exchanged, r"of ledger don't match their hash: 2, seq 3 is the first"),
+        (with_its_hash, r"the rows of ledger end at seq 5, chain \w+…; seq 5, \w+… was recorded"),
+        (one_less, r"seq 1 to 5 aren't there once each"),
+    ],
+)
+def test_a_row_that_was_changed_makes_no_backup_and_pushes_no_good_one_out(
+    lake: SmallLake, change: Callable[[Rows], None], problem: str
 ) -> None:
-    """Every file was copied as it is; the rows aren't those that the journal's commits speak of."""
     lake.commit(2)
-    lake.writer._state = None  # the fence is left alone: another writer begins
-    lake.begin()
-    commit = lake.writer._write
-    monkeypatch.setattr(
-        lake.writer,
-        "_write",
-        lambda appender, rows, state, extra: commit(
-            appender,
-            rows.set_column(rows.schema.get_field_index("row_hash"), "row_hash", [["0" * 64] * rows.num_rows]),
-            state,
-            extra,
-        ),
-    )
+    good = lake.back_up(keep=1)
+    lake.commit(3, postings='[{"amount_minor": 14969}]')
+    rewrite(lake.settings.data_dir / "lake" / "journal" / "ledger", change)
+    for _ in range(3):
+        report = lake.back_up(keep=1)
+        assert re.search(problem, "\n".join(report.problems)), report.problems
+        assert (report.ok, report.kept, report.good_at) == (False, (good.name,), good.good_at)
+        assert check_backup(lake.settings, lake.backups / good.name) == []
+
+
+def test_a_row_that_was_changed_in_a_backup_with_every_file_hash_made_right_is_found(lake: SmallLake) -> None:
+    """As somebody would who can write to the backups, and to their manifest."""
+    lake.commit(3, postings='[{"amount_minor": 14969}]')
+    backup = lake.backups / lake.back_up().name
+    rewrite(backup / "lake" / "journal" / "ledger", amount)
+
+    def make_right(fields: dict[str, Any]) -> None:
+        for path, file in fields["files"].items():
+            data = (backup / path).read_bytes()
+            file["size"], file["sha256"] = len(data), hashlib.sha256(data).hexdigest()
+
+    edited(backup, make_right)
+    [found] = check_backup(lake.settings, backup)
+    assert "rows of ledger don't match their hash: 1, seq 2 is the first" in found
+
+
+def reason(rows: Rows) -> None:
+    rows[0]["reason"] = "nothing to see"
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "problem"),
+    [
+        ("acts", reason, "isn't what it was when it was recorded, number 2, actor ada"),
+        ("acts", list.clear, "its last row, 2, is missing"),
+        ("redactions", reason, "row 2 doesn't follow"),
+    ],
+)
+def test_a_record_of_people_that_was_changed_makes_no_backup(
+    lake: SmallLake, table: str, change: Callable[[Rows], None], problem: str
+) -> None:
     lake.commit(2)
+    lake.act("ledger item 1")
+    lake.act("ledger item 2")
+    lake.redacted(1)
+    assert lake.back_up().ok
+    rewrite(lake.settings.data_dir / "lake" / table, change)
     report = lake.back_up()
-    assert not report.ok and "was recorded" in report.problems[0]
+    assert re.search(problem, "\n".join(report.problems)), report.problems
 
 
 def test_an_open_event_without_its_body_makes_no_backup(lake: SmallLake) -> None:

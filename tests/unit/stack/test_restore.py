@@ -69,9 +69,13 @@ def acts(lake: SmallLake) -> list[str]:
 
 
 def trees(folder: Path) -> dict[str, bytes]:
-    """Every file under a folder but those of ``run``, and what is in it."""
-    found = (one for one in folder.rglob("*") if one.is_file() and "run" not in one.relative_to(folder).parts)
-    return {str(one.relative_to(folder)): one.read_bytes() for one in found}
+    """Every file under a folder but those of ``run`` and the lock, and what is in it."""
+    found = {str(one.relative_to(folder)): one for one in folder.rglob("*") if one.is_file()}
+    return {
+        name: file.read_bytes()
+        for name, file in found.items()
+        if not name.startswith("run/") and name != "supervisor.lock"
+    }
 
 
 def test_the_next_start_goes_on_from_there(lake: SmallLake) -> None:
@@ -183,7 +187,7 @@ def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
     restored = put_back(lake)
     assert isinstance(restored.replaced, Path) and trees(restored.replaced) == before
     left = {one.name for one in lake.settings.data_dir.iterdir()}
-    assert left == {"lake", "console", "run", restored.replaced.name}
+    assert left == {"lake", "console", "run", "supervisor.lock", restored.replaced.name}
 
 
 def test_rows_that_were_decided_after_a_restore_are_newer_than_a_backup_with_as_many(lake: SmallLake) -> None:
