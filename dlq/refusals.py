@@ -46,7 +46,7 @@ _SENTENCES: Mapping[Ground, str] = {
     Ground.NOT_DEAD: "item {item} is {decision}, not dead",
     Ground.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
     Ground.REPLAYING: "item {item} is being replayed: see what comes of it first",
-    Ground.NO_BODY: "the body of item {item} isn't kept: retention dropped it, or it was redacted",
+    Ground.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its file is lost",
     Ground.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
     "money moved, book it by hand (payhook ledger enter)",
     Ground.KEY_HELD: "item {item} is another content under a key that is held: purge the first copy, then replay this",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from core.arrow import datasets as ds
+from core.location import is_url
 from journal.append import Appender, TableUnfit
 from journal.errors import JournalBroken, StorageDown, problem_of
 from journal.lake import ensure_table, open_table
@@ -27,6 +30,24 @@ CONFIGURATION = {
 }
 FILES_PER_READ = 64
 """Files looked through at a time, the newest first: what recovery asks for was mostly written last."""
+LOST_SHOWN_MAX = 3
+
+_UNREADABLE = (OSError, pa.ArrowException)
+Fragment: TypeAlias = ds.ParquetFileFragment
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBodies:
+    """What a search found. ``lost``: files that are gone or damaged, any of which may hold what wasn't found."""
+
+    hashes: Set[str] = frozenset()
+    bodies: Mapping[str, bytes] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+
+    def lost_names(self) -> str:
+        """The first of ``lost`` as one text; empty where none is."""
+        more = len(self.lost) - LOST_SHOWN_MAX
+        return ", ".join(self.lost[:LOST_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class BodyStore:
@@ -63,42 +84,88 @@ class BodyStore:
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
         """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.
 
-        :raises JournalBroken: a file can't be read
+        :raises JournalBroken: the disk or the store doesn't answer
         """
-        read = self._search(set(hashes), BODIES_SCHEMA.names)
-        return dict(zip(read["body_sha256"].to_pylist(), read["body"].to_pylist(), strict=True))
+        return dict(self.look(hashes).bodies)
 
-    def held(self, hashes: Iterable[str]) -> set[str]:
+    def held(self, hashes: Iterable[str]) -> Set[str]:
         """Those whose bodies are there; no body is read for it.
 
-        :raises JournalBroken: a file can't be read
+        :raises JournalBroken: the disk or the store doesn't answer
         """
-        return set(self._search(set(hashes), ["body_sha256"])["body_sha256"].to_pylist())
+        return self.look(hashes, only_hashes=True).hashes
 
-    def _search(self, hashes: set[str], columns: Sequence[str]) -> pa.Table:
-        """A redaction deletes files that may be being read: the table is then read again as it is afterwards."""
-        try:
-            return self._rows(hashes, columns)
-        except JournalBroken:
-            return self._rows(hashes, columns)
+    def look(self, hashes: Iterable[str], *, only_hashes: bool = False) -> FoundBodies:
+        """As `fetch`, with the files that are gone or damaged, where not each body was found before them.
 
-    def _rows(self, wanted: set[str], columns: Sequence[str]) -> pa.Table:
-        found = []
+        A redaction deletes files that may be being read: the table is then read again as it is afterwards.
+
+        :raises JournalBroken: the disk or the store doesn't answer
+        """
+        wanted = set(hashes)
+        found = self._search(wanted, only_hashes)
+        return self._search(wanted, only_hashes) if found.lost else found
+
+    def lost_files(self) -> list[str]:
+        """The files of the table that are gone or damaged, each with why; opens every one.
+
+        :raises JournalBroken: the disk or the store doesn't answer
+        """
+        lost: list[str] = []
+        for fragment in _newest_first(open_table(self._path)):
+            self._parts([fragment], ["body_sha256"], None, lost)
+        return lost
+
+    def _search(self, wanted: Set[str], only_hashes: bool) -> FoundBodies:
+        columns = ["body_sha256"] if only_hashes else BODIES_SCHEMA.names
+        read: list[pa.Table] = [BODIES_SCHEMA.empty_table().select(columns)]
+        lost: list[str] = []
         newest = _newest_first(open_table(self._path)) if wanted else iter(())
-        while wanted and (some := list(islice(newest, FILES_PER_READ))):
-            first = some[0]
-            dataset = ds.FileSystemDataset(some, BODIES_SCHEMA, first.format, first.filesystem)
-            is_wanted = pc.field("body_sha256").isin(pa.array(sorted(wanted), pa.string()))
-            try:
-                read = dataset.to_table(columns=columns, filter=is_wanted)
-            except (OSError, pa.ArrowException) as unreadable:
-                raise JournalBroken(self._path, f"bodies can't be read: {unreadable}") from unreadable
-            found.append(read)
-            wanted = wanted - set(read["body_sha256"].to_pylist())
-        return pa.concat_tables(found) if found else BODIES_SCHEMA.empty_table().select(columns)
+        left = wanted
+        while left and (some := list(islice(newest, FILES_PER_READ))):
+            parts = self._parts(some, columns, _is_in(left), lost)
+            read += parts
+            left = left - {sha256 for part in parts for sha256 in part["body_sha256"].to_pylist()}
+        rows = pa.concat_tables(read)
+        hashes = rows["body_sha256"].to_pylist()
+        bodies = {} if only_hashes else dict(zip(hashes, rows["body"].to_pylist(), strict=True))
+        return FoundBodies(set(hashes), bodies, tuple(lost) if left else ())
+
+    def _parts(
+        self, some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None, lost: list[str]
+    ) -> list[pa.Table]:
+        """The rows of files, together; where one can't be read of each by itself, and it is ``lost``."""
+        try:
+            return [_read(some, columns, wanted)]
+        except _UNREADABLE as unreadable:
+            if len(some) == 1:
+                lost.append(self._lost(some[0], unreadable))
+                return []
+        return [part for fragment in some for part in self._parts([fragment], columns, wanted, lost)]
+
+    def _lost(self, fragment: Fragment, unreadable: Exception) -> str:
+        """A file and why it never will be read again.
+
+        :raises JournalBroken: the disk or the store doesn't answer now
+        """
+        name = fragment.path.rpartition("/")[2]
+        if isinstance(unreadable, FileNotFoundError):
+            return f"{name} (it is gone)"
+        if isinstance(unreadable, OSError) and (unreadable.errno is not None or is_url(self._path)):
+            raise JournalBroken(self._path, f"bodies can't be read: {problem_of(unreadable)}") from unreadable
+        return f"{name} (it is damaged)"
 
 
-def _newest_first(table: DeltaTable) -> Iterator[ds.ParquetFileFragment]:
+def _is_in(hashes: Set[str]) -> pc.Expression:
+    return pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
+
+
+def _read(some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None) -> pa.Table:
+    dataset = ds.FileSystemDataset(list(some), BODIES_SCHEMA, some[0].format, some[0].filesystem)
+    return dataset.to_table(columns=list(columns), filter=wanted)
+
+
+def _newest_first(table: DeltaTable) -> Iterator[Fragment]:
     """The table's files."""
     actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}

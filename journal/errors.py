@@ -92,11 +92,13 @@ class BatchInvalid(PayhookError):
 
 
 class BodyMissing(PayhookError):
-    """An open event's body isn't in the store of bodies."""
+    """An open event's body isn't in the store of bodies. ``lost``: the store's files that can't be read."""
 
-    def __init__(self, body_sha256: str) -> None:
+    def __init__(self, body_sha256: str, lost: str = "") -> None:
         self.body_sha256 = body_sha256
-        super().__init__(f"the body {body_sha256} of an open event is missing; restore the table of bodies")
+        self.lost = lost
+        files = f", and a file of bodies that may hold it can't be read: {lost}" if lost else ""
+        super().__init__(f"the body {body_sha256} of an open event is missing{files}; restore the table of bodies")
 
 
 class RowsOutOfOrder(PayhookError):

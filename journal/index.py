@@ -343,7 +343,8 @@ class Index:
                 if body is None and self.reopened_at(item.row.item_seq) is not None:
                     continue
                 if body is None:
-                    raise BodyMissing(item.row.body_sha256 or "")
+                    sha256 = item.row.body_sha256 or ""
+                    raise BodyMissing(sha256, bodies.look([sha256], only_hashes=True).lost_names())
                 batch.put(layout.ITEM + layout.SEQ.pack(item.row.item_seq), body, self._store.apart)
             for key in some:
                 batch.delete(key)

@@ -18,7 +18,7 @@ from core.clock import from_micros, to_micros, to_rfc3339
 from core.errors import PayhookError
 from core.location import Location
 from journal.append import Appender
-from journal.bodies import BodyStore
+from journal.bodies import BodyStore, FoundBodies
 from journal.lake import TableOutdated, ensure_table, has_table, open_table
 from journal.log import AppTransaction
 from journal.reader import read_rows
@@ -195,23 +195,29 @@ class Retained:
         return [AppTransaction(name, mark) for name, mark in marks.items()]
 
 
-Status: TypeAlias = Literal["kept", "redacted", "dropped"]
+Status: TypeAlias = Literal["kept", "redacted", "dropped", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
 class BodyStatus:
-    """Of one body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again since."""
+    """Of one body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again since.
+
+    ``lost``: it isn't there, no order removed it, and these files of the table can't be read.
+    """
 
     body_sha256: str
     status: Status
     actor: str | None = None
     reason: str | None = None
     at: datetime | None = None
+    lost: str = ""
 
     def __str__(self) -> str:
         redacted = f"redacted by {self.actor} at {to_rfc3339(self.at)}: {self.reason}" if self.at is not None else ""
         if self.status == "redacted":
             return f"body {self.body_sha256}: {redacted}"
+        if self.status == "lost":
+            return f"body {self.body_sha256}: missing, and a file of bodies that may hold it can't be read: {self.lost}"
         if self.status == "dropped":
             return f"body {self.body_sha256}: no longer kept, dropped by retention (ledger.bodies_days)"
         return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
@@ -226,13 +232,15 @@ def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Seq
     hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
     if not hashes:
         return []
-    there = BodyStore(str(bodies)).held(hashes) if has_table(str(bodies)) else set()
+    looked = BodyStore(str(bodies)).look(hashes, only_hashes=True) if has_table(str(bodies)) else FoundBodies()
+    there, lost = looked.hashes, looked.lost_names()
     last = Redactions(redactions).last_orders(stream)
     found = []
     for sha256 in hashes:
         act, done = last.get(sha256, (None, None))
         if act is None or (sha256 in there and act.stream != stream):
-            found.append(BodyStatus(sha256, "kept" if sha256 in there else "dropped"))
+            missing: Status = "lost" if lost else "dropped"
+            found.append(BodyStatus(sha256, "kept") if sha256 in there else BodyStatus(sha256, missing, lost=lost))
         else:
             came_again = done is not None and sha256 in there
             found.append(BodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))

@@ -234,7 +234,7 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
             if found.outdated:
                 raise ProposalUnknown(command_id, "the journal was restored since: propose it again")
             return found
-    raise ProposalUnknown(command_id, "its bytes aren't kept any more: propose it again")
+    raise ProposalUnknown(command_id, "its bytes are kept no more, or lie in a lost file: propose it again")
 
 
 def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:

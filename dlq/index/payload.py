@@ -16,7 +16,7 @@ from core.errors import PayhookError
 from core.kafka import open_consumer
 from core.location import Location
 from core.settings import KafkaSettings
-from journal.bodies import BodyStore
+from journal.bodies import BodyStore, FoundBodies
 from journal.histories import FIRST, life_of
 from journal.lake import has_table
 from journal.schema import JournalRow, record_sha256
@@ -132,20 +132,26 @@ class Payloads:
         sha256 = first.body_sha256
         if sha256 is None:
             return self._from_kafka(first, "it couldn't be read, so no body of it is kept")
-        kept = self.kept([sha256]).get(sha256)
+        looked = self._look([sha256])
+        kept = looked.bodies.get(sha256)
         if kept is not None:
             return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
         status = next(iter(self._statuses([first])), None) if self._statuses is not None else None
         if status is not None and status.status == "redacted":
             return Payload(None, None, None, str(status))
-        return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: no longer kept")
+        lost = looked.lost_names()
+        why = f"missing, and a file of bodies that may hold it can't be read: {lost}" if lost else "no longer kept"
+        return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: {why}")
 
     def kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
         """Those that the table of bodies holds, by their hashes.
 
         :raises JournalBroken: it can't be read
         """
-        return BodyStore(self._bodies, may_create=False).fetch(hashes) if has_table(self._bodies) else {}
+        return self._look(hashes).bodies
+
+    def _look(self, hashes: Iterable[str]) -> FoundBodies:
+        return BodyStore(self._bodies, may_create=False).look(hashes) if has_table(self._bodies) else FoundBodies()
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
         where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"

@@ -150,7 +150,7 @@ def _accepted(
 ) -> tuple[Verdict, str]:
     """What comes of an item that the processor takes."""
     if not facts.has_body(entry):
-        return Verdict.NO_BODY, f"body {entry.body_sha256} isn't kept any more: resolve or purge it"
+        return Verdict.NO_BODY, f"body {entry.body_sha256} isn't in the store of bodies: `payhook dlq show` says why"
     if is_conflict(item.row) and not is_other_content(item.row):
         return Verdict.CONFLICT, "its fact was applied with other content: it would die again"
     head = dead_head_of(item, facts.known, meanwhile) if asked.dead_head == "wait" else None

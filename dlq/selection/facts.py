@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -250,7 +250,7 @@ class FactFinder:
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
         return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 
-    def _held(self, hashes_of: Iterable[str | None]) -> set[str]:
+    def _held(self, hashes_of: Iterable[str | None]) -> Set[str]:
         hashes = {sha256 for sha256 in hashes_of if sha256 is not None}
         held = BodyStore(self._bodies, may_create=False).held(hashes) if hashes and has_table(self._bodies) else set()
         return held | {EMPTY_SHA256}

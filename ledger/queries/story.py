@@ -6,7 +6,7 @@ And one entity's: its events in Kafka's order, what was decided of each, and wha
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,9 @@ import orjson
 
 from core.decision import Decision
 from core.money import decimals_of
+from journal.bodies import BodyStore
 from journal.histories import NOWHERE
+from journal.lake import has_table
 from journal.schema import JournalRow, from_arrow
 from journal.state import Commit, commits_of
 from ledger.postings import flat, mark_of
@@ -133,7 +135,7 @@ def event_story(
     :raises LedgerUnreadable: a table is damaged
     :raises JournalBroken: the journal's log is
     """
-    places = {"journal": journal, "postings": postings, "bodies": bodies, "receipts": receipts}
+    places = {"journal": journal, "postings": postings, "receipts": receipts}
     lake = Lake(**{name: path for name, path in places.items() if path is not None})
     rows = rows_of(lake, key) if "journal" in lake else []
     cut = len(rows) > ROWS_MAX
@@ -141,7 +143,7 @@ def event_story(
     return EventStory(
         rows=rows,
         postings=flat(rows).to_pylist(),
-        deliveries=_deliveries(rows, _kept(lake, rows) if "bodies" in lake else None),
+        deliveries=_deliveries(rows, _kept(bodies, rows) if bodies is not None and has_table(bodies) else None),
         commits=commits_of(journal, {row.batch_seq for row in rows}) if rows else {},
         causes=_causes(lake, rows),
         reflected=mark_of(lake.table("postings")) if "postings" in lake else 0,
@@ -178,7 +180,7 @@ def _whole(lake: Lake, seqs: Sequence[int]) -> list[JournalRow]:
     return sorted(from_arrow(lake.ask(f"SELECT * FROM journal WHERE {one_of('seq', seqs)}")), key=lambda row: row.seq)
 
 
-def _deliveries(rows: Sequence[JournalRow], kept: set[str] | None) -> list[Delivery]:
+def _deliveries(rows: Sequence[JournalRow], kept: Set[str] | None) -> list[Delivery]:
     return [
         Delivery(of_item[0], of_item, _source(of_item[0]), _is_kept(of_item[0], kept)) for of_item in _by_item(rows)
     ]
@@ -199,14 +201,13 @@ def _source(first: JournalRow) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _is_kept(first: JournalRow, kept: set[str] | None) -> bool | None:
+def _is_kept(first: JournalRow, kept: Set[str] | None) -> bool | None:
     return None if kept is None or first.body_sha256 is None else first.body_sha256 in kept
 
 
-def _kept(lake: Lake, rows: Sequence[JournalRow]) -> set[str]:
+def _kept(bodies: str, rows: Sequence[JournalRow]) -> Set[str]:
     hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
-    found = lake.ask(f"SELECT DISTINCT body_sha256 FROM bodies WHERE {one_of('body_sha256', sorted(hashes))}")
-    return set(found["body_sha256"].to_pylist())
+    return BodyStore(bodies, may_create=False).held(hashes)
 
 
 def _causes(lake: Lake, rows: Sequence[JournalRow]) -> dict[int, Cause]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from core.clock import to_micros
 from core.decision import Decision
 from core.location import Location
+from journal.bodies import BodyStore
 from journal.index_changes import EMPTY_SHA256
 from journal.lake import has_table, open_table
 from journal.schema import TIMESTAMP
@@ -37,6 +38,10 @@ class BodiesWhole(Invariant):
         if not has_table(str(self.bodies)):
             nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
             return self.finding(evidence, nowhere, {"bodies": 0})
+        if lost := BodyStore(str(self.bodies), may_create=False).lost_files():
+            # The engine would name the first one alone, in words of its own.
+            offenders = ({"problem": "a file of bodies can't be read", "file": file} for file in lost)
+            return self.finding(evidence, offenders, {"lost_files": len(lost)})
         self._register(evidence)
         return self.finding(evidence, self._offenders(evidence), self._figures(evidence))
 

@@ -229,3 +229,13 @@ def test_a_killed_writers_index_holds_whole_batches_and_says_which(tmp_path: Pat
     assert index.seq % 20 == 0 and index.seq >= reported[-1]
     assert event_count(index) == index.seq
     assert index.known_fact(f"fact-{index.seq}") is not None and index.known_fact(f"fact-{index.seq + 1}") is None
+
+
+def test_an_open_event_whose_file_of_bodies_is_lost_names_the_file(
+    tmp_path: Path, journal: str, bodies: BodyStore
+) -> None:
+    file = min(Path(bodies._path).glob("*.parquet"))
+    file.unlink()
+    index = Index.open(tmp_path / "index", 1)
+    with pytest.raises(BodyMissing, match=rf"can't be read: .*{file.name} \(it is gone\).*restore the table of bodies"):
+        index.catch_up(JournalReader(journal), bodies)

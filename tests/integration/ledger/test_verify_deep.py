@@ -79,6 +79,15 @@ def test_a_body_that_is_nowhere_is_found(look: Look, world: World) -> None:
     assert (offender["problem"], offender["seq"]) == ("a body is nowhere", 8)
 
 
+@pytest.mark.parametrize("loss", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:20])])
+def test_a_file_of_bodies_that_is_lost_is_named(look: Look, world: World, loss: Callable[[Path], object]) -> None:
+    file = min(Path(str(world.lake.bodies)).glob("*.parquet"))
+    loss(file)
+    (offender,) = look().offenders
+    assert offender["problem"] == "a file of bodies can't be read"
+    assert offender["file"].partition(" ")[0] == file.name
+
+
 def test_a_body_that_somebody_had_removed_is_accounted_for(look: Look, world: World) -> None:
     redact(world, drop(world, 8))
     found = look()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,8 +63,7 @@ def test_the_search_ends_with_the_newest_files_that_hold_what_is_wanted(
     for name in "abcd":
         store.append([body(name), *ends])
     assert store.fetch([sha("d"), sha("c")]) == dict([body("c"), body("d")])
-    with pytest.raises(JournalBroken):
-        store.fetch([sha("old")])
+    assert store.look([sha("old")]).lost != ()
 
 
 def test_which_bodies_are_there_is_reported_without_them(tmp_path: Path) -> None:
@@ -71,3 +72,58 @@ def test_which_bodies_are_there_is_reported_without_them(tmp_path: Path) -> None
     store.append([(sha("c"), b"c")])
     assert store.held([sha("a"), sha("c"), sha("d")]) == {sha("a"), sha("c")}
     assert store.held([]) == set()
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:20])
+
+
+def overwritten(file: Path) -> None:
+    file.write_bytes(b"\0" * file.stat().st_size)
+
+
+def newest(path: Path) -> Path:
+    return max(path.glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize("loss", [gone, cut, overwritten])
+def test_a_lost_file_takes_no_body_of_another_file_along(tmp_path: Path, loss: Callable[[Path], None]) -> None:
+    path = tmp_path / "bodies"
+    store = BodyStore(str(path))
+    store.append([body("a")])
+    store.append([body("b")])
+    lost = newest(path)
+    loss(lost)
+    assert store.fetch([sha("a"), sha("b")]) == dict([body("a")])
+    assert store.held([sha("a"), sha("b")]) == {sha("a")}
+    found = store.look([sha("a"), sha("b")])
+    assert (dict(found.bodies), found.hashes) == (dict([body("a")]), {sha("a")})
+    [named] = found.lost
+    assert named.startswith(lost.name)
+    assert [one.partition(" ")[0] for one in store.lost_files()] == [lost.name]
+
+
+def test_what_was_found_before_a_lost_file_names_none(tmp_path: Path) -> None:
+    store = BodyStore(str(tmp_path / "bodies"))
+    store.append([body("a")])
+    gone(newest(tmp_path / "bodies"))
+    store.append([body("b")])
+    assert store.look([sha("b")]).lost == ()
+    assert store.look([sha("a")]).lost != ()
+
+
+def test_a_disk_that_answers_with_an_error_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine settles an event whose body is gone; not one whose disk is away for a moment."""
+    store = BodyStore(str(tmp_path / "bodies"))
+    store.append([body("a")])
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("journal.bodies._read", away)
+    with pytest.raises(JournalBroken, match="Input/output error"):
+        store.fetch([sha("a")])

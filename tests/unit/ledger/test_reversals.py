@@ -159,7 +159,7 @@ def test_what_cannot_be_approved_says_why(books: Books) -> None:
     for command, why in (
         (approved, "it was approved before"),
         (refused, "it was refused"),
-        (bodiless, "its bytes aren't kept any more"),
+        (bodiless, "its bytes are kept no more"),
         (wanted(books, books.booked("four")), "there is none"),
     ):
         with pytest.raises(ProposalUnknown, match=why):
