@@ -12,7 +12,7 @@ from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
 from ingest.endpoints import Contexts, SecretFiles
-from load.samples import sign
+from load.samples import sample_body, sample_names, sign
 from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
 
@@ -24,27 +24,47 @@ class NothingToSendWith(PayhookError):
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@click.option("--provider", required=True, help="Whose webhook it is: stripe, adyen, …")
+@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
+@click.option("--provider", help="Whose webhook FILE is: stripe, adyen, …")
+@click.option("--sample", metavar="NAME", help="Send an event of our own making instead: stripe:charge.succeeded.")
+@click.option("--samples", "list_them", is_flag=True, help="List the samples.")
 @click.option("--endpoint", default="", help="Endpoint of the provider, where it has several.")
 @click.option("--event-id", help="Id of the event, where the provider sends it beside the body.")
 @click.option("--test", "is_test", is_flag=True, help="Post it to the provider's test endpoint.")
 @click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True, help="Post it that often.")
 @with_place
 def send(
-    place: Place, file: Path, provider: str, endpoint: str, event_id: str | None, is_test: bool, times: int
+    place: Place,
+    file: Path | None,
+    provider: str | None,
+    sample: str | None,
+    list_them: bool,
+    endpoint: str,
+    event_id: str | None,
+    is_test: bool,
+    times: int,
 ) -> None:
     """Sign the body in FILE ("-": standard input) with the newest secret and post it to the running receiver.
 
     The endpoint says whether it is test traffic, unless the provider signs it into the body (Stripe). Prints each
     answer; exit 1 if one isn't a 2xx.
+
+    With --sample instead of FILE the event is new each time; --times sends that one again.
     """
     adapters = build_adapters(place.settings.providers)
+    if list_them:
+        click.echo("\n".join(sample_names(adapters)))
+        return
+    if sample is not None and file is None and provider is None:
+        provider, body = sample_body(sample, adapters, SystemClock().now())
+    elif sample is None and file is not None and provider is not None:
+        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    else:
+        raise click.UsageError("name a FILE with --provider, or a --sample; --samples lists them")
     if provider not in adapters:
         raise NothingToSendWith(f"no provider {provider!r}; there are {', '.join(sorted(adapters))}")
     if is_test:
         endpoint = _test_endpoint(place, provider, endpoint)
-    body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     known = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock(), Contexts(place.settings.ingest))
     secret = known.of(provider, endpoint or None)[0]
     signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)

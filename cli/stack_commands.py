@@ -45,14 +45,14 @@ def up(place: Place, detach: bool) -> None:
         if detach:
             endpoints = go_up(place.settings, place.config, show)
             progress.stop()
-            _print_endpoints(endpoints)
+            _print_endpoints(place, endpoints)
             _print_sign_in(place)
             _exit_if_stopped(place)
             return
 
         def is_up() -> None:
             progress.stop()
-            _print_endpoints(place.endpoints())
+            _print_endpoints(place, place.endpoints())
             _print_sign_in(place)
             console.print("Ctrl-C stops everything.")
 
@@ -109,7 +109,9 @@ def package(place: Place) -> None:
     click.echo(f"{archive} ({archive.stat().st_size >> 20} MiB)")
 
 
-def _print_endpoints(endpoints: Endpoints) -> None:
+def _print_endpoints(place: Place, endpoints: Endpoints) -> None:
+    from stack.up import taken_ports
+
     details = [
         ("post webhooks to", f"{endpoints.ingest}/webhooks/PROVIDER"),
         ("management", f"{endpoints.ops}/"),
@@ -119,6 +121,8 @@ def _print_endpoints(endpoints: Endpoints) -> None:
         ("test journal", endpoints.test_journal or None),
     ]
     print_details(details)
+    for name, (usual, actual) in taken_ports(place.settings, endpoints).items():
+        click.echo(f"port {usual} was taken: {name} is on {actual}, and stays there after a restart", err=True)
 
 
 def _print_sign_in(place: Place) -> None:

@@ -140,6 +140,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
     parts, lag = ledgers(said, mode), side.get("lag")
     details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
+        *_where(said.get("endpoints", {})),
         ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
         ("processor", "ready" if all(part.get("ready") for part in parts) else "not ready"),
     ]
@@ -168,6 +169,13 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
     details += [(f"process {name}", "answers" if up else "doesn't answer") for name, up in processes.items()]
     problem = side.get("problem", said.get("problem"))
     print_details([*details, ("problem", None if problem is None else str(problem))])
+
+
+def _where(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where webhooks go, and where people look; nothing where no `payhook up` wrote it down."""
+    if not endpoints:
+        return []
+    return [("post webhooks to", f"{endpoints['ingest']}/webhooks/PROVIDER"), ("management", f"{endpoints['ops']}/")]
 
 
 def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ class ConsoleSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
-    port: int = Field(8081, ge=0, le=65535, description="port of the management listener")
+    port: int = Field(8081, ge=0, le=65535, description="port of the management listener; as ingest.port")
     ingest_url: str = Field("", description="where the receiver answers; empty: its own port on loopback")
     public_url: str = Field(
         "",

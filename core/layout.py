@@ -239,6 +239,11 @@ class Layout:
         return self.run / "alerts.lock"
 
     @property
+    def ports(self) -> Path:
+        """Which ports the receiver and the management listener had last: they keep them."""
+        return self.root / "ports.json"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Held while a supervisor lives, and says which; beside ``run``, which people take for leftovers."""
         return self.root / "supervisor.lock"

@@ -76,7 +76,12 @@ class IngestSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the receiver binds")
-    port: int = Field(8080, ge=0, le=65535, description="port of the receiver")
+    port: int = Field(
+        8080,
+        ge=0,
+        le=65535,
+        description="port of the receiver; where it isn't set and is taken, `payhook up` takes the next free one",
+    )
     metrics_port: int = Field(
         0,
         ge=0,

@@ -31,6 +31,9 @@ class StackNotUp(PayhookError):
 SAMPLE_CONFIG = Path(__file__).parent / "payhook.toml"
 """Lets the sample sender's events book."""
 
+FREE_PORTS = {"PAYHOOK_INGEST__PORT": "0", "PAYHOOK_CONSOLE__PORT": "0"}
+"""Any free ones: stacks of several runs start at once, and would look for the next free one at the same moment."""
+
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -43,7 +46,7 @@ def payhook(
     """
     return subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
-        env={**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG), **env},
+        env={**FREE_PORTS, **os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG), **env},
         capture_output=True,
         text=True,
         input=stdin,

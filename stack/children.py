@@ -19,7 +19,7 @@ from core.status_file import read_said
 from processor.streams import names_in
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
-from stack.ports import LOOPBACK, free_ports, free_row
+from stack.ports import LOOPBACK, free_ports, free_row, next_free
 from stack.redis import redis_server, redis_url
 from stack.rounds import scheduled
 from stack.server import Server
@@ -116,16 +116,29 @@ class Ports:
         return self.outside_kafka or f"{LOOPBACK}:{self.kafka}"
 
 
-def choose_ports(settings: Settings) -> Ports:
-    """Ports that are configured, and free ones for the rest."""
+@dataclass(frozen=True, slots=True)
+class KnownPorts:
+    """The receiver's and the management listener's ports as people and providers know them."""
+
+    ingest: int
+    ops: int
+
+
+def choose_ports(settings: Settings, known: KnownPorts | None = None) -> Ports:
+    """Ports that are configured, and free ones for the rest; those that are ``known``, or the next free ones."""
+    # The management listener first: where 8080 alone is taken, 8081 stays its own.
+    ops = _configured(settings.console, "port") or (next_free(known.ops) if known and _unset(settings.console) else 0)
+    ingest = _configured(settings.ingest, "port") or (
+        next_free(known.ingest, {ops, known.ops}) if known and _unset(settings.ingest) else 0
+    )
     free, processors = iter(free_ports(5)), sum(len(processes(settings, mode)) for mode in settings.ingest.modes)
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
-        ingest=_configured(settings.ingest, "port") or next(free),
+        ingest=ingest or next(free),
         ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
         processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
-        ops=_configured(settings.console, "port") or next(free),
+        ops=ops or next(free),
         alerts_metrics=_configured(settings.alerts, "metrics_port") or next(free),
         outside_kafka=settings.kafka.bootstrap_servers if settings.kafka.is_outside else "",
     )
@@ -230,6 +243,11 @@ def _environment(settings: Settings, ports: Ports, config: Path | None) -> dict[
     if config is not None:
         env["PAYHOOK_CONFIG"] = str(config)
     return env
+
+
+def _unset(section: object) -> bool:
+    """Whether its port is left to `payhook up`; 0 is any free one, on purpose."""
+    return "port" not in getattr(section, "model_fields_set", set())
 
 
 def _configured(section: object, name: str) -> int | None:

@@ -91,13 +91,15 @@ class ServerLeft(PayhookError):
 
 
 class ServerNotUp(PayhookError):
-    """A server ended, or didn't answer in time."""
+    """A server ended, or didn't answer in time. ``log_from``: where in its log this start's own lines begin."""
 
-    def __init__(self, name: str, problem: str, log: Path) -> None:
+    def __init__(self, name: str, problem: str, log: Path, log_from: int = 0) -> None:
         self.name = name
         self.problem = problem
         self.log = log
-        super().__init__(f"{name} {problem}; the end of {log}:\n{_tail(log)}")
+        wrote = _tail(log, log_from)
+        what = f"the end of {log}:\n{wrote}" if wrote else f"it wrote nothing into {log}"
+        super().__init__(f"{name} {problem}; {what}")
 
 
 class SocketFolderUnsafe(PayhookError):
@@ -111,9 +113,9 @@ class SocketFolderUnsafe(PayhookError):
         )
 
 
-def _tail(log: Path, lines_max: int = 15) -> str:
+def _tail(log: Path, log_from: int, lines_max: int = 15) -> str:
     try:
-        lines = log.read_text("utf-8", "replace").splitlines()
+        lines = log.read_bytes()[log_from:].decode("utf-8", "replace").splitlines()
     except OSError:
         return "  (no log)"
     return "\n".join(f"  {line[:300]}" for line in lines[-lines_max:])

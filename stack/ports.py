@@ -1,12 +1,14 @@
-"""Free ports on loopback."""
+"""Free ports on loopback: any, or the next one from a number that people know."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
 ROWS_TRIED = 32
 ROW_TIMEOUT_S = 0.1
+NEXT_TRIED_MAX = 200
 
 
 def free_ports(count: int) -> list[int]:
@@ -23,6 +25,29 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in held:
             one.close()
+
+
+def next_free(first: int, taken: Collection[int] = ()) -> int:
+    """The first port from this one on that nobody listens on, and that isn't ``taken``.
+
+    :raises OSError: `NEXT_TRIED_MAX` aren't free
+    """
+    for port in range(first, first + NEXT_TRIED_MAX):
+        if port not in taken and _is_free(port):
+            return port
+    raise OSError(f"no free port from {first} to {first + NEXT_TRIED_MAX - 1}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+        # As servers do: connections that a stopped one had don't count.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((LOOPBACK, port))
+            tried.listen()
+        except OSError:
+            return False
+        return True
 
 
 def free_row(count: int) -> int:

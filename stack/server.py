@@ -53,6 +53,7 @@ class Running:
         server.log.parent.mkdir(parents=True, exist_ok=True)
         die_with_parent = (sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid()))
         with server.log.open("ab") as log:
+            self.log_from = log.tell()
             self._process = subprocess.Popen(
                 (*die_with_parent, *server.command),
                 stdin=subprocess.DEVNULL,
@@ -79,11 +80,12 @@ class Running:
         until = time.monotonic() + self.server.start_s
         while not self.server.answers():
             if self.exit_code is not None:
-                raise ServerNotUp(self.server.name, f"ended with code {self.exit_code} at its start", self.server.log)
+                problem = f"ended with code {self.exit_code} at its start"
+                raise ServerNotUp(self.server.name, problem, self.server.log, self.log_from)
             if time.monotonic() > until:
                 self.kill()
                 problem = f"didn't answer within {self.server.start_s:g} s"
-                raise ServerNotUp(self.server.name, problem, self.server.log)
+                raise ServerNotUp(self.server.name, problem, self.server.log, self.log_from)
             time.sleep(POLL_S)
 
     def ask_to_end(self) -> None:

@@ -73,6 +73,7 @@ class Child:
     failures: int = 0
     started_at: float = 0.0
     not_before: float = 0.0
+    log_from: int = 0
 
     @property
     def name(self) -> str:
@@ -84,6 +85,7 @@ class Child:
         """
         self.started_at = now
         self.running = Running(self.server)
+        self.log_from = self.running.log_from
         self.state = State.STARTING
 
     def ended(self, now: float) -> float:
@@ -176,7 +178,7 @@ class Supervisor:
     def _start_later(self, child: Child, now: float, problem: str) -> None:
         wait_s = child.ended(now)
         if not child.answered_ever and child.failures >= FIRST_STARTS_MAX:
-            raise ServerNotUp(child.name, f"{problem}, {child.failures} times", child.server.log)
+            raise ServerNotUp(child.name, f"{problem}, {child.failures} times", child.server.log, child.log_from)
         log.warning("%s %s; it starts again in %.1f s", child.name, problem, wait_s)
         self._turn(child, State.BACKING_OFF)
 
@@ -202,7 +204,8 @@ class Supervisor:
                 self._topics_made_at = now
         elif now - child.started_at > child.server.start_s:
             if not child.answered_ever:
-                raise ServerNotUp(child.name, f"didn't answer within {child.server.start_s:g} s", child.server.log)
+                problem = f"didn't answer within {child.server.start_s:g} s"
+                raise ServerNotUp(child.name, problem, child.server.log, child.log_from)
             assert child.running is not None
             log.warning("%s doesn't answer; it is ended", child.name)
             child.running.kill()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -14,22 +15,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 from confluent_kafka import KafkaException
+from pydantic import BaseModel
 
 from core.errors import PayhookError, SettingError
-from core.files import try_lock
+from core.files import try_lock, write_whole
 from core.layout import Layout
 from core.log import configure_logging
 from core.settings import KafkaSettings
+from core.status_file import read_shaped
 from core.store import part_with_keys
 from ingest.endpoints import secret_file
 from providers.port import Adapter
 from providers.registry import build_adapters
-from stack.children import children, choose_ports
+from stack.children import KnownPorts, Ports, children, choose_ports
 from stack.data_folder import make_key, make_merchants, make_secrets, own
 from stack.endpoints import (
     Endpoints,
@@ -74,7 +79,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
         make_key(Path(settings.processor.anchor_key_file))
         make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
-        ports = choose_ports(settings)
+        ports = _known_ports(settings)
         own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
         kafka = settings.kafka if settings.kafka.is_outside else own_kafka
         replication = settings.topics.replicas(settings.kafka.durability_of_up)
@@ -90,6 +95,37 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
             yield supervisor
         finally:
             supervisor.stop()
+
+
+def _known_ports(settings: Settings) -> Ports:
+    """Ports that stay the same over restarts of a data folder, those of the settings' defaults at first."""
+    file = settings.layout.ports
+    known = read_shaped(file, KnownPorts) or KnownPorts(_default(settings.ingest), _default(settings.console))
+    ports = choose_ports(settings, known)
+    kept = KnownPorts(
+        known.ingest if "port" in settings.ingest.model_fields_set else ports.ingest,
+        known.ops if "port" in settings.console.model_fields_set else ports.ops,
+    )
+    write_whole(file, json.dumps(asdict(kept)) + "\n")
+    return ports
+
+
+def _default(section: BaseModel) -> int:
+    return int(type(section).model_fields["port"].default)
+
+
+def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int, int]]:
+    """Of the receiver and the management listener the port that no setting asked for instead of the usual one."""
+    both = {
+        "the receiver": (settings.ingest, endpoints.ingest),
+        "the management listener": (settings.console, endpoints.ops),
+    }
+    found = {
+        name: (_default(section), urlsplit(url).port or 0)
+        for name, (section, url) in both.items()
+        if "port" not in section.model_fields_set
+    }
+    return {name: (usual, actual) for name, (usual, actual) in found.items() if usual != actual}
 
 
 def _make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
@@ -128,15 +164,15 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange) -> Endpo
     :raises ServerNotUp: it isn't up within `UP_S_MAX`
     """
     layout = settings.layout
-    there = recorded_supervisor(layout)
-    if there is not None:
-        return _await_endpoints(layout, there.is_running, on_change)
+    if recorded_supervisor(layout) is not None:
+        elsewhere = "the stack that was starting ended; the command that started it says why"
+        return _await_endpoints(layout, lambda: recorded_supervisor(layout) is not None, on_change, lambda: elsewhere)
     # A supervisor that was killed left its own behind: they would be taken for the next one's.
     remove_endpoints(layout.root)
     log = layout.logs / "supervisor.log"
     process = _detached(settings.data_dir, config, log)
     try:
-        return _await_endpoints(layout, lambda: process.poll() is None, on_change)
+        return _await_endpoints(layout, lambda: process.poll() is None, on_change, lambda: _said(log))
     except BaseException:
         process.terminate()
         process.wait(DOWN_S_MAX)
@@ -182,7 +218,10 @@ def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Pope
         )
 
 
-def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnChange) -> Endpoints:
+def _await_endpoints(
+    layout: Layout, lives: Callable[[], bool], on_change: OnChange, why: Callable[[], str]
+) -> Endpoints:
+    """``why``: what there is to say where it ended."""
     until = time.monotonic() + UP_S_MAX
     seen: dict[str, str] = {}
     log = layout.logs / "supervisor.log"
@@ -197,9 +236,13 @@ def _await_endpoints(layout: Layout, lives: Callable[[], bool], on_change: OnCha
         if found is not None:
             return found
         if not alive:
-            raise StackNotUp(_problem(log).read_text("utf-8", "replace").strip(), log)
+            raise StackNotUp(why(), log)
         time.sleep(POLL_S)
     raise ServerNotUp("the stack", f"isn't up after {UP_S_MAX:g} s", log)
+
+
+def _said(log: Path) -> str:
+    return _problem(log).read_text("utf-8", "replace").strip()
 
 
 def _problem(log: Path) -> Path:

@@ -5,14 +5,27 @@ Names, cards and places are invented; shapes and sizes are the providers'. A pro
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
+from secrets import token_hex
 
 from core.errors import PayhookError
 from load.samples.sender import CannotSign, Sample, Samples, Sending, SignedRequest
 from providers.port import DEFAULT_ENDPOINT, Adapter
 
-__all__ = ["CannotSign", "NoSamples", "Sample", "Samples", "SignedRequest", "samples_of", "sign"]
+__all__ = [
+    "CannotSign",
+    "NoSamples",
+    "NoSuchSample",
+    "Sample",
+    "Samples",
+    "SignedRequest",
+    "sample_body",
+    "sample_names",
+    "samples_of",
+    "sign",
+]
 
 
 class NoSamples(PayhookError):
@@ -26,6 +39,15 @@ class NoSamples(PayhookError):
         )
 
 
+class NoSuchSample(PayhookError):
+    """No sample has this name. ``names``: those there are."""
+
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        self.name = name
+        self.names = tuple(names)
+        super().__init__(f"there is no sample {name!r}; there are {', '.join(names)}")
+
+
 def samples_of(provider: str) -> Samples:
     """The samples of a provider in the registry.
 
@@ -37,6 +59,25 @@ def samples_of(provider: str) -> Samples:
         raise NoSamples(provider) from None
     assert isinstance(samples, Samples)
     return samples
+
+
+def sample_names(providers: Iterable[str]) -> list[str]:
+    """What `sample_body` makes: ``stripe:charge.succeeded``."""
+    return [f"{provider}:{event_type}" for provider in sorted(providers) for event_type in samples_of(provider).by_type]
+
+
+def sample_body(name: str, providers: Iterable[str], now: datetime) -> tuple[str, bytes]:
+    """A provider and a body of its own, of an event and a payment that never were before, on 12.50 EUR.
+
+    :raises NoSuchSample: see there
+    """
+    provider, _, event_type = name.partition(":")
+    names = sample_names(providers)
+    if name not in names:
+        raise NoSuchSample(name, names)
+    event, payment, movement = (token_hex(6) for _ in range(3))
+    sample = Sample(event=event, payment=payment, movement=movement, account="sample", at=now)
+    return provider, samples_of(provider).by_type[event_type](sample)
 
 
 def sign(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import orjson
@@ -104,4 +105,14 @@ def _sign(sending: Sending) -> SignedRequest:
     return sending.posted({}, body=strict_json.dumps(document))
 
 
-SAMPLES = Samples(lambda sample: _batch([sample]), _sign, _others, batch=_batch)
+def _of_code(code: str, sample: Sample) -> bytes:
+    return adyen_notification([replace(_sample_item(sample), event_code=code)])
+
+
+SAMPLES = Samples(
+    lambda sample: _batch([sample]),
+    _sign,
+    _others,
+    batch=_batch,
+    by_type={code: partial(_of_code, code) for code in ("CAPTURE", "REFUND", "CHARGEBACK")},
+)

@@ -139,6 +139,7 @@ class Samples:
     where a request can hold them. ``settings``: of `ProvidersSettings`, as the bodies need them. ``unsigned``: headers
     that `sign` adds, in small letters, and that nothing proves. ``tolerance_s``: for how long a signature holds.
     ``books``: whether a sample's money is booked. ``of_payment``: whether its movements belong to a payment.
+    ``by_type``: bodies for `payhook send --sample`, by the event's type as the provider names it.
     ``secrets``: two by which ``sign`` can sign, where the adapter's ``new_secret`` makes none.
     """
 
@@ -146,6 +147,7 @@ class Samples:
     sign: Callable[[Sending], SignedRequest]
     others: Callable[[], Sequence[bytes]] = tuple
     batch: Callable[[Sequence[Sample]], bytes] | None = None
+    by_type: Mapping[str, Callable[[Sample], bytes]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     unsigned: frozenset[str] = frozenset()
     tolerance_s: int | None = None

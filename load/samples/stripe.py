@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -185,6 +186,17 @@ def _sample(sample: Sample) -> bytes:
     return orjson.dumps(body | {"pending_webhooks": sample.delivery})
 
 
+def _of_type(event_type: str, sample: Sample) -> bytes:
+    payment, account = f"pi_{sample.payment}", f"acct_{sample.account}"
+    return stripe_event(f"evt_{sample.event}", event_type, payment=payment, account=account, **sample.money)
+
+
+_TYPES = (
+    *("charge.succeeded", "charge.refunded", "charge.dispute.created", "charge.dispute.closed", "payout.paid"),
+    "customer.created",
+)
+
+
 def _others() -> list[bytes]:
     types = (
         *("charge.captured", "charge.refunded", "charge.dispute.created", "charge.dispute.closed", "payout.paid"),
@@ -199,4 +211,4 @@ def _sign(sending: Sending) -> SignedRequest:
     return sending.posted({"Stripe-Signature": f"t={sending.at_s},v1={signature}"})
 
 
-SAMPLES = Samples(_sample, _sign, _others, tolerance_s=300)
+SAMPLES = Samples(_sample, _sign, _others, by_type={name: partial(_of_type, name) for name in _TYPES}, tolerance_s=300)

@@ -18,6 +18,7 @@ from cli.place import Place, with_place
 from core.clock import SystemClock
 from ledger.queries import Balance
 from ledger.queries.lake import Rows
+from load.samples import sample_names
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.standardwebhooks import standard_event
 from load.samples.stripe import stripe_event
@@ -142,6 +143,44 @@ def test_send_signs_with_the_newest_secret_so_that_the_provider_s_check_passes(
     secrets = (tmp_path / "secrets" / provider).read_text().split()
     adapter = build_adapters(ProvidersSettings())[provider]
     assert adapter.verify(Request(posted, headers), secrets, SystemClock().now()) == 0
+
+
+@pytest.mark.parametrize("name", sample_names(build_adapters(ProvidersSettings())))
+def test_a_sample_is_a_new_signed_event_of_its_type_each_time(
+    name: str, receiver: type[Receiver], tmp_path: Path
+) -> None:
+    provider, _, event_type = name.partition(":")
+    adapter = build_adapters(ProvidersSettings())[provider]
+    keys = set()
+    for number in range(2):
+        said = payhook("send", "--sample", name, "--data", str(tmp_path))
+        assert said.exit_code == 0, said.output
+        path, body, headers = receiver.posted[number]
+        assert path == f"/webhooks/{provider}"
+        secrets = (tmp_path / "secrets" / provider).read_text().split()
+        adapter.verify(Request(body, headers), secrets, SystemClock().now())
+        [event] = adapter.events(Request(body, headers), "live")
+        assert event.event_type == event_type
+        assert (event.fact_key is None) is (event_type == "customer.created"), "each other one moves money"
+        keys.add(event.event_key)
+    assert len(keys) == 2
+
+
+def test_samples_are_listed_and_an_unknown_one_names_them(receiver: type[Receiver], tmp_path: Path) -> None:
+    listed = payhook("send", "--samples", "--data", str(tmp_path)).output.splitlines()
+    assert "stripe:charge.succeeded" in listed
+    said = payhook("send", "--sample", "stripe:charge.succeded", "--data", str(tmp_path))
+    assert said.exit_code == 1
+    expected = f"payhook: there is no sample 'stripe:charge.succeded'; there are {', '.join(listed)}\n"
+    assert (said.output, receiver.posted) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--provider", "stripe"], ["-"], ["-", "--provider", "stripe", "--sample", "stripe:charge.succeeded"]]
+)
+def test_a_file_with_its_provider_or_a_sample_is_wanted(words: list[str], tmp_path: Path) -> None:
+    said = payhook("send", *words, "--data", str(tmp_path), stdin=b"{}")
+    assert (said.exit_code, "--samples lists them" in said.output) == (2, True)
 
 
 def test_send_says_when_the_receiver_knew_the_event_already(receiver: type[Receiver], tmp_path: Path) -> None:

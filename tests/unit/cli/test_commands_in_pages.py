@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,13 @@ def test_what_is_not_there_is_found() -> None:
         *("payhook verify --deeper   # no: there is no --deeper", None, None),
         "payhook dlq lst: there is no such command",
     ]
+
+
+def test_the_readme_puts_the_command_on_the_path_before_it_is_typed() -> None:
+    readme = (CHECKOUT / "README.md").read_text("utf-8")
+    [block] = [one for one in FENCED.findall(readme) if "make setup" in one]
+    made, export, *commands = block.splitlines()
+    assert made == "make setup"
+    found = subprocess.run(["sh", "-c", f"{export}\ncommand -v payhook"], cwd=CHECKOUT, capture_output=True, text=True)
+    assert found.stdout.strip() == str(CHECKOUT / ".venv" / "bin" / "payhook")
+    assert all(line.startswith("payhook ") for line in commands), commands

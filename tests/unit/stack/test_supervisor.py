@@ -203,6 +203,24 @@ def test_a_process_that_said_why_it_ended_is_started_again_however_often(folder:
         supervisor.stop()
 
 
+def test_a_failed_start_shows_what_this_start_wrote_and_not_the_last_run(folder: Path) -> None:
+    (folder / "kafka.log").write_text("the last run's own trouble\n")
+    supervisor = make(folder, stub(folder, "kafka", "import sys; sys.exit('the port is taken')", lambda: False))
+    with pytest.raises(ServerNotUp) as failed:
+        step_until(supervisor, lambda: False)
+    assert "the port is taken" in str(failed.value)
+    assert "the last run's" not in str(failed.value)
+
+
+def test_a_start_that_wrote_nothing_says_so(folder: Path) -> None:
+    (folder / "kafka.log").write_text("the last run's own trouble\n")
+    supervisor = make(folder, stub(folder, "kafka", "import os; os._exit(7)", lambda: False))
+    with pytest.raises(
+        ServerNotUp, match=r"ended with code 7 at its start, 3 times; it wrote nothing into .*kafka.log"
+    ):
+        step_until(supervisor, lambda: False)
+
+
 def test_processes_stop_in_the_opposite_order_of_their_start(folder: Path) -> None:
     stopped = folder / "stopped"
     says = "import signal, sys, time\ndef end(*_):\n open(%r, 'a').write(%r); sys.exit()\n"

@@ -11,7 +11,7 @@ import pytest
 from core.errors import SettingError
 from core.settings import RedisSettings
 from stack import up
-from stack.endpoints import Endpoints, write_endpoints
+from stack.endpoints import Endpoints, record, write_endpoints
 from stack.errors import StackNotUp
 from stack.settings import Settings
 
@@ -37,3 +37,16 @@ def test_another_redis_than_its_own_is_refused_at_once(tmp_path: Path) -> None:
     ):
         pass
     assert not (tmp_path / "data").exists()
+
+
+def test_a_stack_that_another_command_started_and_that_ends_is_not_told_by_the_last_ones_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path)
+    settings.layout.logs.mkdir(parents=True)
+    (settings.layout.logs / "supervisor.problem").write_text("no port is free")
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
+        record(settings.layout, up=False, states={"kafka": "starting"}, pids=[process.pid])
+        with pytest.raises(StackNotUp, match="the stack that was starting ended") as failed:
+            up.go_up(settings, None, lambda *_: process.kill())
+    assert "no port is free" not in str(failed.value)

@@ -303,8 +303,8 @@ def test_an_event_whose_body_is_gone_is_refused(engine: Engine) -> None:
     row = order(engine, "replay", key, other)
     engine.advance(0)
     assert row.reason == (
-        "1 of 2 accepted; refused: the body of item 1 isn't kept: retention dropped it, it was redacted, or its file is "
-        "lost"
+        "1 of 2 accepted; refused: the body of item 1 isn't kept: "
+        "retention dropped it, it was redacted, or its file is lost"
     )
     assert (engine.decisions(key), engine.decisions(other)[-1]) == (["ignored"], "applied")
 
