@@ -110,17 +110,25 @@ REFUSALS: Mapping[str, Refusal] = MappingProxyType({**SIGNATURE, **HTTP, **WEBHO
 class Refused(PayhookError):
     """A request that gets an error answer. ``code`` is a key of `REFUSALS`; ``fields`` are its message's.
 
-    ``status`` and ``retry_after_s`` replace those of the code. A field ``allow`` is sent as a header too.
+    ``status`` and ``retry_after_s`` replace those of the code. A field ``allow`` is sent as a header too. ``cause`` is
+    for the log, never for the sender.
     """
 
     def __init__(
-        self, code: str, *, status: int | None = None, retry_after_s: int | None = None, **fields: Any
+        self,
+        code: str,
+        *,
+        status: int | None = None,
+        retry_after_s: int | None = None,
+        cause: str = "",
+        **fields: Any,
     ) -> None:
         refusal = REFUSALS[code]
         self.code = code
         self.status = status or refusal.status
         self.problem = refusal.message.format(**fields)
         self.retry_after_s = retry_after_s or refusal.retry_after_s
+        self.cause = cause
         self.closes = refusal.closes
         self.allow: str | None = fields.get("allow")
         super().__init__(self.problem)

@@ -103,8 +103,7 @@ class EventReader:
         try:
             return self._masker.masked(event, adapter)
         except Exception as bug:
-            log.error("card numbers in an event of %s can't be masked: %s", adapter.name, type(bug).__name__)
-            raise Refused("not_masked") from None
+            raise Refused("not_masked", cause=f"an event of {adapter.name}: {type(bug).__name__}") from None
 
 
 def _not_ours(event: Event) -> Event:

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from core.http_fields import BLANKS
+from ingest.connections import Connections
 from ingest.errors import Refused
 from ingest.http_messages import (
     EXTENSIONS,
@@ -34,7 +35,7 @@ from ingest.http_messages import (
     refusal_of,
     split_target,
 )
-from ingest.limits import LIMITS, Limits
+from ingest.limits import LIMITS, Limits, source_of
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20
@@ -63,6 +64,7 @@ def http_protocol(limits: Limits, on_refused: Callable[[Refused], None]) -> type
 
     LimitedProtocol.limits = limits
     LimitedProtocol.on_refused = staticmethod(on_refused)
+    LimitedProtocol.places = Connections(limits.connections_max)
     LimitedProtocol.turned_away = set()
     return LimitedProtocol
 
@@ -93,6 +95,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
 
     limits: ClassVar[Limits] = LIMITS
     on_refused: ClassVar[Callable[[Refused], None]] = staticmethod(lambda refused: None)
+    places: ClassVar[Connections] = Connections(LIMITS.connections_max)
     turned_away: ClassVar[set[WebhookHttpProtocol]] = set()
 
     def __init__(
@@ -104,6 +107,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.lingering = False
+        self._source: str | None = None
+        """Where it has a place among `places`."""
         self._raw: asyncio.Transport | None = None
         self._deaf = False
         self._owed: Refused | None = None
@@ -128,20 +133,21 @@ class WebhookHttpProtocol(HttpToolsProtocol):
 
     # The connection
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        full = len(self.connections) >= self.limits.connections_max
         super().connection_made(transport)
         self._raw = transport
         self.transport = cast(asyncio.Transport, _Closing(transport, self))
-        if full:
+        source, self._idle_since = source_of(self.client), self.loop.time()
+        if not self.places.admit(self, source, self._idle_since):
             self.connections.discard(self)
             self.turned_away.add(self)
-            self._refuse(Refused("too_many_connections"))
+            self._refuse(self._too_many_connections())
         else:
-            self._idle_since = self.loop.time()
+            self._source = source
             self._idle_timer = self.loop.call_later(self.limits.idle_s, self._look_whether_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
+        self._give_place_back()
         self.turned_away.discard(self)
         self._cancel_timers()
         self._cancel_unread_timer()
@@ -152,12 +158,47 @@ class WebhookHttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client doesn't read its answers: those that wait hold the connection, until it reads or is cut off."""
         super().pause_writing()
+        self._note_whether_it_waits()
         assert self._raw is not None
         self._unread_timer = self.loop.call_later(self.limits.idle_s, self._raw.abort)
 
     def resume_writing(self) -> None:
         self._cancel_unread_timer()
         super().resume_writing()
+        self._note_whether_it_waits()
+
+    def make_way(self) -> None:
+        """Ends at once, for a newer connection: who has sent a part of a head is told to send it again."""
+        assert self._raw is not None
+        self._give_place_back()
+        if self.lingering or self.flow.write_paused or self._raw.is_closing():
+            self._raw.abort()
+            return
+        if self._phase == HEAD:
+            self._deaf = True
+            refused = self._too_many_connections()
+            type(self).on_refused(refused)
+            self._write(refused)
+        self._cancel_timers()
+        self._raw.close()
+
+    def _too_many_connections(self) -> Refused:
+        source, count = self.places.most()
+        most = f"{self.limits.connections_max} are open, {count} of them of {source}"
+        return Refused("too_many_connections", cause=most)
+
+    def _note_whether_it_waits(self) -> None:
+        """For its client: for a request, or until answers are read. Bytes of a head that isn't whole change nothing."""
+        if self._source is None:
+            return
+        is_under_way = self._running is not None and not self._running.response_complete
+        waits = self.transport.is_closing() or self.flow.write_paused or not is_under_way
+        self.places.note(self, self._source, self.loop.time() if waits else None)
+
+    def _give_place_back(self) -> None:
+        if self._source is not None:
+            self.places.release(self, self._source)
+            self._source = None
 
     def _cancel_unread_timer(self) -> None:
         if self._unread_timer is not None:
@@ -172,11 +213,13 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         crowded = self in self.turned_away and len(self.turned_away) > TURNED_AWAY_MAX
         if crowded or (self._phase == IDLE and not self._deaf):
             raw.close()
+            self._note_whether_it_waits()
             # What isn't sent by then, nothing else would end.
             self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
             return
         self._deaf = self.lingering = True
         self._cancel_timers()
+        self._note_whether_it_waits()
         self.flow.resume_reading()
         raw.write_eof()
         self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
@@ -378,6 +421,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         )
         if before is None or before.response_complete:
             self._running = self.cycle
+            self._note_whether_it_waits()
             self._start_asgi_task(self.cycle, self.app)
         else:
             self.flow.pause_reading()
@@ -419,4 +463,5 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             # It was answered before the end of its body, which won't be read.
             self.close()
         else:
+            self._note_whether_it_waits()
             self.flow.resume_reading()

@@ -38,7 +38,7 @@ class Limits:
     idle_s: float = 30.0
     """Of a connection on which nothing happens."""
     connections_max: int = 900
-    """Below the usual 1,024 files of a process."""
+    """Below the usual 1,024 files of a process, and above ``in_flight_max``: one that isn't under way makes way."""
     read_deadline_s: float = 10.0
     """For a whole body."""
     in_flight_max: int = 512
@@ -59,6 +59,7 @@ class Limits:
     """Until an open breaker asks Redis again."""
 
     def __post_init__(self) -> None:
+        assert self.connections_max > self.in_flight_max
         assert self.publish_timeout_ms <= PUBLISH_TIMEOUT_MS_MAX
         assert self.lease_s > self.in_flight_wait_s + self.read_deadline_s + self.publish_timeout_ms / 1000
 

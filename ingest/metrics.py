@@ -87,10 +87,9 @@ class IngestMetrics:
         """A request about what the provider's own API doesn't know."""
         self._not_there.add(provider)
 
-    def unread(self, reason: str, status: int) -> None:
-        """A request that was refused as HTTP, before its provider was known."""
-        self.refused("unknown", reason)
-        self._answers.add("unknown", str(status))
+    def unread(self, provider: str, status: int) -> None:
+        """A request that was refused as HTTP: it has no time."""
+        self._answers.add(provider, str(status))
 
     def verified(self, provider: str, index: int) -> None:
         self._secrets.add(provider, str(index))

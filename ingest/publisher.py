@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 BUSY_POLL_S = 0.001
 IDLE_POLL_S = 0.02
 METADATA_S = 1.0
+WARN_EVERY_S = 60.0
 REACHABLE_FOR_S = 1.0
 """An answer about Kafka is used for so long: asking more often costs nothing."""
 
@@ -74,6 +75,7 @@ class KafkaPublisher:
         self._broken: asyncio.Future[str] | None = None
         self._asked: asyncio.Task[bool] | None = None
         self._asked_at = 0.0
+        self._quiet_until: dict[str, float] = {}
         self.dropped = 0
 
     def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> asyncio.Future[bool]:
@@ -82,7 +84,8 @@ class KafkaPublisher:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             self._outstanding -= 1
             if error is not None:
-                log.warning("%s not acknowledged: %s", topic, error, extra=about_record(headers))
+                log.debug("%s not acknowledged: %s", topic, error, extra=about_record(headers))
+                self._warn(topic, f"not acknowledged: {error}")
             if not acknowledged.done():
                 acknowledged.set_result(error is None)
 
@@ -139,10 +142,10 @@ class KafkaPublisher:
         try:
             self._producer.produce(topic, value, key=key, headers=given, on_delivery=delivered)
         except BufferError:
-            log.warning("%s takes nothing: the queue to Kafka is full", topic)
+            self._warn(topic, "takes nothing: the queue to Kafka is full")
             return False
         except KafkaException as refused:
-            log.warning("%s takes nothing: %s", topic, refused)
+            self._warn(topic, f"takes nothing: {refused}")
             fatal = refused.args[0].code() == KafkaError._FATAL  # noqa: SLF001  the library's public name
             if fatal and self._broken is not None and not self._broken.done():
                 self._broken.set_result(str(refused))
@@ -153,6 +156,13 @@ class KafkaPublisher:
             self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(BUSY_POLL_S, self._poll)
         return True
+
+    def _warn(self, topic: str, problem: str) -> None:
+        """One line a minute and topic: while Kafka is away every event fails."""
+        now = self._clock.monotonic()
+        if now >= self._quiet_until.get(topic, now):
+            self._quiet_until[topic] = now + WARN_EVERY_S
+            log.warning("%s %s", topic, problem)
 
     def _noted(self, error: KafkaError | None, _message: Message) -> None:
         self._outstanding -= 1

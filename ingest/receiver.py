@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import math
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -19,13 +18,10 @@ from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
 from ingest.protocol import Take, Taken
 from ingest.provider_client import CredentialsRefused, FetchFailed, NotThereYet
-from ingest.reports import Reports
+from ingest.reports import UNKNOWN, Reports
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
 from providers.port import Request as Webhook
 
-log = logging.getLogger(__name__)
-
-UNKNOWN = "unknown"
 Extra: TypeAlias = list[tuple[bytes, bytes]]
 NO_EXTRA: Extra = []
 REPLAYED: Extra = [(b"idempotent-replayed", b"true")]
@@ -53,6 +49,10 @@ class Receiver:
     def close(self) -> None:
         """Hands the last receipts over; no request may be under way any more."""
         self._reports.flush()
+
+    def unread(self, refused: Refused) -> None:
+        """Reports a request that was refused as HTTP, before its path was looked at."""
+        self._reports.unread(refused)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; every error is one that says what to do."""
@@ -108,14 +108,12 @@ class Receiver:
         except ModeMismatch as mismatch:
             raise Refused("mode_mismatch", problem=str(mismatch)) from None
         except FetchFailed as failed:
-            log.warning("%s can't be asked: %s", adapter.name, failed)
             pause_s = None if failed.retry_after_s is None else math.ceil(failed.retry_after_s)
             if isinstance(failed, NotThereYet):
-                raise Refused("not_there", retry_after_s=pause_s) from None
-            raise Refused("not_fetched", retry_after_s=pause_s) from None
+                raise Refused("not_there", retry_after_s=pause_s, cause=str(failed)) from None
+            raise Refused("not_fetched", retry_after_s=pause_s, cause=str(failed)) from None
         except (SecretsMissing, SecretsShared, SettingError, CredentialsRefused) as wrong:
-            log.error("%s", wrong)
-            raise Refused("not_configured", provider=adapter.name) from None
+            raise Refused("not_configured", provider=adapter.name, cause=str(wrong)) from None
 
     def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()

@@ -16,12 +16,15 @@ from ingest.errors import Refused
 from ingest.metrics import IngestMetrics
 from ingest.protocol import Taken
 from ingest.publisher import Publisher
+from ingest.refusal_log import RefusalLog
 
 GATHER_S = 0.05
 """So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
 RECEIPTS_A_RECORD_MAX = 200
 """Of at most a few hundred bytes each; a record takes 2 MiB."""
 
+UNKNOWN = "unknown"
+"""The provider of a request that names none."""
 NOTHING = "nothing_in_it"
 NOT_THERE = "not_there"
 """The provider's own API doesn't know what the request is about: the refusal's code, and of an answer without an event
@@ -42,6 +45,8 @@ class Reports:
         self._clock = clock
         self._mode: Mode = mode
         self._waiting: dict[Mode, list[bytes]] = {}
+        self._unread: dict[tuple[str, int], int] = {}
+        self._refusals = RefusalLog()
 
     def answered(self, provider: str, status: int, seconds: float) -> None:
         """One request, whatever became of it."""
@@ -50,16 +55,27 @@ class Reports:
     def refused(self, provider: str, refused: Refused) -> None:
         """A request of which nothing is named, as nothing in it is believed."""
         self._metrics.refused(provider, refused.code)
+        self._refusals.note(provider, refused)
         if refused.code == NOT_THERE:
             self._metrics.not_there(provider)
         if refused.code not in SETTLED_BY_RECEIPTS:
-            self._nothing_taken(provider, refused.code, refused.status, self._clock.now(), self._mode)
+            self._note(self._mode, _nothing(provider, refused.code, refused.status, self._clock.now()))
+
+    def unread(self, refused: Refused) -> None:
+        """A request that was refused as HTTP. Those of one code share a receipt with their ``count``: anybody may make
+        as many as they like."""
+        self._metrics.refused(UNKNOWN, refused.code)
+        self._metrics.unread(UNKNOWN, refused.status)
+        self._refusals.note(UNKNOWN, refused)
+        self._flush_soon()
+        kind = refused.code, refused.status
+        self._unread[kind] = self._unread.get(kind, 0) + 1
 
     def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
         """A request that was verified and held no event; ``is_there``: not because its provider knows nothing of it."""
         if not is_there:
             self._metrics.not_there(provider)
-        self._nothing_taken(provider, NOTHING if is_there else NOT_THERE, status, received_at, mode)
+        self._note(mode, _nothing(provider, NOTHING if is_there else NOT_THERE, status, received_at))
 
     def left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
         """Events of test mode, while no test traffic is taken. ``mode``: of the endpoint, whose receipts they are."""
@@ -77,25 +93,34 @@ class Reports:
 
     def flush(self) -> None:
         """Hands over what waits, for when the receiver ends."""
+        at, unread, self._unread = self._clock.now(), self._unread, {}
+        for (code, status), count in unread.items():
+            receipt = {**_nothing(UNKNOWN, code, status, at), "count": count}
+            self._waiting.setdefault(self._mode, []).append(orjson.dumps(receipt))
         for mode, lines in self._waiting.items():
             for start in range(0, len(lines), RECEIPTS_A_RECORD_MAX):
                 record = b"\n".join(lines[start : start + RECEIPTS_A_RECORD_MAX])
                 self._publisher.note(topics_of(mode).receipts, record)
         self._waiting = {}
 
-    def _nothing_taken(self, provider: str, outcome: str, status: int, at: datetime, mode: Mode) -> None:
-        self._note(mode, {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)})
-
     def _note(self, mode: Mode, receipt: dict[str, Any]) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_later(GATHER_S, self.flush)
+        self._flush_soon()
         self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))
+
+    def _flush_soon(self) -> None:
+        if not self._waiting and not self._unread:
+            asyncio.get_running_loop().call_later(GATHER_S, self.flush)
+
+
+def _nothing(provider: str, outcome: str, status: int, at: datetime) -> dict[str, Any]:
+    return {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)}
 
 
 def _receipt(event: Event, outcome: str, status: int, at: str) -> dict[str, Any]:
     return {
         "provider": event.provider,
         "event_key": event.event_key,
+        "type": event.event_type,
         "outcome": outcome,
         "status": status,
         "content_sha256": event.content_sha256,

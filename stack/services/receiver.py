@@ -143,12 +143,13 @@ def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None
             if orphaned is not None:
                 orphaned.cancel()
 
+    app = create_app(opening)
     config = uvicorn.Config(
-        create_app(opening),
+        app,
         host=settings.ingest.host,
         port=settings.ingest.port,
         timeout_graceful_shutdown=GRACE_S,
-        **SERVING | {"http": http_protocol(limits, lambda refused: metrics.unread(refused.code, refused.status))},
+        **SERVING | {"http": http_protocol(limits, lambda refused: app.receiver.unread(refused))},
     )
     uvicorn.Server(config).run(sockets=None if shared is None else [shared.listening])
 

@@ -20,7 +20,7 @@ from tests.integration.ingest.conftest import (
     metric,
     receiver_on,
 )
-from tests.integration.ingest.wire import LAST_CHUNK, Wire, chunk, head
+from tests.integration.ingest.wire import LAST_CHUNK, STILL_OPEN_S, Wire, chunk, head
 
 MIB = 1 << 20
 DEADLINE_S, IDLE_S = 1.0, 3.0
@@ -338,23 +338,37 @@ def test_a_body_that_nobody_reads_is_not_waited_for(receiver: ReceiverUnderTest)
         assert wire.is_closed()
 
 
-def test_one_connection_too_many_is_reported_to_come_again_and_room_is_made_by_leaving(servers: Servers) -> None:
-    with receiver_on(servers, replace(PATIENT, connections_max=3)) as receiver, contextlib.ExitStack() as held:
+def test_one_connection_too_many_takes_the_place_of_the_one_that_was_idle_longest(servers: Servers) -> None:
+    few = replace(PATIENT, connections_max=3, in_flight_max=2)
+    with receiver_on(servers, few) as receiver, contextlib.ExitStack() as held:
         assert wait_for(lambda: connections(receiver) == 0, 60), "what asked whether it is ready has gone"
         wires = [held.enter_context(receiver.wire()) for _ in range(3)]
-        for wire in wires:
+        for wire in (wires[1], wires[0], wires[2]):
             wire.send(GET)
             assert statuses(wire, 1) == [200]
         with receiver.wire() as fourth:
             fourth.send(GET)
-            answer = fourth.answer()
-            assert answer is not None
-            assert (answer.status, answer.code) == (503, "too_many_connections")
-            assert answer.headers["retry-after"]
-            assert fourth.is_closed()
-        held.close()
-        assert wait_for(lambda: connections(receiver) == 0, 60)
-        assert httpx2.get(f"{receiver.url}/healthz").status_code == 200
+            assert statuses(fourth, 1) == [200]
+            assert wires[1].is_closed()
+            wires[0].send(GET)
+            assert statuses(wires[0], 1) == [200]
+
+
+def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Servers) -> None:
+    few = replace(PATIENT, connections_max=3, in_flight_max=2)
+    with receiver_on(servers, few) as receiver, contextlib.ExitStack() as held:
+        assert wait_for(lambda: connections(receiver) == 0, 60), "what asked whether it is ready has gone"
+        wires = [held.enter_context(receiver.wire()) for _ in range(3)]
+        for wire in wires:
+            wire.send(b"POST /webhooks/stripe HTTP/1.1\r\nX-Sl")
+            time.sleep(STILL_OPEN_S)
+        newer = held.enter_context(receiver.wire())
+        newer.send(GET)
+        answer = wires[0].answer()
+        assert answer is not None
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "too_many_connections", "2")
+        assert wires[0].is_closed()
+        assert statuses(newer, 1) == [200]
         reported = httpx2.get(f"{receiver.metrics_url}/metrics").text
         assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in reported
 

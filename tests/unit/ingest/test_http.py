@@ -35,22 +35,22 @@ class Client:
 
     def __init__(self, ours: socket.socket, protocol: WebhookHttpProtocol, transport: asyncio.Transport) -> None:
         self._ours = ours
-        self._protocol = protocol
+        self.protocol = protocol
         self._transport = transport
 
     @property
     def is_held(self) -> bool:
-        return self._protocol in self._protocol.connections
+        return self.protocol in self.protocol.connections
 
     @property
     def waits(self) -> bool:
         """An answer, for room."""
-        return self._protocol.flow.write_paused and not self._protocol.cycle.response_complete
+        return self.protocol.flow.write_paused and not self.protocol.cycle.response_complete
 
     @property
     def is_answered(self) -> bool:
         """All of it was written, and not all of it was sent."""
-        return self._protocol.cycle.response_complete and self._transport.get_write_buffer_size() > len(ANSWER)
+        return self.protocol.cycle.response_complete and self._transport.get_write_buffer_size() > len(ANSWER)
 
     async def send(self, request: bytes) -> None:
         self._ours.send(request)
@@ -74,8 +74,8 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncIterator[Client]:
-    protocol_class = http_protocol(LIMITS, lambda _refused: None)
+async def connected(limits: Limits = LIMITS) -> AsyncIterator[Client]:
+    protocol_class = http_protocol(limits, lambda _refused: None)
     config = uvicorn.Config(answer, **SERVING | {"http": protocol_class})
     config.load()
     loop = asyncio.get_running_loop()
