@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import bisect
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -133,6 +134,22 @@ def collect(kafka: Log, topic: str, table: ReceiptsTable, rows_per_commit: int =
     return collected
 
 
+def uncollected(kafka: Log, topic: str, table: ReceiptsTable) -> Iterator[dict[str, Any]]:
+    """Rows of what the topic holds and the table doesn't have yet; nothing is written.
+
+    :raises KafkaSilent: Kafka doesn't answer
+    """
+    try:
+        ends = kafka.held([topic])[topic]
+    except TopicMissing:
+        return
+    for partition, (low, high) in sorted(ends.items()):
+        since = table.next_offset(partition)
+        begin = low if since is None else _begin(kafka, topic, table, partition, (low, high), since)
+        for record in kafka.records(topic, partition, begin, high):
+            yield from _lines(partition, record)
+
+
 def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, held: tuple[int, int], since: int) -> int:
     """Where to go on: after what was collected, or where the topic's records part from it: it went back then."""
     low, high = held
@@ -206,21 +223,31 @@ class Answered:
     content_sha256: str | None
 
 
-def answered_since(receipts: Location, since: datetime) -> list[Answered]:
-    """The first receipt of each event that was answered 2xx since a moment, by time. Only receipts that were collected.
+def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[str, Any]] = ()) -> list[Answered]:
+    """The first receipt of each event that was answered 2xx since a moment, by time.
 
+    :param newer: rows that the table doesn't have yet, as `uncollected` finds them
     :raises TableUnreadable: its log or a file can't be read
     """
-    if not has_table(str(receipts)):
-        return []
-    taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
-    taken &= pc.field("outcome") != TEST_TRAFFIC_OFF
-    columns = ["event_key", "provider", "at", "content_sha256"]
-    rows = read_rows(open_table(str(receipts)), taken & (pc.field("at") >= since), columns)
+    rows: list[Mapping[str, Any]] = []
+    if has_table(str(receipts)):
+        taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
+        taken &= (pc.field("outcome") != TEST_TRAFFIC_OFF) & (pc.field("at") >= since)
+        rows += read_rows(open_table(str(receipts)), taken, list(_ANSWERED)).to_pylist()
+    rows += [{name: row[name] for name in _ANSWERED} for row in newer if _is_taken(row, since)]
     found: dict[str, Answered] = {}
-    for one in rows.sort_by("at").to_pylist():
+    for one in sorted(rows, key=operator.itemgetter("at")):
         found.setdefault(one["event_key"], Answered(**one))
     return list(found.values())
+
+
+_ANSWERED = tuple(one.name for one in fields(Answered))
+
+
+def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
+    """Whether an event was answered 2xx since a moment: what `answered_since` asks of the table."""
+    is_event = row["outcome"] not in (UNREADABLE, TEST_TRAFFIC_OFF) and row["event_key"] is not None
+    return is_event and 200 <= row["status"] < 300 and row["at"] >= since
 
 
 def undecided(answered: Sequence[Answered], journals: Sequence[Location], waiting: Collection[str]) -> list[Answered]:

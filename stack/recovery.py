@@ -29,7 +29,7 @@ from journal.kafka_log import KafkaLog, Log
 from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.state import JournalState
-from ledger.receipts import Answered, answered_since, undecided
+from ledger.receipts import Answered, ReceiptsTable, answered_since, uncollected, undecided
 from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
 from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
@@ -194,9 +194,12 @@ def _with_losses(looks: list[Look], servers: Servers, mode: Mode) -> list[Look]:
     at = next((at for at, one in enumerate(looks) if one.disagrees), None)
     if at is None:
         return looks
-    receipts = answered_since(looks[0].layout.shared("receipts"), _begin(looks))
-    # After the receipts: what was answered is in Kafka by now, decided or not.
+    table = looks[0].layout.shared("receipts")
     with contextlib.closing(KafkaLog(servers.kafka)) as log:
+        # Those of the last minutes are in the topic alone: a round of maintenance collects them.
+        newer = uncollected(log, topics_of(mode).receipts, ReceiptsTable(str(table)))
+        receipts = answered_since(table, _begin(looks), newer)
+        # After the receipts: what was answered is in Kafka by now, decided or not.
         waiting = _waiting(looks, log, topics_of(mode).events)
     events = undecided(receipts, [one.layout.journal for one in looks], waiting)
     claims = _claims(looks, servers.redis, mode, {hash16(key) for key in waiting})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
+from core.clock import from_rfc3339
 from journal.kafka_log import Held, KafkaSilent, TopicMissing
 from journal.log import Overtaken
 from journal.schema import Record
-from ledger.receipts import Collected, ReceiptsTable, collect
+from ledger.receipts import Answered, Collected, ReceiptsTable, answered_since, collect, uncollected
 
+BEFORE = datetime(2026, 1, 31, tzinfo=UTC)
 AT = "2026-01-31T12:00:00.000000Z"
 
 
@@ -74,6 +77,32 @@ def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable
         (1, 0, "not_published", 503),
     ]
     assert rows(table)[0]["at"].isoformat() == "2026-01-31T12:00:00+00:00"
+
+
+def names(found: Sequence[Answered]) -> list[str]:
+    return [one.event_key for one in found]
+
+
+def test_answers_are_found_in_the_table_and_behind_it_in_the_topic(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt("a")], 1: []})
+    collected(topic, table)
+    topic.kept[0] += [receipt("b") + b"\n" + receipt("refused", "too_large", 413), b"no receipt", receipt("a")]
+    topic.kept[1] += [receipt("c")]
+    assert names(answered_since(Path(table.path), BEFORE)) == ["a"]
+    found = answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))
+    assert sorted(names(found)) == ["a", "b", "c"]
+    assert keys(table) == ["a"], "looking collects nothing"
+    late = from_rfc3339(AT) + timedelta(seconds=1)
+    assert answered_since(Path(table.path), late, uncollected(topic, "receipts", table)) == []
+
+
+def test_answers_are_found_where_nothing_was_ever_collected_or_the_topic_went_back(table: ReceiptsTable) -> None:
+    topic = ListTopic({0: [receipt("a"), receipt("b")]})
+    assert names(answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))) == ["a", "b"]
+    collected(topic, table)
+    topic.kept[0] = [receipt("a"), receipt("other")]
+    assert names(answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))) == ["a", "b", "other"]
+    assert list(uncollected(ListTopic({}), "receipts", table)) == []
 
 
 def test_a_later_collection_takes_what_came_since(table: ReceiptsTable) -> None:
