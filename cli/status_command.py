@@ -6,7 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from core.visible import visible
 from stack.endpoints import as_dict, read_endpoints
 
 if TYPE_CHECKING:
+    from cli.waits import Waiting
     from journal.entity_queue import EntityQueue
     from journal.open_item import OpenItem
     from stack.settings import Settings
@@ -50,7 +51,8 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't.
 
     With --test: whether test traffic does. With --entity: that entity's open events in Kafka's order, each with its
-    attempt, when it is due, and its reason; read from the stream's index, whether the processor runs or not.
+    attempt, when it is due, its reason, which wait holds it and what to do; read from the stream's index and status,
+    whether the processor runs or not.
 
     Where no `payhook up` runs on the data folder (containers, several hosts) each service is asked where the settings
     say that it is: console.ingest_url, console.metrics_urls.
@@ -79,7 +81,7 @@ def _print_entity(place: Place, stream: str, entity: str, *, as_json: bool) -> N
 
     part = replace(place, stream=stream).part_of_entity(entity)
     queue = read_entity(part.looked_at.index, entity)
-    print_entity(part, queue, SystemClock().now(), as_json=as_json)
+    print_entity(part, queue, read_said(part.looked_at.status), SystemClock().now(), as_json=as_json)
 
 
 def _ask(ops: str) -> dict[str, Any]:
@@ -102,10 +104,12 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
     import httpx2
 
     from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
+    from console.received import refusal_counts
     from core.status_file import fresh
-    from stack.watching import watched
+    from stack.watching import receipt_tail, watched
 
-    lag, now = KafkaLag(settings.kafka), SystemClock().now()
+    clock = SystemClock()
+    lag, tail, now = KafkaLag(settings.kafka), receipt_tail(settings, clock), clock.now()
     places = watched(settings, lag.read)
 
     async def ask() -> dict[str, Any]:
@@ -121,10 +125,13 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
         said["up"] = any([*answering, *(fresh(one, now) is not None for one in said["streams"].values())])
         if said["up"]:
+            tail.look()
             for mode, side in sides(said).items():
                 side["lag"] = lag.read(marks_of(ledgers(said, mode)))
+                side["refused"] = refusal_counts(tail.received(mode))
     finally:
         lag.close()
+        tail.close()
     if not said["up"]:
         said["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
     return said
@@ -160,6 +167,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
             details.append((f"compared by id and range{of_it}", gone))
     details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
     details += held_back([*parts, *said.get("streams", {}).values()])
+    details += refusals(side.get("refused", {}))
     details += verified(said.get("verified", {}), mode)
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
@@ -176,6 +184,16 @@ def _where(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
     if not endpoints:
         return []
     return [("post webhooks to", f"{endpoints['ingest']}/webhooks/PROVIDER"), ("management", f"{endpoints['ops']}/")]
+
+
+def refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """A line a code of what the receivers refused within the last hour: how often, and what to do."""
+    from ingest.remedies import REMEDIES
+
+    return [
+        (f"refused {code}", f"{count:,} in the last hour. {REMEDIES.get(code, '')}".rstrip())
+        for code, count in counts.items()
+    ]
 
 
 def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
@@ -216,14 +234,21 @@ def _of_stream(stream: dict[str, Any]) -> str:
 REASON_SHOWN_CHARS_MAX = 120
 
 
-def print_entity(place: Place, queue: EntityQueue, now: datetime, *, as_json: bool) -> None:
-    """Prints an entity's queue as a table, or as one JSON object."""
+def print_entity(
+    place: Place, queue: EntityQueue, status: Mapping[str, Any] | None, now: datetime, *, as_json: bool
+) -> None:
+    """Prints an entity's queue as a table, or as one JSON object. ``status``: what the stream's processor says."""
+    from cli.waits import lines, stream_wait, waiting
+
     stream = place.looked_at.stream
+    waits = [(item, waiting(queue, item, status, now)) for item in queue.items]
     if as_json:
-        click.echo(json.dumps(as_tree(stream, queue), indent=2))
+        click.echo(json.dumps(as_tree(stream, queue, waits), indent=2))
         return
     if not queue.total:
-        click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: what arrives runs at once")
+        held = stream_wait(status, now)
+        then = "what arrives runs at once" if held is None else f"what arrives waits. {held[1]}"
+        click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: {then}")
         return
     from console.details import Once
 
@@ -237,10 +262,12 @@ def print_entity(place: Place, queue: EntityQueue, now: datetime, *, as_json: bo
             last.item_seq, last.event_key, last.decision.value, queue.place(item), last.attempt, _due(item, now), why
         )
     rows.print()
+    for line in lines(waits):
+        click.echo(visible(line))
     click.echo(_summary(place, queue))
 
 
-def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:
+def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, Waiting]]) -> dict[str, Any]:
     """What `--json` prints; times are RFC 3339."""
     return {
         "stream": stream,
@@ -249,7 +276,7 @@ def as_tree(stream: str, queue: EntityQueue) -> dict[str, Any]:
         "total": queue.total,
         "head": queue.head,
         "previous_dead": queue.previous_dead,
-        "items": [_item(queue, item) for item in queue.items],
+        "items": [{**_item(queue, item), "wait": one.as_json()} for item, one in waits],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from console.access.roles import Role, User
@@ -24,8 +25,10 @@ from console.api_routes import (
     problems,
 )
 from console.api_selections import reading, running
+from console.as_json import plain
 from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
+from console.received import AskReceived, Received, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
 from core.layout import LEDGER
@@ -45,14 +48,20 @@ OrderServices = Mapping[str, OrderService]
 
 
 def mount_api(
-    app: FastAPI, services: OrderServices, bookings: Bookings, answers: AnswerStore, streams: Streams
+    app: FastAPI,
+    services: OrderServices,
+    bookings: Bookings,
+    answers: AnswerStore,
+    streams: Streams,
+    received: AskReceived = not_read,
 ) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
     ``services``: one for each journal of a ledger that is here; ``bookings``: one for each mode that has a ledger;
-    ``streams``: whose dead items are shown, selected and run. `console.guard.Guard` stands before it.
+    ``streams``: whose dead items are shown, selected and run; ``received``: what came in. `console.guard.Guard` stands
+    before it.
     """
-    api = create_api(services, bookings, streams)
+    api = create_api(services, bookings, streams, received)
     api.add_middleware(IdempotencyKey, store=answers, caller=_caller, docs_url=DOCS_URL)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
@@ -75,7 +84,9 @@ def describe(api: FastAPI) -> dict[str, Any]:
     return described
 
 
-def create_api(services: OrderServices, bookings: Bookings, streams: Streams) -> FastAPI:
+def create_api(
+    services: OrderServices, bookings: Bookings, streams: Streams, received: AskReceived = not_read
+) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
@@ -95,6 +106,13 @@ def create_api(services: OrderServices, bookings: Bookings, streams: Streams) ->
             detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
             raise Problem(404, "command-unknown", "No such command", detail)
         return CommandDecided.of(command_id, row)
+
+    @api.get("/received", response_model=Received, dependencies=[Depends(require(Role.VIEWER))])
+    async def what_came_in(mode: Mode = "live") -> Response:
+        """What came in within the last hour: answers by provider, type, outcome and status, and what to do about what
+        was refused.
+        """
+        return JSONResponse(plain(received(mode)))
 
     add_refusals(api)
     return api

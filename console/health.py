@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from console.access.routes import Everybody
+from console.received import AskReceived, not_read, refusal_counts
 from core.addresses import each_address
 from core.clock import Clock
 from core.event import Mode
@@ -43,7 +44,7 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 class Watched:
     """What the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps a
     process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in the
-    files, asked where these are missing or old.
+    files, asked where these are missing or old; ``received``: what came in within the last hour.
     """
 
     ingest_ready_url: str
@@ -51,6 +52,7 @@ class Watched:
     metrics: Mapping[str, str]
     lag: Callable[[Marks], dict[str, int] | None]
     statuses: Sequence[str] = ()
+    received: AskReceived = not_read
 
 
 def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
@@ -75,6 +77,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
         read = await read_status(watched, client, clock.now())
         for mode, side in sides(read).items():
             side["lag"] = await asyncio.to_thread(watched.lag, marks_of(ledgers(read, mode)))
+            if (hour := watched.received(mode)).since is not None:
+                side["refused"] = refusal_counts(hour)
         return JSONResponse(read)
 
     @app.get("/metrics", dependencies=[_probed])

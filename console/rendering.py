@@ -66,6 +66,7 @@ class Link:
 
 NAVIGATION: tuple[Link, ...] = (
     Link("Overview", "/", Role.VIEWER),
+    Link("Received", "/received", Role.VIEWER),
     Link("Dead letters", "/dlq", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
     Link("Audit log", "/dlq/audit", Role.VIEWER),

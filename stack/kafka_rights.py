@@ -46,6 +46,7 @@ RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
             GROUP,
             Right(CONTROL, WRITES, "sends commands"),
             Right(EVENTS, READS, "shows the lag, and bodies that aren't kept any more"),
+            Right(RECEIPTS, READS, "shows what came in within the last hour"),
         ),
         "maintenance": (
             GROUP,

@@ -23,6 +23,7 @@ from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.health import Watched, create_app
 from console.pulse import Pulse
+from console.received import AskReceived, not_read
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
@@ -66,6 +67,7 @@ class Site:
         *,
         alone: AloneLimits | None = None,
         pulse: Pulse | None = None,
+        received: AskReceived = not_read,
     ) -> None:
         self.letters = letters
         layout = Layout(data)
@@ -76,7 +78,7 @@ class Site:
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
-        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse)
+        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
 
     def decide(self) -> None:

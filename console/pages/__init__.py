@@ -18,7 +18,9 @@ from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
 from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
+from console.pages.received import received_routes
 from console.pages.users import user_routes
+from console.received import AskReceived, not_read
 from core.event import Mode
 from dlq.audit_log import AuditLog
 from dlq.recorder import Recorder
@@ -27,13 +29,19 @@ __all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
 
 
 def routers(
-    finance: Place, dlq: DlqPlace, audit_log: AuditLog, users: UserService, bookings: Mapping[Mode, BookingService]
+    finance: Place,
+    dlq: DlqPlace,
+    audit_log: AuditLog,
+    users: UserService,
+    bookings: Mapping[Mode, BookingService],
+    received: AskReceived = not_read,
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
         _ledger(finance, Recorder(audit_log, finance.clock, "page")),
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),
+        received_routes(finance, received),
         user_routes(users, dlq.asking, dlq.clock),
     ]
 

@@ -30,6 +30,7 @@ from console.health import KafkaLag, create_app
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
+from console.received import AskReceived
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -49,7 +50,7 @@ from stack.children import metrics_urls
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
-from stack.watching import watched
+from stack.watching import receipt_tail, watched
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 """A session ends after so much rest, and in any case after so long."""
@@ -86,7 +87,7 @@ def main() -> int:
 
 async def _serve(settings: Settings) -> None:
     clock, console, layout = SystemClock(), settings.console, settings.layout
-    lag = KafkaLag(settings.kafka)
+    lag, tail = KafkaLag(settings.kafka), receipt_tail(settings, clock)
     producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
     gate = RedisGate(REDIS_TIMEOUT_S, REDIS_FAILURES_MAX, REDIS_RESET_S)
     audit_log = AuditLog(layout.audit_log)
@@ -99,7 +100,7 @@ async def _serve(settings: Settings) -> None:
         httpx2.AsyncClient(trust_env=False) as client,
         async_redis(settings.redis, REDIS_TIMEOUT_S, REDIS_TIMEOUT_S) as redis,
     ):
-        app = create_app(watched(settings, lag.read), client, clock)
+        app = create_app(watched(settings, lag.read, tail.received), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {
             name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
@@ -108,21 +109,24 @@ async def _serve(settings: Settings) -> None:
             _orders(settings, producer, Recorder(audit_log, clock, one), users) for one in ("api", "page")
         )
         bookings = _bookings(settings, by_api, clock)
-        mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams))
+        mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams), tail.received)
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
         bookings_by_page = _bookings(settings, by_page, clock)
-        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse)
+        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.received)
         listener = guarded(app, access, cookies, origins, pages)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
         following = asyncio.create_task(pulse.follow(), name="live figures")
+        reading = asyncio.create_task(tail.follow(), name="what came in")
         with _anchored(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
         following.cancel()
+        reading.cancel()
     access.close()
     lag.close()
+    await asyncio.to_thread(tail.close)
 
 
 def _pages(
@@ -133,6 +137,7 @@ def _pages(
     clock: Clock,
     producer: Producer,
     pulse: Pulse,
+    received: AskReceived,
 ) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
@@ -141,7 +146,7 @@ def _pages(
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), audit_log, users, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), audit_log, users, bookings, received)
 
 
 @contextlib.contextmanager

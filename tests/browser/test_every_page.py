@@ -16,6 +16,7 @@ from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected
 from tests.filled_ledger import fill, reconcile
+from tests.received_hour import busy_hour
 from tests.verified import verified
 
 PAGE_BYTES_MAX = 100_000
@@ -25,6 +26,7 @@ MORE = 60
 
 PAGES: Mapping[str, tuple[str, ...]] = {
     "/": ("/",),
+    "/received": ("/received",),
     "/dlq": ("/dlq", "/dlq?view=items", "/dlq?view=items&state=waiting", "/dlq?view=items&from=2099-01-01"),
     "/dlq/items/{item_seq}": ("/dlq/items/5", "/dlq/items/8", "/dlq/items/11"),
     "/dlq/selections": ("/dlq/selections",),
@@ -54,6 +56,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 NO_PAGES = {
     *("/healthz", "/readyz", "/status", "/metrics", "/openapi.json", "/static/{name}"),
     *("/dlq/items/{item_seq}/payload", "/ledger/export/file", "/dlq/selections/{number}/progress", "/live", "/login"),
+    "/received/live",
 }
 """What machines read, files, a part of a page, and the page of strangers, which has a test of its own."""
 
@@ -83,7 +86,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     letters.batch()
     reconcile(letters)
     remember(Layout(data).verified, verified(), deep=False)
-    with staged(letters, data) as made:
+    with staged(letters, data, received=busy_hour) as made:
         made.site.dead.selections.freeze(Filter(), "bob", "to look at")
         yield made
 

@@ -12,6 +12,7 @@ import httpx2
 import psutil
 import pytest
 
+from ingest.remedies import REMEDIES
 from load.client import wait_for
 from tests.integration.ingest.conftest import (
     PATIENT,
@@ -371,6 +372,9 @@ def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Server
         assert statuses(newer, 1) == [200]
         reported = httpx2.get(f"{receiver.metrics_url}/metrics").text
         assert 'payhook_ingest_refusals_total{provider="unknown",reason="too_many_connections"} 1.0' in reported
+        log = (servers.folder / f"ingest-{urlparse(receiver.url).port}.log").read_text()
+        [line] = [line for line in log.splitlines() if "answered 503 too_many_connections" in line]
+        assert "of them of 127.0.0.1" in line and REMEDIES["too_many_connections"] in line
 
 
 def connections(receiver: ReceiverUnderTest) -> int:

@@ -61,7 +61,9 @@ def test_what_was_answered_is_on_the_receipts_topic_without_the_body(receiver: R
         (receiver.event_key("1"), "claimed", 200),
         (receiver.event_key("1"), "duplicate", 200),
     ]
-    assert all(set(r) == {"provider", "event_key", "outcome", "status", "content_sha256", "at"} for r in receipts)
+    assert all(
+        set(r) == {"provider", "event_key", "type", "outcome", "status", "content_sha256", "at"} for r in receipts
+    )
 
 
 def test_of_fifty_copies_at_one_instant_one_is_published(receiver: ReceiverUnderTest) -> None:

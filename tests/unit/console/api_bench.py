@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from console.api import mount_api
 from console.bookings import Bookings
 from console.dead_letters import DeadLetters, Streams
+from console.received import AskReceived, not_read
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditLog
@@ -86,7 +87,11 @@ class ApiBench:
     """
 
     def __init__(
-        self, folder: Path, app: FastAPI | None = None, streams: Mapping[str, DeadLetters] | None = None
+        self,
+        folder: Path,
+        app: FastAPI | None = None,
+        streams: Mapping[str, DeadLetters] | None = None,
+        received: AskReceived = not_read,
     ) -> None:
         self.engine = Engine(folder)
         self.event, _ = self.engine.post("evt_1"), self.engine.post("evt_2")
@@ -101,7 +106,7 @@ class ApiBench:
         service = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}
-        mount_api(self.app, {"ledger": service}, bookings, self.answers, known)
+        mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:

@@ -22,6 +22,7 @@ from console.access.sign_in import Access, SignInThrottle
 from console.access.users import Users
 from console.forms import Cookies
 from console.guard import guarded, origins_of
+from console.received import AskReceived, not_read
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
@@ -56,6 +57,7 @@ class Listener:
         producer: Producer | None = None,
         sleep: Callable[[float], object] = lambda _: None,
         shards: int = 1,
+        received: AskReceived = not_read,
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
@@ -71,7 +73,7 @@ class Listener:
             dead_letters(folder, clock, self.audit_log, producer=producer, sleep=sleep, shard=shard)
             for shard in range(shards)
         ]
-        routers = pages(folder, clock, self.audit_log, dead, self.sessions, producer)
+        routers = pages(folder, clock, self.audit_log, dead, self.sessions, producer, received=received)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:

@@ -18,6 +18,7 @@ from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
+from console.received import AskReceived, not_read
 from core.clock import Clock
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
@@ -71,6 +72,7 @@ def pages(
     sessions: Sessions | None = None,
     producer: Producer | None = None,
     pulse: Pulse | None = None,
+    received: AskReceived = not_read,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     pulse = pulse or Pulse({}, httpx2.AsyncClient(trust_env=False), clock, AlertsSettings())
@@ -81,7 +83,7 @@ def pages(
     streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
     finance = Place(layout, ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
-    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings)
+    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings, received)
 
 
 class SentTo(Taking):

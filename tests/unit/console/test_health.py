@@ -12,7 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.health import Marks, Watched, create_app
+from console.received import AskReceived, not_read
 from core.clock import ManualClock
+from tests.received_hour import busy_hour
 
 NOW = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
 STATUS = {"pid": 1, "at": "2026-01-31T12:00:09.500000Z", "ready": True, "marks": {"events": {"0": 7, "1": 9}}}
@@ -30,6 +32,7 @@ class Listener:
         self.pages = {"/ingest": INGEST, "/processor": PROCESSOR}
         self.others: dict[str, dict[str, object]] = {}
         self.streams = {"ledger": self.status_file}
+        self.received: AskReceived = not_read
 
     def get(self, path: str) -> httpx2.Response:
         return asyncio.run(self._get(path))
@@ -37,7 +40,9 @@ class Listener:
     async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
         statuses = [f"http://s/{host}/status" for host in self.others]
-        watched = Watched("http://i/readyz", self.streams, metrics, self._lag, statuses)
+        watched = Watched(
+            "http://i/readyz", self.streams, metrics, self._lag, statuses, lambda mode: self.received(mode)
+        )
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
             app = create_app(watched, client, ManualClock(NOW))
             async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
@@ -81,6 +86,13 @@ def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener)
         "streams": {"ledger": {**STATUS, "age_s": 0.5}},
         "lag": {"events": 4},
     }
+
+
+def test_the_status_counts_what_was_refused_within_the_last_hour(listener: Listener) -> None:
+    listener.received = busy_hour
+    refused = listener.get("/status").json()["refused"]
+    assert next(iter(refused.items())) == ("not_published", 433)
+    assert refused["signature_mismatch"] == 12
 
 
 @pytest.mark.parametrize("answer", [0, 503])

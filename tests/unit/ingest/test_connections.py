@@ -72,6 +72,14 @@ def test_where_all_sources_have_as_many_the_longest_waiting_makes_way() -> None:
     assert [each.made_way for each in held] == [False, True, False]
 
 
+def test_the_source_with_most_connections_is_known_with_how_many() -> None:
+    places = Connections(4)
+    assert places.most() == ("", 0)
+    for source in "aba":
+        Open(places, source, 0.0)
+    assert places.most() == ("a", 2)
+
+
 def test_a_part_of_a_head_starts_no_wait_anew() -> None:
     places = Connections(2)
     slow, silent = Open(places, "a", 0.0), Open(places, "a", 1.0)

@@ -1,0 +1,129 @@
+"""Which wait holds an open event, since when, and what to do about it: by its last row and its stream's status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from core.clock import to_rfc3339
+from core.decision import Decision, ErrorKind
+from core.status_file import STANDBY, fresh
+from journal.entity_queue import EntityQueue
+from journal.open_item import OpenItem
+from processor.calls.limiter import NO_RETRIES
+
+NAMED_MAX = 5
+"""Items that one line names."""
+
+
+class Wait(StrEnum):
+    """What an event waits for."""
+
+    PERSON = "person"
+    HEAD = "head"
+    BLOCKED = "blocked"
+    BACKOFF = "backoff"
+    BREAKER = "breaker"
+    BUDGET = "budget"
+    DOWNSTREAM = "downstream"
+    TURN = "turn"
+    STANDBY = "standby"
+    PROCESSOR = "processor"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One event's wait. ``until``: when it is over by itself, where that is known."""
+
+    wait: Wait
+    since: datetime
+    until: datetime | None
+    text: str
+    """What holds it and what to do, in whole sentences."""
+
+    def as_json(self) -> dict[str, str | None]:
+        """As `--json` prints it."""
+        until = None if self.until is None else to_rfc3339(self.until)
+        return {"for": self.wait.value, "since": to_rfc3339(self.since), "until": until, "text": self.text}
+
+
+def waiting(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None, now: datetime) -> Waiting:
+    """The wait of one event of a queue. ``status``: what the stream's processor wrote last."""
+    row = item.row
+    due_at = row.due_at if row.due_at is not None and row.due_at > now else None
+    wait, text = _own(queue, item, due_at, status)
+    if wait in (Wait.TURN, Wait.BACKOFF) and (of_stream := stream_wait(status, now)) is not None:
+        # By itself it would be tried, now or at its time.
+        wait, text = of_stream
+        due_at = None
+    return Waiting(wait, row.decided_at, due_at, text)
+
+
+def _own(
+    queue: EntityQueue, item: OpenItem, due_at: datetime | None, status: Mapping[str, Any] | None
+) -> tuple[Wait, str]:
+    row, reason = item.row, item.row.reason or ""
+    if row.decision is Decision.DEAD:
+        return Wait.PERSON, f"It is dead: a person decides, see `payhook dlq show {row.item_seq}`."
+    if queue.place(item) == "waits":
+        return Wait.HEAD, f"It runs after item {queue.head}: mend what holds that one."
+    if row.error_kind is ErrorKind.SBE:
+        return Wait.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
+    at = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
+    if row.decision is Decision.RETRY and due_at is not None:
+        return Wait.BACKOFF, f"Nothing is to be done: it is tried again {at}."
+    if row.decision is Decision.PARKED and due_at is not None:
+        if reason.endswith(NO_RETRIES):
+            return Wait.BUDGET, f"{reason}. Nothing is to be done: it is tried again {at}."
+        if (name := _ill(reason, status)) is not None:
+            return Wait.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {at}."
+        return Wait.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {at}."
+    return Wait.TURN, "Nothing is to be done: it is tried next."
+
+
+def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
+    """The downstream that the reason begins with, if its breaker isn't closed."""
+    downstreams = (status or {}).get("downstreams") or {}
+    names = [name for name, said in downstreams.items() if said.get("state") != "closed"]
+    return next((name for name in names if reason.startswith(f"{name} ")), None)
+
+
+def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, str] | None:
+    """What holds up all events of a stream, and what to do; None while it decides."""
+    said = fresh(status, now)
+    if said is None:
+        last = "" if status is None or "at" not in status else f" since {status['at']}"
+        return Wait.PROCESSOR, f"The stream's processor says nothing here{last}: look at it where it runs, or start it."
+    why = said.get("why") or said.get("last_failure") or ""
+    if said.get("state") == STANDBY:
+        return Wait.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
+    if said.get("state") == "refused":
+        return Wait.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
+    if blocked := said.get("blocked"):
+        return Wait.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
+    if said.get("state") == "off":
+        return Wait.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
+    if said.get("state") == "failed":
+        return Wait.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
+    return None
+
+
+def lines(waits: Iterable[tuple[OpenItem, Waiting]]) -> list[str]:
+    """A line for each wait, with the items that it holds."""
+    groups: dict[tuple[Wait, str], list[tuple[OpenItem, Waiting]]] = {}
+    for item, one in waits:
+        groups.setdefault((one.wait, one.text), []).append((item, one))
+    return [
+        f"{_named([item.row.item_seq for item, _ in held])} {'wait' if len(held) > 1 else 'waits'} for: {wait.value}, "
+        f"since {to_rfc3339(min(one.since for _, one in held))}. {text}"
+        for (wait, text), held in groups.items()
+    ]
+
+
+def _named(seqs: list[int]) -> str:
+    shown = ", ".join(map(str, seqs[:NAMED_MAX]))
+    more = f" and {len(seqs) - NAMED_MAX:,} more" if len(seqs) > NAMED_MAX else ""
+    return f"{'items' if len(seqs) > 1 else 'item'} {shown}{more}"
