@@ -1,0 +1,64 @@
+"""Waits as the engine leaves them: rows and status are its own, not made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.waits import Wait, Waiting, waiting
+from core.clock import to_rfc3339
+from journal.entity_queue import read_entity
+from processor.calls import downstream
+from processor.settings import DownstreamSettings
+from tests.unit.processor.limited import LimitedEngine
+from tests.unit.processor.served import SETTINGS, Service, post
+
+
+def waits(engine: LimitedEngine, key: str) -> Waiting:
+    """Of an event, as `payhook status --entity` reads it."""
+    status = {"at": to_rfc3339(engine.clock.now()), "state": "running", "downstreams": engine.downstreams.status()}
+    engine.index.close()
+    row = engine.last(key)
+    queue = read_entity(engine._index_root, row.entity_key or "")
+    [item] = [item for item in queue.items if item.row.event_key == key]
+    return waiting(queue, item, status, engine.clock.now())
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> LimitedEngine:
+    return LimitedEngine(tmp_path, {"merchants": SETTINGS})
+
+
+def test_an_event_behind_an_open_breaker_waits_for_it(engine: LimitedEngine) -> None:
+    service = Service(engine)
+    service.down = True
+    keys = post(engine, service, 30)
+    engine.batch()
+    one = waits(engine, keys[-1])
+    assert one.wait is Wait.BREAKER
+    assert one.since == engine.clock.now() and one.until is not None and one.until > one.since
+    assert "its breaker is open (Unreachable)" in one.text and "Mend merchants;" in one.text
+
+
+def test_an_event_that_failed_waits_for_its_backoff(tmp_path: Path) -> None:
+    engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(failures_to_open=1_000)})
+    service = Service(engine)
+    service.down = True
+    [key] = post(engine, service, 1)
+    engine.batch()
+    assert waits(engine, key).wait is Wait.BACKOFF
+
+
+def test_a_retry_beyond_the_budget_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downstream, "RETRY_SHARE", 0.0)
+    monkeypatch.setattr(downstream, "RETRIES_MIN", 1)
+    engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(failures_to_open=1_000)})
+    service = Service(engine)
+    service.down = True
+    keys = post(engine, service, 5)
+    engine.batch()
+    service.down = False
+    engine.advance(2)
+    held = [key for key in keys if engine.last(key).decision == "parked"]
+    assert waits(engine, held[0]).wait is Wait.BUDGET
