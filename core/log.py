@@ -118,5 +118,10 @@ def configure_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if wanted == "text" else JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    quiet_talkative()
+
+
+def quiet_talkative() -> None:
+    """Keeps what `TALKATIVE` libraries say below a warning out of every log."""
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

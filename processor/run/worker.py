@@ -21,6 +21,7 @@ from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.files import FilesToSend, SentFiles, use_sent
+from core.log import quiet_talkative
 from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, Report
 from processor.calls.limiter import LateCalls, Limiter, Try
@@ -304,18 +305,25 @@ def _end_process(task_number: int) -> None:
 
 
 class LogTails(logging.Handler):
-    """Listens while it is entered; what a thread logs is given to that thread only."""
+    """Listens from INFO on while it is entered; what a thread logs is given to that thread only."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._lines: dict[int, deque[str]] = {}
+        self._root_level = logging.WARNING
 
     def __enter__(self) -> LogTails:
-        logging.getLogger().addHandler(self)
+        root = logging.getLogger()
+        self._root_level = root.level
+        # A Python worker of Spark's configures no logging: its root stands at WARNING.
+        root.setLevel(min(root.level, logging.INFO))
+        quiet_talkative()
+        root.addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         logging.getLogger().removeHandler(self)
+        logging.getLogger().setLevel(self._root_level)
 
     def begin(self) -> None:
         """Forgets what this thread logged before."""

@@ -111,3 +111,19 @@ def test_a_line_of_the_log_that_cannot_be_made_is_no_failure() -> None:
     tails.begin()
     tails.handle(logging.LogRecord("handler", logging.WARNING, "handler.py", 1, "%d", ("no number",), None))
     assert tails.text() == "WARNING handler: (a line that can't be made: TypeError)"
+
+
+def test_what_a_handler_logs_while_it_fails_is_kept_from_info_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python worker of Spark's configures no logging. What libraries say of each call stays out: it holds URLs."""
+
+    def fail() -> Outcome:
+        logging.getLogger("merchants").info("asked for merchant 7")
+        logging.getLogger("httpx2").info("GET https://example.com/?token=secret")
+        raise ZeroDivisionError
+
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    failure = _results(Answers(fail))[1]
+    assert isinstance(failure, Failure)
+    assert failure.log_lines == "INFO merchants: asked for merchant 7"
+    assert root.level == logging.WARNING
