@@ -18,7 +18,7 @@ from cli.tables import Rows, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
 from core.routing import mode_of
-from core.status_file import read_said
+from core.status_file import Wait, read_said, waits_of
 from core.visible import visible
 from stack.endpoints import as_dict, read_endpoints
 
@@ -339,18 +339,24 @@ def _until_gone(reported: Mapping[str, Any]) -> str:
     if reported["recover_s"] is None:
         return f"growing: {reported['drain_per_s']:,.0f} events/s are decided"
     forecast = reported["forecast"]
-    said = f"; said at first: gone at {forecast['until']}" if forecast and forecast["until"] else ""
+    said = f"; said at {forecast['at']}: gone at {forecast['until']}" if forecast and forecast["until"] else ""
     return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{said}"
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Lines about the downstreams that streams' statuses name under ``downstreams``; none of those that are well."""
-    reported = {name: one for stream in streams for name, one in stream.get("downstreams", {}).items()}
-    return [
-        (f"downstream {name}", f"{one['text']}; {_counted(one)}")
-        for name, one in reported.items()
-        if one["state"] != "closed"
-    ]
+    """Lines about what streams' events wait for, as their statuses say; none while they wait for nothing."""
+    lines = (
+        (f"{stream.get('stream')} waits", _waits_for(wait, stream)) for stream in streams for wait in waits_of(stream)
+    )
+    return list(dict.fromkeys(lines))
+
+
+def _waits_for(wait: Wait, stream: Mapping[str, Any]) -> str:
+    what = "the whole stream is blocked" if wait.downstream is None else wait.downstream
+    counted = "" if wait.downstream is None else f"; {_counted(stream['downstreams'][wait.downstream])}"
+    since = "" if wait.since is None else f" since {to_rfc3339(wait.since)}"
+    next_try = "" if wait.next_try_at is None else f"; next try at {to_rfc3339(wait.next_try_at)}"
+    return f"{what}{since}: {wait.why}{next_try}{counted}"
 
 
 def _counted(one: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,30 @@ STATUS_AGE_MAX = timedelta(seconds=30)
 
 STANDBY = "standby"
 """The ``state`` of a stream that another process decides, while this one waits for its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a stream's events wait for: a ``downstream``, or what blocks the whole stream (None). ``since`` and
+    ``next_try_at`` are None where that isn't known.
+    """
+
+    downstream: str | None
+    why: str
+    since: datetime | None
+    next_try_at: datetime | None
+
+
+def waits_of(status: Mapping[str, Any]) -> list[Wait]:
+    """What the events of a stream wait for, as its status says."""
+    waits: list[Wait] = []
+    if status.get("blocked") is not None:
+        times = moment_of(status, "blocked_since"), moment_of(status, "next_probe_at")
+        waits.append(Wait(None, str(status["blocked"]), *times))
+    for name, one in (status.get("downstreams") or {}).items():
+        if one.get("since") is not None:
+            waits.append(Wait(name, str(one["why"]), moment_of(one, "since"), moment_of(one, "next_try_at")))
+    return waits
 
 
 def read_said(file: Path) -> Mapping[str, Any] | None:

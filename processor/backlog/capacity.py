@@ -6,6 +6,7 @@ Everything here is computed from what it is given: counts of records by the jour
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 HALF_LIFE_S = 5.0
@@ -17,6 +18,20 @@ READ_EVERY_S = 0.5
 SETTLE_S = 15.0
 """A drain rate is believed after so long in one backlog: the first batches are smaller, and find all cold. What a stall
 of some seconds leaves behind is gone before, and says nothing of what the stream can do."""
+
+RECENT_S = 4.0
+"""What arrived lately is taken over so long: a burst that has ended is out of it before it is out of the average.
+Kafka's ends are asked for every second, so that this is right to a quarter."""
+
+MEASURED_S = 5.0
+"""A forecast goes by the backlog's own drain rate after so long in it, however fast earlier ones went."""
+
+LEFT_MIN = 2
+"""A stream drains where so many times what it decided is left: one that keeps up leaves what came meanwhile."""
+
+OFF = 2.0
+"""A forecast is made again where what is known now gives so many times the time that it has left, or so small a part of
+it."""
 
 BEHIND_S = 5.0
 """A lag that takes longer than this to decide is a backlog: the SLO's bound is 5 s."""
@@ -54,7 +69,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Made once a backlog's end can be foreseen, and kept while it lasts. Rates are records a second."""
+    """Made once a backlog's end can be foreseen, and kept while it holds within a factor of two. Rates are records a
+    second.
+    """
 
     at_s: float
     lag: int
@@ -76,7 +93,8 @@ def recover_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | Non
 
 
 class Rates:
-    """Arrival and drain as moving averages over readings, each taken when a batch has ended.
+    """Arrival and drain as moving averages over readings, each taken when a batch has ended. Of arrival, the last
+    seconds' rate counts where that is lower: a burst is over when it is over.
 
     The drain rate is what the stream decides a second while it is behind; when it keeps up, what it decides is what
     arrives and says nothing of what it could. So it is kept from the last backlog that took `SETTLE_S`, and
@@ -86,15 +104,16 @@ class Rates:
     def __init__(self, known_drain_per_s: float | None = None) -> None:
         self._last: Reading | None = None
         self._arrival_per_s: float | None = None
+        self._recent: deque[Reading] = deque()
         self._drain_per_s = known_drain_per_s
         self._measured_per_s: float | None = None
         self._measured_s = 0.0
-        self._behind = False
+        self._behind = self._drains = False
         self.forecast: Forecast | None = None
 
     @property
     def arrival_per_s(self) -> float:
-        return self._arrival_per_s or 0.0
+        return min(self._arrival_per_s or 0.0, self._recent_per_s())
 
     @property
     def drain_per_s(self) -> float | None:
@@ -114,7 +133,20 @@ class Rates:
         """Seconds until the lag is decided; None when that isn't known, or never."""
         if self.lag == 0:
             return 0.0
-        return recover_s(self.lag, self._drain_per_s, self.arrival_per_s) if self._drain_per_s else None
+        drain_per_s = self.draining_per_s
+        return recover_s(self.lag, drain_per_s, self.arrival_per_s) if drain_per_s else None
+
+    @property
+    def draining_per_s(self) -> float | None:
+        """What a forecast goes by."""
+        return self._measured_per_s if self._measured_s >= MEASURED_S else self._drain_per_s
+
+    def _recent_per_s(self) -> float:
+        """What arrived a second in the last `RECENT_S`; without an end before there are readings of so long."""
+        first, last = (self._recent[0], self._recent[-1]) if self._recent else (None, None)
+        if first is None or last is None or last.at_s - first.at_s < RECENT_S:
+            return math.inf
+        return max(0, last.written - first.written) / (last.at_s - first.at_s)
 
     def read(self, reading: Reading) -> None:
         """Takes the next reading. One that comes within `READ_EVERY_S` of the last is passed over."""
@@ -125,13 +157,18 @@ class Rates:
                 self._last = last
                 return
             self._learn(last, reading, seconds)
+        self._recent.append(reading)
+        while len(self._recent) > 2 and self._recent[1].at_s <= reading.at_s - RECENT_S:
+            self._recent.popleft()
         self._judge(reading)
 
     def _learn(self, last: Reading, reading: Reading, seconds: float) -> None:
         arrived = max(0, reading.written - last.written) / seconds
         self._arrival_per_s = _moved(self._arrival_per_s, arrived, seconds)
-        decided = max(0, reading.decided - last.decided) / seconds
-        if self._behind and reading.lag > 0 and decided > 0:
+        count = max(0, reading.decided - last.decided)
+        decided = count / seconds
+        self._drains = reading.lag > LEFT_MIN * count > 0
+        if (self._drains or self._behind) and reading.lag > 0 and decided > 0:
             self._measured_per_s = _moved(self._measured_per_s, decided, seconds)
             self._measured_s += seconds
             if self._measured_s >= SETTLE_S:
@@ -139,13 +176,23 @@ class Rates:
 
     def _judge(self, reading: Reading) -> None:
         """A backlog begins when the lag takes longer than `BEHIND_S`, and ends when it takes a fifth of that."""
-        per_s = max(self._measured_per_s or self._drain_per_s or 0.0, self.arrival_per_s, 1.0)
+        per_s = max(self._measured_per_s or max(self._drain_per_s or 0.0, self.arrival_per_s), 1.0)
         self._behind = reading.lag / per_s > (BEHIND_S / 5 if self._behind else BEHIND_S)
         if not self._behind:
             self.forecast = None
-            self._measured_per_s, self._measured_s = None, 0.0
-        elif self._drain_per_s and (self.forecast is None or self.forecast.seconds is None):
-            self.forecast = Forecast(reading.at_s, reading.lag, self._drain_per_s, self.arrival_per_s)
+            if not self._drains:
+                self._measured_per_s, self._measured_s = None, 0.0
+        elif (drain_per_s := self.draining_per_s) and self._is_off(reading):
+            self.forecast = Forecast(reading.at_s, reading.lag, drain_per_s, self.arrival_per_s)
+
+    def _is_off(self, reading: Reading) -> bool:
+        """Whether there is no forecast, or it says another end than what is known now by more than `OFF`."""
+        if self.forecast is None or self.forecast.seconds is None:
+            return True
+        left_s, now_s = self.forecast.at_s + self.forecast.seconds - reading.at_s, self.recover_s()
+        if now_s is None:
+            return True
+        return abs(left_s - now_s) > BEHIND_S and not now_s / OFF <= left_s <= now_s * OFF
 
 
 def _moved(average: float | None, value: float, seconds: float) -> float:

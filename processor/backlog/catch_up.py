@@ -127,13 +127,13 @@ class CatchUp:
         self._advice = self._advisor.advise(now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share)
 
     def status(self) -> dict[str, Any]:
-        """For the status file; rates are records a second, times seconds. ``forecast`` stays as it was first said."""
+        """For the status file; rates are records a second, times seconds. ``forecast`` stays while it holds."""
         rates = self._rates
         return {
             "lag": rates.lag,
             "behind": rates.behind,
             "arrival_per_s": round(rates.arrival_per_s, 1),
-            "drain_per_s": None if rates.drain_per_s is None else round(rates.drain_per_s, 1),
+            "drain_per_s": _rounded(rates.draining_per_s),
             "recover_s": _rounded(rates.recover_s()),
             "forecast": self._said,
             "batch_limit": self._pace.limit,

@@ -13,7 +13,7 @@ KEEPS_UP: dict[str, Any] = {
     "forecast": None,
     "batch_limit": 2_000,
 }
-FORECAST = {"until": "2026-01-31T12:00:40.000000Z", "seconds": 40.0}
+FORECAST = {"at": "2026-01-31T12:00:00.000000Z", "until": "2026-01-31T12:00:40.000000Z", "seconds": 40.0}
 BEHIND = {**KEEPS_UP, "behind": True, "lag": 300_000, "drain_per_s": 8_000.0, "recover_s": 37.5, "forecast": FORECAST}
 
 
@@ -21,10 +21,11 @@ def test_a_stream_that_keeps_up_shows_what_arrives():
     assert catching_up(KEEPS_UP) == [("arriving", "119 events/s")]
 
 
-def test_a_backlog_shows_when_it_will_be_gone_and_what_was_said_at_first():
+def test_a_backlog_shows_when_it_will_be_gone_and_what_was_said_of_it():
     lines = dict(catching_up(BEHIND))
     assert lines["backlog"] == (
-        "300,000 events, gone in 38 s at 8,000 events/s; said at first: gone at 2026-01-31T12:00:40.000000Z"
+        "300,000 events, gone in 38 s at 8,000 events/s; "
+        "said at 2026-01-31T12:00:00.000000Z: gone at 2026-01-31T12:00:40.000000Z"
     )
 
 
