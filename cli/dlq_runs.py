@@ -83,7 +83,7 @@ def replay(
         if dry_run:
             _dry_run(dead, chosen, run, as_json)
         else:
-            _run(part, dead, chosen, run, wait=wait, as_json=as_json)
+            run_selection(part, dead, chosen, run, wait=wait, as_json=as_json)
 
 
 def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
@@ -98,7 +98,7 @@ def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
     @with_place_of_stream
     def close(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
         for part, dead, chosen in _chosen(_meant(place, what), reason):
-            _run(part, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
+            run_selection(part, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
 
     return close
 
@@ -197,7 +197,8 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
     return selection.number
 
 
-def _run(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+def run_selection(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+    """Orders what is to be done with a selection's items, and watches it."""
     started = dead.runs.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)

@@ -5,25 +5,39 @@ from __future__ import annotations
 import json
 import secrets as random_secrets
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cli.acting import recorder, this_account
-from cli.place import Place, with_place
+from cli.dlq_runs import PROPOSE, WAIT, run_selection
+from cli.dlq_watch import opened
+from cli.place import KEPT_TEXT, Place, read_since, with_place
 from cli.tables import Rows, print_text
 from core.card_numbers import shown
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.files import locked, problem_of, write_whole
+from core.routing import stream_of
+from core.status_file import fresh, read_said
+from dlq.command import REPLAY
+from dlq.index import Filter, ItemState
+from dlq.index.listing import ITEMS_MAX
+from dlq.selection import Run, SelectionEmpty
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
-from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, secret_file
+from notify.missed import missed_items
+from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, downstream_of, secret_file
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
 
+STREAM = "notify"
+SEND_REASON = "it missed them"
 WHY_CHARS_MAX = 2_000
 
 
@@ -38,7 +52,9 @@ def notify() -> None:
 def subscribers(place: Place, as_json: bool) -> None:
     """List the subscribers of the subscribers file, and whether each one can be reached.
 
-    Exit 1 if one can't: it answered 410 and is disabled, or its url, secrets or headers can't be used.
+    With since when one takes nothing and why, and when it is asked next, as the stream says that runs on this data
+    folder. Exit 1 if one can't be reached: it fails, it answered 410 and is disabled, or its url, secrets or headers
+    can't be used.
     """
     file = _file(place)
     if not file.path.exists():
@@ -84,6 +100,37 @@ def test(place: Place, name: str) -> None:
         sys.exit(0 if _try(sender, subscriber, clock) else 1)
     finally:
         sender.close()
+
+
+@notify.command()
+@click.argument("name")
+@click.option("--since", callback=read_since, metavar="TIME", required=True, help="Missed then or later (UTC).")
+@click.option("--reason", type=KEPT_TEXT, default=SEND_REASON, show_default=True, help="Kept with the decision.")
+@PROPOSE
+@WAIT
+@with_place
+def send(place: Place, name: str, since: datetime, reason: str, propose: bool, wait: bool) -> None:
+    """Send NAME what it missed since a time: while it was disabled or off, or before it wanted a type.
+
+    Each event once: what it has taken isn't sent again. It is a replay, so it is on record, and beyond the limits of
+    a day another person approves it. Enable the subscriber first.
+    """
+    subscriber = _file(place).named(name)
+    disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).find(name)
+    if disabled is not None or not subscriber.enabled:
+        raise click.ClickException(f"{name} gets nothing now: enable it first (payhook notify enable {name})")
+    whole = replace(place, stream=STREAM, mode=subscriber.mode)
+    missed = {part: missed_items(part.looked_at.journal, subscriber, since) for part in whole.parts.values()}
+    click.echo(f"{name} missed {sum(map(len, missed.values())):,} events since {to_rfc3339(since)}")
+    for part, items in missed.items():
+        for begin in range(0, len(items), ITEMS_MAX):
+            some = Filter(states=(ItemState.IGNORED,), items=tuple(items[begin : begin + ITEMS_MAX]))
+            dead = opened(part)
+            try:
+                selection = dead.selections.freeze(some, this_account(), reason)
+            except SelectionEmpty:
+                continue
+            run_selection(part, dead, selection.number, Run(REPLAY, reason, propose=propose), wait=wait, as_json=False)
 
 
 @notify.command("new-secret")
@@ -138,17 +185,28 @@ def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
 
 
 def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
-    """``state``: active, off, disabled or unusable; ``why`` says what keeps events from it."""
+    """``state``: active, off, disabled, unusable or failing; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
-    state, why, since = "active", "", ""
+    state, why, since, next_try_at = "active", "", "", None
+    said = _said_of(place, subscriber)
     if not subscriber.enabled:
         state, why = "off", "enabled = false"
     elif disabled is not None:
         state, why, since = "disabled", disabled.reason, disabled.at
     elif problem := _problem(place, subscriber):
         state, why = "unusable", problem
-    return {**shown_fields(subscriber), "state": state, "since": since, "why": why}
+    elif failing_since := said.get("failing_since") or said.get("since"):
+        state, why, since, next_try_at = "failing", said["why"], failing_since, said["next_try_at"]
+    return {**shown_fields(subscriber), "state": state, "since": since, "why": why, "next_try_at": next_try_at}
+
+
+def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
+    """What the stream that runs here says of it; nothing where none does."""
+    file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
+    status = fresh(read_said(file), SystemClock().now()) or {}
+    said: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
+    return said
 
 
 def _problem(place: Place, subscriber: Subscriber) -> str:
@@ -172,4 +230,5 @@ def _print(subscribers: list[dict[str, Any]]) -> None:
     for one in subscribers:
         if one["why"]:
             since = f" since {one['since']}" if one["since"] else ""
-            print_text(f"{one['name']} is {one['state']}{since}: {one['why']}", WHY_CHARS_MAX, indent=0)
+            next_try = f"; next try at {one['next_try_at']}" if one["next_try_at"] else ""
+            print_text(f"{one['name']} is {one['state']}{since}: {one['why']}{next_try}", WHY_CHARS_MAX, indent=0)

@@ -193,6 +193,18 @@ _STREAM = (
             "downstream",
         ),
         ("payhook_downstream_concurrency_limit", "calls", "Calls at a time that a downstream gets", "downstream"),
+        (
+            "payhook_downstream_down_seconds",
+            "seconds",
+            "How long events have waited for a downstream that isn't called as usual",
+            "downstream",
+        ),
+        (
+            "payhook_downstream_failing_seconds",
+            "seconds",
+            "How long no event that called a downstream has come to a good end",
+            "downstream",
+        ),
     ),
     *_rows(
         Service.STREAM,

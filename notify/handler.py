@@ -10,10 +10,13 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from core.clock import Clock, SystemClock, to_rfc3339
+from core.clock import EPOCH, Clock, SystemClock, to_rfc3339
+from core.errors import SettingError
 from core.files import TextFiles, problem_of, write_whole
+from core.status_file import moment_of
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver
 from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreadable
@@ -224,6 +227,19 @@ def disabled_folder(settings: NotifySettings) -> Path:
     """The folder of the disabled subscribers' files: in the data folder, where the subscribers file usually is too."""
     file = Path(settings.subscribers_file)
     return Path(settings.data_dir or file.parent) / f"{file.stem}.disabled"
+
+
+def disabled_since(settings: NotifySettings) -> dict[str, datetime | None] | None:
+    """Of each subscriber that events are sent to: when it answered 410, None where it didn't. None where the file of
+    subscribers can't be read.
+    """
+    disabled = DisabledSubscribers(disabled_folder(settings))
+    try:
+        names = [name for name, one in subscribers_file(settings).all().items() if one.enabled]
+    except (SettingError, SubscribersUnreadable):
+        return None if settings.subscribers_file and Path(settings.subscribers_file).exists() else {}
+    found = {name: disabled.find(name) for name in names}
+    return {name: None if one is None else moment_of({"at": one.at}, "at") or EPOCH for name, one in found.items()}
 
 
 def _disabled_since(name: str, disabled: Disabled) -> str:

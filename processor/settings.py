@@ -33,6 +33,12 @@ class DownstreamSettings(BaseModel):
         "stream's retry policy has tries",
     )
     reset_s: float = Field(5.0, gt=0, le=3_600, description="seconds that an open breaker waits before it lets probes")
+    reset_s_max: float = Field(
+        60.0,
+        gt=0,
+        le=86_400,
+        description="longest that it waits: each probe that fails doubles the time to the next",
+    )
     concurrency_max: int = Field(64, ge=1, le=10_000, description="most calls at a time")
     quiet_s_max: float = Field(
         300.0,

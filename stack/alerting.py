@@ -26,6 +26,7 @@ from core.routing import topics_of
 from dlq.alerts.looking import LeftByRound, Looking, Places, ReplicaWatch
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import AlertMetrics, Watch, read_state
+from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own
 from stack.server import stopped_by_signal
@@ -53,6 +54,7 @@ def places(settings: Settings) -> Places:
         },
         disks=_disks(settings),
         verified=layout.verified,
+        subscribers=lambda: disabled_since(settings.notify),
         replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )
 

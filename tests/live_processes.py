@@ -20,6 +20,7 @@ from core.decision import Decision
 from dlq.alerts.settings import AlertsSettings
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
+from processor.decide.item import Item
 from processor.reporting.exposition import by_stream
 from processor.reporting.metrics import ProcessorMetrics
 
@@ -73,7 +74,7 @@ class LiveProcesses:
             decided_at=NOW,
             received_at=self.clock.now() - timedelta(seconds=took_s),
         )
-        self.streams[stream].committed([row] * count)
+        self.streams[stream].committed([Item(row, b"", new=True)] * count)
 
     def receive(self, outcome: str, count: int) -> None:
         for _ in range(count):

@@ -27,7 +27,11 @@ class Kind(StrEnum):
     FIRING = "firing"
     REPEAT = "repeat"
     RECOVERED = "recovered"
+    UNWATCHED = "unwatched"
     TEST = "test"
+
+
+ENDS = frozenset({Kind.RECOVERED, Kind.UNWATCHED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,16 @@ class Engine:
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
-        """The notices that these readings ask for. A subject that isn't read any more (its stream is gone) is over."""
+        """The notices that these readings ask for. A subject that isn't read any more (its stream was taken out of the
+        settings) isn't watched: whether it recovers nobody knows.
+        """
         notices: list[Notice] = []
         read: set[tuple[str, str]] = set()
         for reading in readings:
             read.add((reading.rule, reading.subject))
             notices += self._one(reading, now)
         for key in sorted(self._alerts.keys() - read):
-            notices += self._clear(self._alerts[key], now, at_once=True)
+            notices += self._end(self._alerts.pop(key), now, Kind.UNWATCHED)
         return notices
 
     def _one(self, reading: Reading, now: datetime) -> list[Notice]:
@@ -176,21 +182,22 @@ class Engine:
             return []
         return [self._notice(alert, rule, Kind.REPEAT, now, note)]
 
-    def _clear(self, alert: Alert, now: datetime, *, at_once: bool = False) -> list[Notice]:
-        if alert.state is State.PENDING:
-            del self._alerts[alert.key]
-            return []
+    def _clear(self, alert: Alert, now: datetime) -> list[Notice]:
         alert.clear_since = alert.clear_since or now
-        if not at_once and _seconds(alert.clear_since, now) < CLEAR_S:
+        if _seconds(alert.clear_since, now) < CLEAR_S:
             return []
-        del self._alerts[alert.key]
-        return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]
+        return self._end(self._alerts.pop(alert.key), now, Kind.RECOVERED)
+
+    def _end(self, alert: Alert, now: datetime, kind: Kind) -> list[Notice]:
+        """Of an alert that nobody was told of nobody is told that it is over."""
+        return [self._notice(alert, self._rules[alert.rule], kind, now)] if alert.state is State.FIRING else []
 
     def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime, note: str = "") -> Notice:
         alert.number += 1
         alert.sent_at = now
-        if kind is Kind.RECOVERED:
-            text = f"over after {_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
+        if kind in ENDS:
+            lasted = f"{_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
+            text = f"over after {lasted}" if kind is Kind.RECOVERED else f"not watched any more, after {lasted}"
         else:
             text = alert.text = "; ".join(filter(None, (rule.says(alert.subject, alert.value), note)))
         return Notice(

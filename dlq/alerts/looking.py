@@ -76,7 +76,8 @@ class Places:
 
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``rounds``: those that may be made by schedule, by
     the rule that watches each. ``disks``: places whose disks could fill up, by name. ``verified``: what `payhook
-    verify` last found (`ledger.verify.report`). ``replicas`` asks Kafka, None: it doesn't say.
+    verify` last found (`ledger.verify.report`). ``replicas`` asks Kafka, None: it doesn't say. ``subscribers``:
+    those that events are sent to, and when they answered 410; None: that can't be read.
     """
 
     ready_url: str
@@ -88,6 +89,7 @@ class Places:
     verified: Path | None = None
     replicas: Callable[[], Replicas | None] = lambda: None
     status_urls: Sequence[str] = ()
+    subscribers: Callable[[], Mapping[str, datetime | None] | None] = dict
 
 
 class Looking:
@@ -122,6 +124,7 @@ class Looking:
             memory=memory_used(),
             broken=self._broken(),
             replicas=self._places.replicas(),
+            subscribers=self._places.subscribers(),
         )
 
     def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:

@@ -161,14 +161,6 @@ ONLY_HERE = (
         anchor="redis_down",
     ),
     Alerting(
-        alert="PayhookBreakerOpen",
-        expr="max by (stream, downstream) (payhook_downstream_state) >= 2",
-        for_s=300,
-        severity=Severity.WARNING,
-        summary=f"{{{{ $labels.downstream }}}} is not called by {_STREAM}; its events are parked",
-        anchor="breaker_open",
-    ),
-    Alerting(
         alert="PayhookHeadOfLine",
         expr="max by (stream) (payhook_head_of_line) == 1",
         for_s=300,

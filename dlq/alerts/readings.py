@@ -12,8 +12,9 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.routing import base_of, mode_of, stream_of
+from core.status_file import moment_of
 from dlq.alerts.engine import CLEAR_S
-from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
+from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, FAILING_S_MAX, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
 from dlq.rates import Rate, sum_rates
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -62,7 +63,8 @@ class Seen:
     by rule, None where that can't be read: of the newest good ``backup``, of the last ``maintenance`` and of the last
     ``verification`` that was done the age, in times of what lies between two;
     ``done_at``: when these were done last, as far as is known;
-    ``disks``: used share by place; ``memory``: used share here; ``broken``: invariants by stream that didn't hold when
+    ``disks``: used share by place; ``memory``: used share here; ``subscribers``: of each that events
+    are sent to, when it answered 410, None where it didn't; ``broken``: invariants by stream that didn't hold when
     last looked at.
     """
 
@@ -76,6 +78,7 @@ class Seen:
     memory: float | None = None
     broken: Mapping[str, int] = field(default_factory=dict)
     replicas: Replicas | None = None
+    subscribers: Mapping[str, datetime | None] | None = field(default_factory=dict)
 
 
 def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
@@ -91,6 +94,12 @@ def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series,
     }
 
 
+SUBSCRIBER = "subscriber:"
+"""How the names of downstreams begin that are subscribers."""
+
+BY_DOWNSTREAM = frozenset({"breaker_open", "subscriber_failing"})
+"""Rules whose subjects are streams and their downstreams, as ``notify subscriber:shop``."""
+
 BY_PROVIDER = frozenset({"signatures", "not_there"})
 """Rules whose subjects are providers."""
 
@@ -98,11 +107,25 @@ BY_PROVIDER = frozenset({"signatures", "not_there"})
 class Readings:
     """Makes each look's readings; shares are taken over the looks before it: ``window_s``, and an hour."""
 
-    def __init__(self, window_s: float = WINDOW_S, providers: Iterable[str] = (), unknown: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        window_s: float = WINDOW_S,
+        providers: Iterable[str] = (),
+        unknown: Iterable[str] = (),
+        downstreams: Collection[str] = (),
+    ) -> None:
         """
         :param providers: that the alerts are about which a state file remembers
         :param unknown: what wasn't known of events, that such alerts are about
+        :param downstreams: subjects of `BY_DOWNSTREAM` that such alerts are about
         """
+        self._downstreams: dict[str, set[str]] = {}
+        """By stream, those that its status ever named."""
+        self._disabled = {subject for subject in downstreams if subject.startswith(SUBSCRIBER)}
+        """Subscribers that may be disabled, whatever any stream says of them."""
+        for subject in set(downstreams) - self._disabled:
+            stream, _, name = subject.partition(" ")
+            self._downstreams.setdefault(stream, set()).add(name)
         self._window_s = window_s
         self._providers = set(providers)
         """Those that were ever seen; as many as the receivers have adapters."""
@@ -117,6 +140,7 @@ class Readings:
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
         events = [*_dead(seen, now), *self._unknown(seen, now_s), *self._ready(seen), *self._streams(seen)]
+        events += self._waits(seen, now)
         return [*events, self._redis(seen), *_of_the_house(seen), *self._at_the_door(seen)]
 
     def _unknown(self, seen: Seen, now_s: float) -> Iterator[Reading]:
@@ -156,6 +180,29 @@ class Readings:
             yield Reading("dlq_publish", stream, waited_s)
             yield Reading("retry_rate", stream, self._retry_share(seen, stream))
             yield Reading("slo_burn", stream, self._missed_share(seen, stream))
+
+    def _waits(self, seen: Seen, now: datetime) -> Iterator[Reading]:
+        """Of each stream's downstreams, how long they have been down and have failed; None while the stream doesn't
+        say. What a status names no more is as usual again: a process that begins forgets those at rest.
+        """
+        for stream, status in seen.statuses.items():
+            said = None if status is None else status.get("downstreams")
+            known = self._downstreams.setdefault(stream, set())
+            known.update(said or ())
+            for name in sorted(known):
+                for rule, since in (("breaker_open", "since"), ("subscriber_failing", "failing_since")):
+                    if rule == "subscriber_failing" and not name.startswith(SUBSCRIBER):
+                        continue
+                    of_it = None if said is None else said.get(name, {})
+                    yield Reading(rule, f"{stream} {name}", _lasted_s(of_it, since, now), _why_waits(of_it))
+        if seen.subscribers is None:
+            yield from (Reading("subscriber_failing", subject, None) for subject in sorted(self._disabled))
+            return
+        for name, at in seen.subscribers.items():
+            self._disabled.add(f"{SUBSCRIBER}{name}")
+            note = f"it answered 410 and is disabled; `payhook notify enable {name}` enables it"
+            lasted_s = 0.0 if at is None else max(FAILING_S_MAX + 1, _age(at, now))
+            yield Reading("subscriber_failing", f"{SUBSCRIBER}{name}", lasted_s, "" if at is None else note)
 
     def _growing_lag(self, stream: str, lag: float | None) -> float | None:
         """0 where the backlog shrinks: that is being dealt with."""
@@ -331,6 +378,23 @@ def _rates_note(seen: Seen, stream: str, depth: int) -> str:
 
 def _age_s(dead: Dead, now: datetime) -> float:
     return 0.0 if dead.oldest_at is None else (now - dead.oldest_at).total_seconds()
+
+
+def _age(at: datetime, now: datetime) -> float:
+    return max(0.0, (now - at).total_seconds())
+
+
+def _lasted_s(downstream: Mapping[str, Any] | None, since: str, now: datetime) -> float | None:
+    """How long what a status says of a downstream has lasted; None where it says nothing."""
+    if downstream is None:
+        return None
+    at = moment_of(downstream, since)
+    return 0.0 if at is None else _age(at, now)
+
+
+def _why_waits(downstream: Mapping[str, Any] | None) -> str:
+    why, next_try_at = ((downstream or {}).get(name) for name in ("why", "next_try_at"))
+    return ", ".join(filter(None, (why, next_try_at and f"next try at {next_try_at}")))
 
 
 def _lag(status: Mapping[str, Any] | None) -> float | None:

@@ -17,6 +17,10 @@ CLEAR_SHARE = 0.8
 
 UNPUBLISHED_S_MAX = 60.0
 NOT_READY_S_MAX = 120.0
+DOWN_S_MAX = 300.0
+FAILING_S_MAX = 900.0
+"""A subscriber may be deployed meanwhile: what fails for so long doesn't mend itself."""
+
 WINDOW_S = 300.0
 """Shares are taken over so long."""
 
@@ -200,6 +204,26 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             text="{of} decides nothing until a person does: see payhook recover",
             alert="PayhookStreamRefused",
             expr="max by (stream) (payhook_stream_refused)",
+        ),
+        Rule(
+            name="breaker_open",
+            severity=Severity.WARNING,
+            threshold=DOWN_S_MAX,
+            text="{of} has not been called as usual for {value}; its events wait",
+            unit=DURATION,
+            alert="PayhookBreakerOpen",
+            expr="max by (stream, downstream) (payhook_downstream_down_seconds)",
+            label="downstream",
+        ),
+        Rule(
+            name="subscriber_failing",
+            severity=Severity.WARNING,
+            threshold=FAILING_S_MAX,
+            text="{of} has taken nothing for {value}",
+            unit=DURATION,
+            alert="PayhookSubscriberFailing",
+            expr='max by (stream, downstream) (payhook_downstream_failing_seconds{downstream=~"subscriber:.+"})',
+            label="downstream",
         ),
         Rule(
             name="lag",

@@ -25,7 +25,7 @@ from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
 from core.files import write_whole
 from core.metrics import CATALOGUE, Kind, Service, add_process, entries, gauge
 from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
-from dlq.alerts.readings import BY_PROVIDER, Readings, Seen
+from dlq.alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
@@ -62,6 +62,7 @@ class Watch:
         self._readings = Readings(
             providers=[alert.subject for alert in known.alerts if alert.rule in BY_PROVIDER],
             unknown=[alert.subject for alert in known.alerts if alert.rule == "unknown"],
+            downstreams=[alert.subject for alert in known.alerts if alert.rule in BY_DOWNSTREAM],
         )
         self.engine = Engine(rules(settings), known.alerts)
         self.queues = {name: Queue(only_critical=settings.receivers[name].only_critical) for name in receivers}

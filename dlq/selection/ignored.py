@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from core.keys import spellings_of
 from core.location import Location
+from core.routing import JOURNAL_TOPIC
 from dlq.command import hash_head
 from dlq.index import Filter, FilterInvalid
 from dlq.index.dead_letter_index import Amounts
@@ -26,7 +27,7 @@ IGNORED_MAX = 100_000
 
 BODIES_AT_ONCE = 2_000
 OWN_PROVIDER = "payhook"
-"""Commands that were refused are ignored too."""
+"""Commands that were refused are ignored too; what a stream was fed of another one's journal is no command."""
 
 _COLUMNS = ["seq", "item_seq", "row_hash", "entity_key", "partition", "provider", "event_type", "body_sha256"]
 _NOT_OF_IGNORED = ("kinds", "classes", "text", "fingerprint", "marks")
@@ -101,7 +102,7 @@ def _condition(wanted: Filter) -> pc.Expression:
     parts = [
         pc.field("decision") == wanted.states[0].value,
         pc.field("event_key").is_valid(),
-        pc.field("provider") != OWN_PROVIDER,
+        (pc.field("provider") != OWN_PROVIDER) | pc.starts_with(pc.field("topic"), JOURNAL_TOPIC),
     ]
     for column, values in (
         ("provider", wanted.providers),

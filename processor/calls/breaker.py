@@ -13,13 +13,17 @@ from core.clock import Clock, from_micros, to_micros
 CLOSED, HALF_OPEN, OPEN = pybreaker.STATE_CLOSED, pybreaker.STATE_HALF_OPEN, pybreaker.STATE_OPEN
 
 
+DOUBLINGS_MAX = 32
+"""More would make the shortest wait longer than any longest one."""
+
+
 class _CallFailed(Exception):
     """Stands for a call that failed on an executor."""
 
 
 class Breaker:
     """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
-    calls are good.
+    calls are good. Each time that a probe fails it is open twice as long as before, ``reset_s_max`` at most.
 
     It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only
     reported and kept, so one that ran ahead and was set back changes nothing.
@@ -30,10 +34,13 @@ class Breaker:
         name: str,
         failures_to_open: int,
         reset_s: float,
+        reset_s_max: float,
         probes: int,
         clock: Clock,
         kept: dict[str, Any] | None = None,
     ) -> None:
+        self._reset_s = reset_s
+        self._reset_s_max = max(reset_s, reset_s_max)
         self._clock = clock
         self._memory = _Memory(name, clock, kept or {})
         self._breaker = pybreaker.CircuitBreaker(
@@ -55,7 +62,19 @@ class Breaker:
     @property
     def open_s(self) -> float:
         """Seconds until an open breaker lets probes through."""
-        return max(0.0, self._breaker.reset_timeout - self._memory.opened_s_ago)
+        doublings = min(max(0, self._memory.openings - 1), DOUBLINGS_MAX)
+        reset_s: float = min(self._reset_s * 2**doublings, self._reset_s_max)
+        return max(0.0, reset_s - self._memory.opened_s_ago)
+
+    @property
+    def since(self) -> datetime | None:
+        """When it opened for the first time since it was closed; None while it is closed."""
+        return self._memory.since
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the first of a half-open breaker's probes was good."""
+        return self._memory.state == HALF_OPEN and self._memory.success_counter > 0
 
     @property
     def failures_left(self) -> int:
@@ -103,6 +122,9 @@ class _Memory(pybreaker.CircuitBreakerStorage):
         self._state = kept.get("state", CLOSED)
         self._failures = kept.get("failures", 0)
         self._successes = kept.get("good", 0)
+        self.openings = kept.get("openings", int(self._state != CLOSED))
+        since_us = kept.get("since_us", kept.get("opened_at_us", 0))
+        self.since = None if self._state == CLOSED else from_micros(since_us)
         ago_s = (clock.now() - from_micros(kept.get("opened_at_us", 0))).total_seconds()
         self._opened_s = clock.monotonic() - max(0.0, ago_s)
 
@@ -114,6 +136,8 @@ class _Memory(pybreaker.CircuitBreakerStorage):
             "failures": self._failures,
             "good": self._successes,
             "opened_at_us": to_micros(self.opened_at),
+            "openings": self.openings,
+            **({} if self.since is None else {"since_us": to_micros(self.since)}),
         }
 
     @property
@@ -122,6 +146,11 @@ class _Memory(pybreaker.CircuitBreakerStorage):
 
     @state.setter
     def state(self, state: str) -> None:
+        if state == OPEN and self._state != OPEN:
+            self.openings += 1
+            self.since = self.since or self._clock.now()
+        elif state == CLOSED:
+            self.openings, self.since = 0, None
         self._state = state
 
     @property

@@ -80,7 +80,10 @@ class Downstream:
         kept = kept or {}
         self._settings = settings
         self._clock = clock
-        self._breaker = Breaker(name, settings.failures_to_open, settings.reset_s, PROBES, clock, kept.get("breaker"))
+        self._breaker = Breaker(
+            *(name, settings.failures_to_open, settings.reset_s, settings.reset_s_max, PROBES, clock),
+            kept.get("breaker"),
+        )
         most = settings.concurrency_max
         start = min(max(int(kept.get("at_once", CONCURRENCY_START)), CONCURRENCY_MIN), most)
         self._limit = ConcurrencyLimit(start, most)
@@ -91,6 +94,9 @@ class Downstream:
         self._slot = self._retry_slot = 0.0
         self._left_out, self._left_until = 0, 0.0
         self._good_at: float | None = None
+        failing_us = kept.get("failing_since_us")
+        self._failing_since = None if failing_us is None else from_micros(int(failing_us))
+        self._last_failure = self._problem
         self._calls = Report()
 
     @property
@@ -151,6 +157,18 @@ class Downstream:
             asked_s = min(report.quiet_s, self._settings.quiet_s_max)
             self._quiet_until = max(self._quiet_until, self._clock.monotonic() + asked_s)
 
+    def learn_events(self, report: Report, refused: int, failure: str) -> None:
+        """Takes in what became of the events that made one batch's calls.
+
+        :param refused: of the good calls, those whose events failed all the same: the answer was a refusal
+        :param failure: the last failure of one, in words; empty: there was none
+        """
+        if report.calls - report.failed > refused:
+            self._failing_since = None
+        elif report.calls:
+            self._failing_since = self._failing_since or self._clock.now()
+            self._last_failure = failure or report.problem or self._last_failure
+
     def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
         """When an event is due again that wasn't tried, and why it waits.
 
@@ -179,23 +197,41 @@ class Downstream:
                 return f"gets {PROBES} calls to show that it is back{because}"
         return "is called as usual"
 
+    @property
+    def _waits_since(self) -> datetime | None:
+        """Since when events wait for it; None while it is called as usual, or takes its first calls again."""
+        if self.state == CLOSED or self._breaker.is_recovering:
+            return None
+        return self._breaker.since or self._failing_since or self._clock.now()
+
     def kept(self) -> dict[str, Any] | None:
         """What a later process must know; None when it is at rest."""
-        breaker, quiet = self._breaker.kept(), self.state == QUIET
-        if breaker is None and not quiet:
+        breaker, quiet, failing = self._breaker.kept(), self.state == QUIET, self._failing_since
+        if breaker is None and not quiet and failing is None:
             return None
         return {
             "breaker": breaker or {},
             "quiet_until_us": to_micros(self._wall(self._quiet_until)) if quiet else 0,
             "at_once": self._limit.at_once,
             "problem": self._problem,
+            **({} if failing is None else {"failing_since_us": to_micros(failing)}),
         }
 
     def status(self) -> dict[str, Any]:
-        """For the status file; counts since the process began."""
+        """For the status file; counts since the process began.
+
+        ``since``: when events began to wait for it; ``failing_since``: since when none of its events came to a good
+        end; ``why``: the last failure.
+        """
+        waits_since, failing_since = self._waits_since, self._failing_since
+        is_failing = waits_since is not None or failing_since is not None
         return {
             "state": self.state,
             "text": self.text(),
+            "since": None if waits_since is None else to_rfc3339(waits_since),
+            "failing_since": None if failing_since is None else to_rfc3339(failing_since),
+            "why": (self._last_failure or self._problem) if is_failing else "",
+            "next_try_at": None if self.may_be_called else self._said(self._back_at()),
             "calls": self._calls.calls,
             "failed": self._calls.failed,
             "retries": self._calls.retries,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ NOTE = "breakers"
 """The name of what is kept with the journal (`JournalState.notes`)."""
 
 NAMES_MAX = 1_000
+FAILURE_CHARS_MAX = 300
 NOTE_CHARS_MAX = 32_768
 """Half of what all notes of a journal may take: some 250 breakers that aren't closed."""
 
@@ -83,8 +84,10 @@ class Downstreams:
 
         An event whose call failed while its downstream was down is held too: no attempt is spent on an outage.
         """
+        refused, failures = _failures_of(results)
         for name, report in reports.items():
             self._of(name).learn(report)
+            self._of(name).learn_events(report, refused[name], failures.get(name, ""))
         for name, one in self._known.items():
             self._tell(name, one, reports.get(name))
         held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
@@ -156,6 +159,17 @@ def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -
     if tries is None or settings.failures_to_open <= tries:
         return settings
     return settings.model_copy(update={"failures_to_open": max(1, tries)})
+
+
+def _failures_of(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
+    """By downstream: events that failed although their calls of it were good, and the last failure in words."""
+    refused, said = Counter[str](), dict[str, str]()
+    for result in results.values():
+        if isinstance(result, Failure):
+            refused.update(name for name in result.called if name != result.downstream)
+            text = f"{result.error_class}: {result.message}"[:FAILURE_CHARS_MAX]
+            said |= dict.fromkeys((*result.called, *filter(None, (result.downstream,))), text)
+    return refused, said
 
 
 def _text(kept: Mapping[str, Any]) -> str:

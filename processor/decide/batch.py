@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from core.clock import Clock
+from core.clock import Clock, to_rfc3339
 from core.crash import crash_point
 from core.work import Outcome
 from journal.errors import Refused
@@ -119,7 +120,7 @@ class Batches:
             "heads": self.heads.status(),
             "downstreams": self._handlers.downstreams.status(),
             "by_range": self._journal.by_range,
-            **self.progress.status(),
+            **self.progress.status(self._clock),
         }
 
     def run(self, table: pa.Table) -> None:
@@ -227,22 +228,35 @@ class Batches:
         admitted = admit(self._known, self._rules, self._clock.now(), due, arrivals.events, condemned or {})
         steps.end("lookup")
         results = self._run(admitted, probe)
-        decided = self._settle(arrivals, admitted, results)
+        settled = self._settle(arrivals, admitted, results)
         steps.end("handle")
+        decided = [item for item in settled if not item.goes_on_waiting]
         every = self._order(decided, arrivals, turns)
         if not every:
-            return ()
+            self._handlers.committed(self.seq)
+            self._put_off(settled)
+            return results.by_item.values()
         rows, bodies = [item.row for item in every], _bodies_of(every)
         notes = {**self._blocked.note(), **self._runs.notes()}
         head = self._journal.commit(rows, bodies, marks, self._derived.dead_letters.published_upto, notes)
-        self._handlers.committed()
+        self._handlers.committed(self.seq)
         steps.end("commit")
         self._derived.follow(every, bodies, head)
+        self._put_off(settled)
         self._heads.committed(rows)
         self._runs.committed(rows)
         steps.end("derive")
         self.progress.done(len(rows), len(records), steps)
         return results.by_item.values()
+
+    def _put_off(self, settled: Iterable[Item]) -> None:
+        """Until when those wait now that go on waiting."""
+        waits = [
+            (item.waiting, item.row.due_at, item.row.reason)
+            for item in settled
+            if item.goes_on_waiting and item.waiting is not None and item.row.due_at is not None
+        ]
+        self._derived.index.put_off(waits, self._clock.now())
 
     def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
         """Asks handlers about the events that may run; poison that is taken up again is read by its adapters."""
@@ -292,8 +306,10 @@ class Batches:
     def _become(self, blocked: Blocked) -> None:
         if blocked.reason is None:
             self._probed = None
+        elif not blocked.since:
+            blocked = replace(blocked, since=to_rfc3339(self._clock.now()))
         self._blocked = blocked
-        self.progress.blocked_reason = blocked.reason
+        self.progress.blocked_reason, self.progress.blocked_since = blocked.reason, blocked.since or None
 
 
 def _bodies_of(every: Iterable[Item]) -> dict[str, bytes]:

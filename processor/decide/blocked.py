@@ -56,12 +56,13 @@ class Blocked:
     """A stream's state: ``reason`` is None while it isn't blocked.
 
     ``probe_s``: seconds from a probe that failed to the next one. ``needs``: the downstreams that the failed tries had
-    called; the block ends once events have called each of them with success.
+    called; the block ends once events have called each of them with success. ``since``: when it began (RFC 3339).
     """
 
     reason: str | None = None
     probe_s: float = 0.0
     needs: frozenset[str] = frozenset()
+    since: str = ""
 
     @classmethod
     def noted(cls, notes: Mapping[str, str]) -> Blocked:
@@ -71,11 +72,13 @@ class Blocked:
         kept = json.loads(notes[NOTE])
         if kept["reason"] is None:
             return cls()
-        return cls(kept["reason"], max(PROBE_S_FIRST, float(kept["probe_s"])), frozenset(kept.get("needs", [ANY])))
+        probe_s, needs = max(PROBE_S_FIRST, float(kept["probe_s"])), frozenset(kept.get("needs", [ANY]))
+        return cls(kept["reason"], probe_s, needs, kept.get("since", ""))
 
     def note(self) -> dict[str, str]:
         """For the journal."""
-        return {NOTE: json.dumps({"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs)})}
+        note = {"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs)}
+        return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
     def after_failures(self, failures: Sequence[Failure], probe_s_max: float) -> Blocked:
         """The first probe comes at once: it tells an outage from an event that fails by its own fault."""
@@ -83,7 +86,7 @@ class Blocked:
         needs = self.needs | called
         probe_s = 0.0 if self.reason is None else self._longer(probe_s_max)
         reason = f"{failures[0].error_class}: {failures[0].message}"[:REASON_CHARS_MAX]
-        return Blocked(reason, probe_s, needs if _fit(needs) else frozenset((ANY,)))
+        return Blocked(reason, probe_s, needs if _fit(needs) else frozenset((ANY,)), self.since)
 
     def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], probe_s_max: float) -> Blocked:
         """Of an event that didn't fail so. ``reports``: the calls of the one event that was tried."""

@@ -22,6 +22,9 @@ POISON_CLASS = "Poison"
 PREVIOUS_DEAD_CLASS = PreviousEventDead.__name__
 REASON_CHARS_MAX = 500
 BEHIND = "behind an earlier event of its entity"
+"""That one failed, and is tried again or dead."""
+BEHIND_WAITING = f"{BEHIND}, which waits"
+"""That one couldn't be tried: its followers wait for the same."""
 
 _CLASSIFIER = Classifier()
 _Asked = ParamSpec("_Asked")
@@ -56,8 +59,8 @@ class Item:
     (`Index.known_fact`). ``condemned`` is why it is dead-lettered without another try. ``cause`` is the item of this
     batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
     ``previous``, ``last_try``, ``died_before`` and ``replays`` are for the handler (`core.work.WorkItem`).
-    ``first_headers``: of one that was taken up again, those of its first row. ``refusals``: of a command, why nothing
-    happens to some of its items.
+    ``waiting``: what was taken up again; ``first_headers``: those of its first row. ``refusals``: of a command, why
+    nothing happens to some of its items.
     """
 
     row: JournalRow
@@ -75,6 +78,7 @@ class Item:
     suspect: bool = False
     early: Early | None = None
     first_headers: str | None = None
+    waiting: OpenItem | None = None
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
@@ -86,6 +90,19 @@ class Item:
     def headers(self) -> str | None:
         """With which the event came, as the journal keeps them."""
         return self.row.headers or self.first_headers
+
+    @property
+    def goes_on_waiting(self) -> bool:
+        """Whether nothing changes for the event but until when it waits: that is no row's business."""
+        if self.waiting is None or self.row.decision is not Decision.PARKED or self.row.due_at is None:
+            return False
+        before, after = self.waiting.row, self.row
+        return (
+            before.decision in (Decision.PARKED, Decision.RETRY)
+            and before.due_at is not None
+            and (before.blocking, before.out_of_order) == (after.blocking, after.out_of_order)
+            and is_suspect(before) == is_suspect(after)
+        )
 
     @property
     def answer(self) -> Booked | Ignored | None:
@@ -118,6 +135,7 @@ def again(waiting: OpenItem) -> Item:
         died_before=waiting.died,
         replays=waiting.replays,
         first_headers=waiting.row.headers,
+        waiting=waiting,
     )
 
 
@@ -130,6 +148,19 @@ def is_put_off(row: JournalRow) -> bool:
     """Whether the last try of an open event gave it a later time: it failed by its own fault, or it was held."""
     held = row.decision is Decision.PARKED and row.due_at is not None and row.due_at > row.decided_at
     return held or row.decision is Decision.RETRY
+
+
+def why_behind(head: JournalRow) -> str:
+    """Why an event waits behind its entity's head."""
+    could_not_be_tried = head.decision is Decision.PARKED and head.attempt == 0 and head.reason != BEHIND
+    return BEHIND_WAITING if could_not_be_tried else BEHIND
+
+
+def followed_failing(row: JournalRow) -> bool:
+    """Whether a waiting event's last row says that it waits for an earlier one that failed; also when a person has
+    closed that one meanwhile.
+    """
+    return row.decision is Decision.PARKED and (row.reason == BEHIND or row.cause_seq is not None)
 
 
 def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer | Failure:

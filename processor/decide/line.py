@@ -14,13 +14,11 @@ from datetime import datetime, timedelta
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, WorkItem
 from journal.open_item import ClosedHead, OpenItem
-from processor.decide.item import BEHIND, Item, again, attempt, block, die, fact_taken, fail, finish, park
+from processor.decide.item import BEHIND, Item, again, attempt, block, die, fact_taken, fail, finish, park, why_behind
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy, policy_for
 from processor.rules import StreamRules
 from processor.settings import DeadHead
-
-MORE_WAIT = "more wait than one batch takes"
 
 
 @dataclass(slots=True)
@@ -134,7 +132,7 @@ class Line:
         """Those of it that are due and don't run: they wait for their turn."""
         for item in map(again, line.behind):
             self._note_passed(item)
-            park(item, BEHIND)
+            park(item, BEHIND if line.holder is None else why_behind(line.holder.row))
             self.settled.append(item)
 
     def _note_passed(self, item: Item) -> None:
@@ -146,7 +144,7 @@ class Line:
         if self.holder is None:
             self._join(item)
         else:
-            park(item, BEHIND)
+            park(item, why_behind(self.holder.row))
             self.settled.append(item)
 
     def _join(self, item: Item) -> None:
@@ -197,17 +195,17 @@ class Answers:
 
 def step(line: Line, answers: Answers) -> list[Item]:
     """What the batch decides of the line's events: those that get a row, each with its row filled in."""
-    decided, held, dead = list(line.settled), False, None
+    decided, head, dead = list(line.settled), None, None
     for item in line.items:
-        if not held:
-            held = _decide(item, answers, line.rules, dead)
+        if head is None:
+            head = item if _decide(item, answers, line.rules, dead) else None
             dead = item if item.row.decision is Decision.DEAD else dead
         elif item.new:
-            park(item, BEHIND)
+            park(item, why_behind(head.row))
         else:
             continue
         decided.append(item)
-    if not held:
+    if head is None:
         decided += _woken(line.beyond, answers.now)
     return decided
 
@@ -217,7 +215,7 @@ def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
     if waiting is None or waiting.row.due_at is not None or is_dead(waiting):
         return []
     following = again(waiting)
-    park(following, MORE_WAIT, now)
+    park(following, waiting.row.reason or BEHIND, now)
     return [following]
 
 

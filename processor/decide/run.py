@@ -19,6 +19,9 @@ from processor.decide.ports import Republish
 from processor.decide.records import work_item
 from processor.run.execute import Results
 
+NOTHING_TRIED = -1
+"""In place of a seq: no event is being tried."""
+
 
 class Executor(Protocol):
     """Runs groups of events, each in order (`processor.run.execute.Executor`)."""
@@ -46,6 +49,7 @@ class Handlers:
         self._trying = trying
         self._clock = clock
         self._suspect = False
+        self._tried = NOTHING_TRIED
         self.republish = republish
         self.downstreams = downstreams or Downstreams()
 
@@ -57,9 +61,11 @@ class Handlers:
         except (OSError, ValueError, KeyError, TypeError):
             self._suspect = False
 
-    def committed(self) -> None:
-        """What was tried is decided."""
+    def committed(self, seq: int) -> None:
+        """What was tried is decided: the journal ends with ``seq`` now, perhaps still."""
         self._suspect = False
+        if self._tried == seq:
+            self._remember(NOTHING_TRIED)
 
     def run(self, lines: Iterable[Line], seq: int) -> Results:
         """Asks about every event that may run and that the map stage hasn't answered.
@@ -87,6 +93,7 @@ class Handlers:
         return results
 
     def _remember(self, seq: int) -> None:
+        self._tried = seq
         try:
             self._trying.write_text(json.dumps({"seq": seq, "at_us": to_micros(self._clock.now())}), "utf-8")
         except OSError as failed:

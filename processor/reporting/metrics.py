@@ -16,15 +16,16 @@ from prometheus_client.registry import Collector
 from core.clock import Clock
 from core.decision import Decision
 from core.metrics import ATTEMPT_MAX, CATALOGUE, Kind, Service, counter, entries, gauge, histogram
+from core.status_file import moment_of
 from dlq.publisher import Tally
-from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS
+from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from processor.backlog.catch_up import CatchUp
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import Report
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
-from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS
+from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS, Item, followed_failing
 from processor.reporting.progress import Progress
 
 TIMEOUT_CLASS = "HandlerTimeout"
@@ -52,6 +53,10 @@ _OF_DEAD: Mapping[str, str] = {
     "unpublished": "payhook_dlq_unpublished",
     "unpublished_s": "payhook_dlq_unpublished_seconds",
     "index_memory_bytes": "payhook_index_memory_bytes",
+}
+_OF_WAITS: Mapping[str, str] = {
+    "since": "payhook_downstream_down_seconds",
+    "failing_since": "payhook_downstream_failing_seconds",
 }
 _DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)
 
@@ -87,6 +92,16 @@ class ProcessorMetrics:
         self._counts["payhook_downstream_calls"].labels(name, "failed").inc(report.failed)
         self._counts["payhook_downstream_retries"].labels(name).inc(report.retries)
         self._counts["payhook_downstream_held"].labels(name).inc(report.held)
+
+    def waits(self, downstreams: Mapping[str, Mapping[str, Any]]) -> None:
+        """How long those that a stream's status names have been down, and have failed."""
+        now = self._clock.now()
+        for field, name in _OF_WAITS.items():
+            waited = self._gauges[name]
+            waited.clear()
+            for downstream, one in downstreams.items():
+                since = moment_of(one, field)
+                waited.labels(downstream).set(0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
     def downstream_forgotten(self, name: str) -> None:
         """Its series end (`processor.calls.downstreams.OnForgotten`); should it come again, they begin at 0."""
@@ -147,12 +162,12 @@ class ProcessorMetrics:
         status = catch_up.status()
         self._set({name: math.nan if status[field] is None else status[field] for field, name in _OF_CATCH_UP.items()})
 
-    def committed(self, rows: Sequence[JournalRow]) -> None:
+    def committed(self, items: Sequence[Item]) -> None:
         """Counts what one commit decided."""
-        now = self._clock.now()
+        now, rows = self._clock.now(), [item.row for item in items]
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
             self._counts["payhook_decisions"].labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
-        for outcome, count in Counted(sli_outcome(row, now) for row in rows).items():
+        for outcome, count in Counted(sli_outcome(item.row, now, item.waiting) for item in items).items():
             if outcome is not None:
                 self._counts["payhook_sli_events"].labels(outcome).inc(count)
         for row in rows:
@@ -193,12 +208,12 @@ ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, De
 _OF_THE_SENDER = frozenset({POISON_CLASS, CONFLICT_CLASS, FACT_CONFLICT_CLASS})
 
 
-def sli_outcome(row: JournalRow, now: datetime) -> str | None:
+def sli_outcome(row: JournalRow, now: datetime, waiting: OpenItem | None = None) -> str | None:
     """What a row says of its event's time; None where it is no answer, or not the first one.
 
-    ``now``: when the row was committed. An event that was parked and then answered at its first try waited for
-    another one, or for a whole stream; one that was tried before is as late as it is. What a replay comes to counts
-    once more: the journal's rows don't say by themselves that their event was answered before.
+    ``now``: when the row was committed. ``waiting``: the event as it waited until then. One that followed a failing
+    event, or that a person replayed, is counted apart; one that waited for a downstream, or for a whole stream, is as
+    late as it is.
     """
     if row.received_at is None or row.actor is not None:
         return None
@@ -210,6 +225,11 @@ def sli_outcome(row: JournalRow, now: datetime) -> str | None:
         return UNKNOWN
     if row.decision not in ANSWERED:
         return None
-    if not row.first and row.attempt == 0:
+    if row.attempt == 0 and waiting is not None and _is_apart(waiting):
         return WAITED
     return IN_TIME if now - row.received_at <= PROMISED else LATE
+
+
+def _is_apart(waiting: OpenItem) -> bool:
+    is_replayed = waiting.row.decision is Decision.REPLAYED or waiting.died or waiting.replays > 0
+    return is_replayed or followed_failing(waiting.row)

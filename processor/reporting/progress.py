@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-from core.clock import Clock
+from core.clock import Clock, to_rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Progress:
     """What the last batch did; for status and metrics. Times in seconds.
 
     ``hung_calls``: handler calls abandoned that are still out, in the Python workers that took part. ``waited_s``:
-    how long the handlers' step waited for nothing else.
+    how long the handlers' step waited for nothing else. ``probe_at``: when a blocked stream tries again (monotonic).
     """
 
     batches: int = 0
@@ -35,6 +36,8 @@ class Progress:
     read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
+    blocked_since: str | None = None
+    probe_at: float | None = None
     hung_calls: int = 0
     waited_s: float = 0.0
 
@@ -44,10 +47,13 @@ class Progress:
         self.rows, self.taken, self.seconds = rows, taken, sum(steps.seconds.values())
         self.step_s = {"fetch": self.fetch.seconds, "read": self.read_s, **steps.seconds}
 
-    def status(self) -> dict[str, Any]:
+    def status(self, clock: Clock) -> dict[str, Any]:
         """As the status file shows it."""
+        probe_at = None if self.probe_at is None else clock.now() + timedelta(seconds=self.probe_at - clock.monotonic())
         return {
             "blocked": self.blocked_reason,
+            "blocked_since": self.blocked_since,
+            "next_probe_at": None if probe_at is None else to_rfc3339(probe_at),
             "hung_calls": self.hung_calls,
             "batches": self.batches,
             "batch_rows": self.rows,

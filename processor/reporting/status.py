@@ -125,12 +125,13 @@ class StreamStatus:
         if warm and self._file.is_due():
             figures = batches.status()
             self.metrics.dead(figures)
+            self.metrics.waits(figures["downstreams"])
             self.metrics.lag(catch_up)
             self._report("running", ready=True, **figures, catch_up=catch_up.status())
 
     def decided(self, items: Sequence[Item]) -> None:
         """After each commit."""
-        self.metrics.committed([item.row for item in items])
+        self.metrics.committed(items)
         if self._spans is not None:
             self._spans(items)
 

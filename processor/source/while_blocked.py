@@ -59,7 +59,14 @@ class WhileBlocked:
         self._stop = stop
         self._on_batch = on_batch
         self._orders: Orders | None = None
-        self._probe_at: float | None = None
+
+    @property
+    def _probe_at(self) -> float | None:
+        return self._batches.progress.probe_at
+
+    @_probe_at.setter
+    def _probe_at(self, at: float | None) -> None:
+        self._batches.progress.probe_at = at
 
     def passes(self, table: pa.Table) -> bool:
         """Waits while the stream is blocked; returns whether the batch is to be decided as usual.

@@ -97,6 +97,7 @@ enabled = false
 [notify]
 source = "journal:greet"
 dlq = {{ create_topic = true }}
+downstreams = {{ "subscriber:*" = {{ reset_s = 0.5, reset_s_max = 4.0 }} }}
 
 [greet]
 source = "kafka:{topic}"

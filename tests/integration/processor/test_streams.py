@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,12 @@ from core.keys import join_key
 from core.routing import topics_of
 from dlq.command import PROPOSE_REVERSAL, Command, Target, approve
 from journal.schema import JournalRow
-from load.subscriber import Subscriber
+from load.subscriber import Reply, Subscriber
+from notify.handler import OnDriver
+from notify.missed import missed_items
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
+from notify.subscribers import SubscribersFile
 from tests.integration.processor.own_streams import OwnStreams, says
 
 MORE = pytest.mark.more(reason="half a minute on Spark and Kafka; tests/unit/processor has it on the engine")
@@ -84,6 +88,64 @@ def test_a_reversal_reaches_a_subscriber_and_a_stream_without_a_feed(streams: Ow
         assert [line["account"] for line in one["reversal"]["postings"]] == [line["account"] for line in booked]
     assert len({one["id"] for one in shop.envelopes}) == 4
     assert (shop.counts.repeated, shop.counts.forged, shop.counts.out_of_order) == (0, 0, 0)
+
+
+def test_a_subscriber_that_is_down_costs_two_rows_an_event_and_gets_what_it_missed(
+    streams: OwnStreams, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Down for a while with a hundred waiting, then gone with a 410; it is sent everything in the end, once each."""
+    secret, clock, answers, requests = new_secret(), SystemClock(), [500], list[int]()
+
+    def reply(number: int) -> Reply | None:
+        requests.append(number)
+        return Reply(answers[0]) if answers else None
+
+    with Subscriber([secret], clock, replies=reply) as shop:
+        subscribe(streams, tmp_path, shop, secret)
+
+        def shop_is() -> dict[str, Any]:
+            found: dict[str, Any] = says(streams, "notify").get("downstreams", {}).get("subscriber:shop", {})
+            return found
+
+        with streams.running("greet", "retell", "notify") as wait_for:
+            wait_for(lambda: says(streams, "notify").get("state") == "running", "the subscriber's stream")
+            streams.post(*names(100), kind="pays")
+            wait_for(lambda: shop_is().get("since"), "its breaker")
+            wait_for(lambda: says(streams, "notify").get("open") == 100, "all wait")
+            time.sleep(20)
+            status, asked = says(streams, "notify"), len(requests)
+            assert (status["ready"], status["state"], status["blocked"]) == (True, "running", None)
+            assert "answered 500" in shop_is()["why"] and shop_is()["next_try_at"] and shop_is()["failing_since"]
+            rows = [row for row in streams.rows("notify") if row.topic == "journal.greet/shop"]
+            assert len(rows) <= 110, "a row an event, and the retries before the breaker opened"
+            answers.clear()
+            wait_for(lambda: shop.counts.taken == 100, "all of them")
+            wait_for(lambda: says(streams, "notify").get("open") == 0, "nothing waits")
+            wait_for(lambda: shop_is()["since"] is None and shop_is()["failing_since"] is None, "it is over")
+            answers.append(410)
+            streams.post(*names(5, since=100), kind="pays")
+            rows = wait_for(partial(of_kind, streams, "ignored", 5), "what it doesn't get")
+            answers.clear()
+            OnDriver(streams.sections[NotifySettings])._disabled.enable("shop", "2026-01-31T12:00:00Z")  # type: ignore[arg-type]
+            [subscriber] = SubscribersFile(tmp_path / "subscribers.toml").all().values()
+            journal = streams.layout.stream("notify").journal
+            items = missed_items(journal, subscriber, rows[0].decided_at)
+            assert items == [row.item_seq for row in rows]
+            for _ in range(2):
+                for row in rows:
+                    streams.order("notify", "replay", row)
+            wait_for(lambda: shop.counts.taken == 105, "what it missed")
+            time.sleep(3)
+        decided = Counter(row.item_seq for row in streams.rows("notify") if row.topic == "journal.greet/shop")
+    record_property("requests while it was down, rows an event at most", (asked, max(decided.values())))
+    assert sum(decided.values()) <= 2 * 100 + 10 + 3 * 5
+    assert (shop.counts.taken, shop.counts.repeated, shop.counts.forged) == (105, 0, 0)
+
+
+def of_kind(streams: OwnStreams, decision: str, count: int) -> list[JournalRow]:
+    """The rows of the subscriber's stream with a decision, once there are so many."""
+    found = [row for row in streams.rows("notify") if row.decision == decision and row.topic == "journal.greet/shop"]
+    return found if len(found) == count else []
 
 
 def subscribe(streams: OwnStreams, folder: Path, shop: Subscriber, secret: str) -> None:

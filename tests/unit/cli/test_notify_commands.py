@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from cli import notify_commands
 from cli.acting import this_account
 from cli.main import main
 from cli.place import Place
-from core.clock import SystemClock
+from core.clock import SystemClock, to_rfc3339
 from core.layout import Layout
 from dlq.audit_log import AuditLog, AuditLogUnwritable
 from load.subscriber import Reply, Subscriber
@@ -247,3 +247,40 @@ def test_secrets_that_cannot_be_read_are_one_sentence(shop: Shop) -> None:
     shop.secrets.write_bytes(b"\xff\xfe\n")
     said = payhook("new-secret", "shop")
     assert (said.exit_code, said.stderr) == (1, f"payhook: subscriber shop: {shop.secrets}: it isn't UTF-8\n")
+
+
+def status_says(data: Path, downstream: Mapping[str, object], at: str | None = None) -> None:
+    file = Layout(data).stream("notify").status
+    file.parent.mkdir(parents=True, exist_ok=True)
+    said = {"at": at or to_rfc3339(SystemClock().now()), "downstreams": {"subscriber:shop": downstream}}
+    file.write_text(json.dumps(said))
+
+
+FAILS = {
+    "state": "open",
+    "since": "2026-01-31T12:00:00.000000Z",
+    "failing_since": "2026-01-31T11:59:00.000000Z",
+    "why": "NotTaken: subscriber shop answered 500; it said nothing",
+    "next_try_at": "2026-01-31T13:00:00.000000Z",
+}
+
+
+def test_a_subscriber_that_fails_is_listed_since_when_why_and_until_when(shop: Shop, data: Path) -> None:
+    status_says(data, FAILS)
+    assert listed() == {
+        "name": "shop",
+        "state": "failing",
+        "since": "2026-01-31T11:59:00.000000Z",
+        "why": "NotTaken: subscriber shop answered 500; it said nothing",
+    }
+    said = payhook("subscribers")
+    assert said.exit_code == 1
+    assert "next try at 2026-01-31T13:00:00.000000Z" in said.stdout
+
+
+def test_a_subscriber_that_is_well_again_is_active_and_an_old_status_says_nothing(shop: Shop, data: Path) -> None:
+    status_says(data, {**FAILS, "since": None, "failing_since": None, "why": "", "next_try_at": None})
+    assert listed()["state"] == "active"
+    status_says(data, FAILS, at="2026-01-31T12:00:00.000000Z")
+    assert listed()["state"] == "active"
+    assert payhook("subscribers").exit_code == 0

@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.health import Scrape, merge, own_scrape
-from core.clock import ManualClock
+from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision
 from core.metrics import CATALOGUE, Service
 from dlq.alerts.readings import Dead, Seen
@@ -24,6 +24,7 @@ from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN
 from processor.calls.budget import Report
+from processor.decide.item import Item
 from processor.reporting.exposition import Parts, by_stream
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.progress import Progress
@@ -72,8 +73,9 @@ def _ingest() -> str:
 
 def _processor() -> str:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.committed([_row(decision) for decision in Decision])
+    metrics.committed([Item(_row(decision), b"", new=True) for decision in Decision])
     metrics.downstream("directory", OPEN, 4, Report())
+    metrics.waits({"subscriber:a": {"since": to_rfc3339(NOW), "failing_since": to_rfc3339(NOW)}})
     metrics.block("StorageDown: disk full")
     metrics.hook_failed("before", "error")
     metrics.batch_done(Progress(batches=1, step_s=dict.fromkeys(("fetch", "read", "lookup"), 0.1)))

@@ -117,6 +117,6 @@ def test_the_files_of_the_page_are_taken(tmp_path: Path) -> None:
 
 def test_the_commands_of_the_page_are_there() -> None:
     commands = [line.split("#")[0].split()[1:] for line in SHELL.strip().splitlines()]
-    assert [words[1] for words in commands] == ["new-secret", "test", "subscribers", "enable"]
+    assert [words[1] for words in commands] == ["new-secret", "test", "subscribers", "enable", "send"]
     for words in commands:
         assert CliRunner().invoke(main, [*words[:2], "--help"]).exit_code == 0

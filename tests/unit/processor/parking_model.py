@@ -29,7 +29,7 @@ class Event:
     earlier one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
     ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
     once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked. ``held``: its last
-    try wasn't made, and gave it a later time.
+    try wasn't made, and gave it a later time. ``told_out_of_order``: as its last row says.
     """
 
     key: str
@@ -50,6 +50,7 @@ class Event:
     held: bool = False
     fact: str | None = None
     is_booked: bool = False
+    told_out_of_order: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -76,12 +77,23 @@ class Event:
         suspect: bool = False,
         held: bool = False,
     ) -> None:
+        self.told_out_of_order = self.out_of_order
         died_now = state == "dead" and self.kind == "event"
         suspect |= state == "parked" and self.suspect
         self.state, self.due, self.holds = state, due, holds
         self.suspect, self.held = suspect, held
         self.died = self.is_open and not holds and (died_now or self.died)
         self.version += 1
+
+    def waits(self, due: datetime, *, suspect: bool = False, held: bool = False) -> None:
+        """It can't be decided yet. A row says so where something else changes than until when; that is known all the
+        same.
+        """
+        waited = self.state in ("parked", "retry") and self.due is not None and self.holds
+        if not waited or (suspect and not self.suspect) or self.out_of_order != self.told_out_of_order:
+            self.becomes("parked", due=due, holds=True, suspect=suspect, held=held)
+        else:
+            self.due, self.held = due, held
 
 
 @dataclass(frozen=True)
@@ -381,12 +393,12 @@ class Walk:
         is_first, self.has_tried = not self.has_tried, True
         if self.has_failed_down:
             # As far as its worker could see it was an outage: the rest of the line waits for the next batch.
-            event.becomes("parked", due=self.now, holds=True)
+            event.waits(self.now)
             self.stuck = event
             return
         may_wait = self.blocks and not (self.probe and is_first)
         if may_wait and (not self.calls or self.calls[0].event_key != event.key):
-            event.becomes("parked", due=self.now, holds=True)
+            event.waits(self.now)
         else:
             assert self.calls, f"{event.key} should have been called"
             call = self.calls.pop(0)
@@ -401,9 +413,9 @@ class Walk:
         if outcome in ("applied", "ignored", "unknown"):
             event.becomes(outcome)
         elif outcome == "held":
-            event.becomes("parked", due=self.now + timedelta(seconds=self.model.held_s), holds=True, held=True)
+            event.waits(self.now + timedelta(seconds=self.model.held_s), held=True)
         elif outcome == "down" and event.key not in self.own:
-            event.becomes("parked", due=self.now, holds=True, suspect=True)
+            event.waits(self.now, suspect=True)
         elif outcome in ("bug", "after_dead") or event.attempt == len(self.model.retries_s):
             beside = outcome in ("missing", "after_dead")
             event.becomes("dead", holds=self.model.policy is DeadHead.WAIT and not beside)

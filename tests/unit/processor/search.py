@@ -111,7 +111,7 @@ class World:
             (
                 *(event.key, event.order, event.kind, event.state, event.attempt, event.holds, event.died),
                 *(event.out_of_order, event.replays, event.saw_closed, event.came_before_closing, event.suspect),
-                *(event.held, event.is_changed, event.fact),
+                *(event.held, event.is_changed, event.fact, event.told_out_of_order),
                 self._in(event.due),
             )
             for event in events
@@ -335,9 +335,7 @@ class Search:
     def _batched(
         self, world: World, engine: Batches, oracle: Oracle, orders: Sequence[Order], journal: MemoryJournal
     ) -> None:
-        if not journal.rows:
-            assert not world.sent and not orders
-            return
+        assert journal.rows or not (world.sent or orders)
         for entity, event, _ in world.sent:
             world.model.entities.setdefault(entity, []).append(event)
         world.sent = ()
@@ -362,7 +360,7 @@ class Search:
             return
         before = len(journal.rows)
         engine.probe(engine.undecided(sent))
-        if len(journal.rows) > before:
+        if len(journal.rows) > before or oracle.log:
             world.model.begins_batch()
             taken = world.model.probe(world.clock, oracle.log, [(entity, event) for entity, event, _ in world.sent])
             world.sent = world.sent[len(taken) :]
@@ -386,7 +384,12 @@ class Search:
             row = world.last[event.order]
             seqs[event] = row.item_seq
             suspect = row.error_kind == "SBE" and not event.is_dead
-            decided = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
+            due = row.due_at
+            if event.is_open and not event.is_dead and due is not None:
+                waiting = index.open_item(row.item_seq)
+                assert waiting is not None and waiting.last_seq == row.seq
+                due = waiting.row.due_at
+            decided = (row.decision.value, row.attempt, due, row.blocking, row.out_of_order, suspect)
             wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
             assert decided == wanted, f"{event.key}: {decided}, the model says {wanted}"
         for entity, events in world.model.entities.items():

@@ -54,6 +54,8 @@ FIRING: dict[str, tuple[float, float]] = {
     "dlq_publish": (60, 61),
     "not_ready": (0, 1),
     "refused": (0, 1),
+    "breaker_open": (300, 301),
+    "subscriber_failing": (900, 901),
     "lag": (10_000, 10_001),
     "retry_rate": (0.05, 0.051),
     "redis_slow": (0.01, 0.011),
@@ -117,9 +119,12 @@ def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(look
     assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
 
 
-def test_a_stream_that_is_gone_has_no_alerts_any_more(looks: Looks) -> None:
+def test_a_stream_that_was_taken_out_of_the_settings_has_not_recovered(looks: Looks) -> None:
     assert looks.kinds(101) == [Kind.FIRING]
-    assert [notice.kind for notice in looks.engine.look([], looks.now)] == [Kind.RECOVERED]
+    [notice] = looks.engine.look([], looks.now)
+    assert notice.kind is Kind.UNWATCHED
+    assert notice.text.startswith("not watched any more, after 0 min; it was: ")
+    assert looks.engine.alerts == []
 
 
 def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(looks: Looks) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from core.clock import to_rfc3339
 from core.metrics import REQUEST_BUCKETS_S
-from dlq.alerts.engine import Engine, Kind
-from dlq.alerts.readings import RECEIVER, Dead, Readings, Seen, Series, Window
-from dlq.alerts.rules import SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
+from dlq.alerts.engine import Alert, Engine, Kind
+from dlq.alerts.readings import BY_DOWNSTREAM, RECEIVER, Dead, Readings, Seen, Series, Window
+from dlq.alerts.rules import DOWN_S_MAX, FAILING_S_MAX, SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.rates import WINDOWS, Rate
 
@@ -306,7 +307,7 @@ def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_ends_whe
 
     assert look({rule: 2.5}) == [Kind.FIRING]
     assert look({rule: None}) == [] and engine.alerts[0].unknown, "it is made, and can't be read"
-    assert look({}) == [Kind.RECOVERED]
+    assert look({}) == [Kind.UNWATCHED]
 
 
 WHAT = "stripe: made_up.funds_moved"
@@ -363,3 +364,92 @@ def test_unknown_events_that_fired_before_a_restart_are_not_over_while_their_jou
     looks.readings = Readings(unknown=[WHAT])
     assert [looks.look(ledger=None, notify=0) for _ in range(5)] == [[]] * 5
     assert looks.look(ledger=1, notify=0) == []
+
+
+def downstream(since_s: float | None = None, failing_s: float | None = None, why: str = "") -> dict[str, Any]:
+    """As a status has it, ``since_s`` and ``failing_s`` after the first look."""
+
+    def at(after_s: float | None) -> str | None:
+        return None if after_s is None else to_rfc3339(NOW + timedelta(seconds=after_s))
+
+    return {"state": "open", "since": at(since_s), "failing_since": at(failing_s), "why": why, "next_try_at": at(4_000)}
+
+
+class Alerting:
+    """Looks every 15 s, and the notices that come of it."""
+
+    def __init__(self, remembered: Collection[Alert] = ()) -> None:
+        subjects = [alert.subject for alert in remembered]
+        self.readings, self.engine = Readings(downstreams=subjects), Engine(rules(AlertsSettings()), remembered)
+        self.at_s = 0.0
+
+    def look(self, seen: Seen, after_s: float = 15.0) -> list[tuple[str, str, Kind]]:
+        self.at_s += after_s
+        now = NOW + timedelta(seconds=self.at_s)
+        of_waits = [one for one in self.readings.of(seen, now, self.at_s) if one.rule in BY_DOWNSTREAM]
+        self.notices = self.engine.look(of_waits, now)
+        return [(one.rule, one.subject, one.kind) for one in self.notices]
+
+
+def saying(**downstreams: dict[str, Any]) -> Seen:
+    named = {name.replace("_", ":"): one for name, one in downstreams.items()}
+    return Seen(statuses={"notify": {**WELL, "downstreams": named}})
+
+
+FAILING = saying(subscriber_shop=downstream(0, 0, "NotTaken: answered 500"))
+BREAKER, SUBSCRIBER = ("breaker_open", "notify subscriber:shop"), ("subscriber_failing", "notify subscriber:shop")
+
+
+def test_a_subscriber_that_is_down_is_told_of_and_over_when_it_takes_events_again() -> None:
+    alerts = Alerting()
+    assert alerts.look(FAILING, DOWN_S_MAX) == []
+    assert alerts.look(FAILING, 1) == [(*BREAKER, Kind.FIRING)]
+    [notice] = alerts.notices
+    assert notice.text == (
+        "notify subscriber:shop has not been called as usual for 301 s; its events wait; "
+        "NotTaken: answered 500, next try at 2026-01-31T13:06:40.000000Z"
+    )
+    assert alerts.look(FAILING, FAILING_S_MAX - DOWN_S_MAX) == [(*SUBSCRIBER, Kind.FIRING)]
+    well = saying(subscriber_shop=downstream())
+    assert alerts.look(well) == []
+    assert alerts.look(well, 120) == [(*BREAKER, Kind.RECOVERED), (*SUBSCRIBER, Kind.RECOVERED)]
+
+
+def test_a_subscriber_that_refuses_every_event_is_told_of_though_its_breaker_is_closed() -> None:
+    refusing = saying(subscriber_shop=downstream(None, 0, "NotTaken: answered 404"))
+    assert Alerting().look(refusing, FAILING_S_MAX + 1) == [(*SUBSCRIBER, Kind.FIRING)]
+
+
+def test_a_downstream_of_the_ledger_is_told_of_as_down_alone() -> None:
+    seen = Seen(statuses={"ledger": {**WELL, "downstreams": {"merchants": downstream(0, 0)}}})
+    assert Alerting().look(seen, 2_000) == [("breaker_open", "ledger merchants", Kind.FIRING)]
+
+
+def test_a_stream_that_says_nothing_now_ends_no_alert_and_one_that_is_gone_recovers_none() -> None:
+    alerts = Alerting()
+    alerts.look(FAILING, 1_000)
+    for silent in (None, {"ready": False, "state": "failed"}):
+        assert alerts.look(Seen(statuses={"notify": silent}), 400) == []
+    later = Alerting(alerts.engine.alerts)
+    later.at_s = alerts.at_s
+    assert later.look(Seen(statuses={"notify": None}), 400) == [], "a process that begins knows of it"
+    assert {kind for *_, kind in later.look(Seen(statuses={}))} == {Kind.UNWATCHED}
+
+
+def test_after_a_restart_a_downstream_at_rest_that_is_named_no_more_is_over() -> None:
+    alerts = Alerting()
+    alerts.look(FAILING, 1_000)
+    assert alerts.look(saying()) == []
+    assert {kind for *_, kind in alerts.look(saying(), 120)} == {Kind.RECOVERED}
+
+
+def test_a_subscriber_that_answered_410_is_told_of_at_once_and_over_once_it_is_enabled() -> None:
+    alerts = Alerting()
+    about = "subscriber_failing", "subscriber:shop"
+    assert alerts.look(Seen(subscribers={"shop": NOW, "bank": None})) == [(*about, Kind.FIRING)]
+    assert "payhook notify enable shop" in alerts.notices[0].text
+    assert alerts.look(Seen(subscribers=None)) == [], "the file can't be read"
+    assert alerts.look(Seen(subscribers={"shop": None, "bank": None})) == []
+    assert alerts.look(Seen(subscribers={"shop": None, "bank": None}), 120) == [(*about, Kind.RECOVERED)]
+    alerts.look(Seen(subscribers={"shop": NOW}))
+    assert alerts.look(Seen(subscribers={})) == [(*about, Kind.UNWATCHED)]

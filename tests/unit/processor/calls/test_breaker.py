@@ -19,7 +19,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def breaker(clock: ManualClock) -> Breaker:
-    return Breaker("merchants", 3, 5.0, 2, clock)
+    return Breaker("merchants", 3, 5.0, 60.0, 2, clock)
 
 
 def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
@@ -51,7 +51,7 @@ def test_one_failed_probe_opens_it_for_another_while(breaker: Breaker, clock: Ma
     assert breaker.state == HALF_OPEN
     breaker.learn(1, 1, 0)
     assert breaker.state == OPEN
-    assert breaker.open_s == 5
+    assert breaker.open_s == 10
 
 
 def test_late_news_of_calls_made_before_it_opened_change_nothing(breaker: Breaker, clock: ManualClock) -> None:
@@ -65,19 +65,19 @@ def test_late_news_of_calls_made_before_it_opened_change_nothing(breaker: Breake
 def test_a_later_process_goes_on_where_the_last_one_was(breaker: Breaker, clock: ManualClock, seconds: float) -> None:
     breaker.learn(0, 3, 3)
     clock.advance(seconds)
-    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
+    later = Breaker("merchants", 3, 5.0, 60.0, 2, clock, breaker.kept())
     assert (later.state, later.open_s) == (breaker.state, max(0, 5 - seconds))
 
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_clock_that_ran_ahead_keeps_it_open_no_longer(clock: ManualClock, ends: bool) -> None:
     """``ends``: its process, before the clock is set back."""
-    breaker = Breaker("x", 1, 5.0, 3, clock)
+    breaker = Breaker("x", 1, 5.0, 60.0, 3, clock)
     breaker.learn(0, 1, 1)
     kept = breaker.kept()
     clock.set_back(3 * 3_600)
     if ends:
-        breaker = Breaker("x", 1, 5.0, 3, clock, kept)
+        breaker = Breaker("x", 1, 5.0, 60.0, 3, clock, kept)
     clock.advance(4)
     assert breaker.state == OPEN
     assert breaker.open_s == 1
@@ -86,11 +86,11 @@ def test_a_clock_that_ran_ahead_keeps_it_open_no_longer(clock: ManualClock, ends
 
 
 def test_what_is_kept_of_it_follows_a_clock_that_was_set_back(clock: ManualClock) -> None:
-    breaker = Breaker("x", 1, 5.0, 3, clock)
+    breaker = Breaker("x", 1, 5.0, 60.0, 3, clock)
     breaker.learn(0, 1, 1)
     clock.set_back(3 * 3_600)
     clock.advance(4)
-    later = Breaker("x", 1, 5.0, 3, clock, breaker.kept())
+    later = Breaker("x", 1, 5.0, 60.0, 3, clock, breaker.kept())
     clock.advance(1)
     assert later.state == HALF_OPEN
 
@@ -98,6 +98,27 @@ def test_what_is_kept_of_it_follows_a_clock_that_was_set_back(clock: ManualClock
 def test_failures_that_have_not_opened_it_are_known_later_too(breaker: Breaker, clock: ManualClock) -> None:
     assert breaker.kept() is None
     breaker.learn(0, 2, 2)
-    later = Breaker("merchants", 3, 5.0, 2, clock, breaker.kept())
+    later = Breaker("merchants", 3, 5.0, 60.0, 2, clock, breaker.kept())
     later.learn(0, 1, 1)
     assert later.state == OPEN
+
+
+def test_each_probe_that_fails_doubles_the_wait_up_to_the_longest(breaker: Breaker, clock: ManualClock) -> None:
+    breaker.learn(0, 3, 3)
+    since, waits = clock.now(), []
+    for _ in range(6):
+        waits.append(breaker.open_s)
+        clock.advance(breaker.open_s)
+        assert breaker.state == HALF_OPEN
+        breaker.learn(0, 1, 1)
+    assert waits == [5, 10, 20, 40, 60, 60]
+    later = Breaker("merchants", 3, 5.0, 60.0, 2, clock, breaker.kept())
+    assert (later.open_s, later.since, breaker.since) == (60, since, since)
+    clock.advance(60)
+    assert (breaker.state, breaker.is_recovering) == (HALF_OPEN, False)
+    breaker.learn(1, 0, 0)
+    assert breaker.is_recovering
+    breaker.learn(1, 0, 0)
+    assert (breaker.state, breaker.since) == (CLOSED, None)
+    breaker.learn(0, 3, 3)
+    assert breaker.open_s == 5

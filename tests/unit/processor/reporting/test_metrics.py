@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from core.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S
+from core.work import DownstreamHeld, Outcome, WorkItem
 from journal.schema import JournalRow
+from processor.decide.item import Item
 from processor.reporting.metrics import PROMISED, ProcessorMetrics, sli_outcome
 from processor.reporting.progress import Progress
 from tests.unit.journal.rows import bare_row
+from tests.unit.processor.harness import Engine, Stuck
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -24,7 +28,7 @@ def retried(attempt: int) -> JournalRow:
 
 def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.committed([retried(attempt) for attempt in range(1, 1_001)])
+    metrics.committed([Item(retried(attempt), b"", new=False) for attempt in range(1, 1_001)])
     samples = [
         sample
         for family in metrics.registry.collect()
@@ -63,7 +67,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
         (row(Decision.DUPLICATE, 5.001), "late"),
         (row(Decision.APPLIED, 7.0, first=False, attempt=2), "late"),
         (row(Decision.APPLIED, 3.0, first=False, attempt=1), "in_time"),
-        (row(Decision.APPLIED, 3_600.0, first=False), "waited"),
+        (row(Decision.APPLIED, 3_600.0, first=False), "late"),
         (row(Decision.DEAD, error_class="ZeroDivisionError"), "failed"),
         (row(Decision.DEAD, error_class="Poison"), "set_aside"),
         (row(Decision.DEAD, error_class="EventConflict"), "set_aside"),
@@ -79,6 +83,74 @@ def test_a_row_counts_as(of: JournalRow, counted: str | None) -> None:
     assert sli_outcome(of, NOW) == counted
 
 
+AN_HOUR_S = 3_600
+
+
+def waits(engine: Engine, event_key: str) -> None:
+    def hold(_: WorkItem) -> Outcome:
+        raise DownstreamHeld("merchants", 1.0, "isn't called")
+
+    engine.handler.script[event_key] = hold
+
+
+def test_an_hour_behind_an_open_breaker_is_late(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    first, follower = engine.post("evt_1"), engine.post("evt_2")
+    waits(engine, first)
+    engine.batch()
+    engine.advance(60)
+    third = engine.post("evt_3")
+    engine.advance(60)
+    assert [engine.decisions(key) for key in (first, follower, third)] == [["parked"]] * 3
+    del engine.handler.script[first]
+    items: list[Item] = []
+    engine.on_decided = items.extend
+    engine.advance(AN_HOUR_S)
+    now = engine.clock.now()
+    assert [sli_outcome(item.row, now, item.waiting) for item in items] == ["late"] * 3
+
+
+def test_an_hour_behind_a_blocked_stream_is_late(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    keys = [engine.post(f"evt_{number}", f"e{number}") for number in range(3)]
+    engine.handler.down_for = lambda _: True
+    engine.run(60)
+    engine.handler.down_for = lambda _: False
+    items: list[Item] = []
+    engine.on_decided = items.extend
+    engine.run(AN_HOUR_S)
+    counted = {item.row.event_key: sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items}
+    assert counted == dict.fromkeys(keys, "late")
+
+
+def test_a_follower_of_a_failing_head_is_counted_apart_and_its_head_is_late(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    first, follower = engine.post("evt_1"), engine.post("evt_2")
+    engine.handler.fails(first, Stuck(), times=1)
+    engine.batch()
+    items: list[Item] = []
+    engine.on_decided = items.extend
+    engine.advance(AN_HOUR_S)
+    assert [item.row.event_key for item in items] == [first, follower]
+    assert [sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items] == ["late", "waited"]
+
+
+@pytest.mark.parametrize("action", ["purge", "replay"])
+def test_what_a_person_lets_go_on_is_counted_apart(tmp_path: Path, action: str) -> None:
+    engine = Engine(tmp_path)
+    first, follower = engine.post("evt_1"), engine.post("evt_2")
+    engine.handler.fails(first, ZeroDivisionError("division by zero"), times=1)
+    engine.batch()
+    row = engine.journal.rows[0]
+    engine.order(action, [(row.item_seq, row.seq)], "c1")
+    engine.batch()
+    items: list[Item] = []
+    engine.on_decided = items.extend
+    engine.advance(AN_HOUR_S)
+    assert items[-1].row.event_key == follower
+    assert {sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items} == {"waited"}
+
+
 def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
 
@@ -88,7 +160,7 @@ def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> N
 
     assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited", "unknown"), 0.0)
     decided = [Decision.APPLIED, Decision.APPLIED, Decision.UNKNOWN, Decision.RETRY]
-    metrics.committed([*map(row, decided), row(Decision.APPLIED, 6.0)])
+    metrics.committed([Item(one, b"", new=True) for one in (*map(row, decided), row(Decision.APPLIED, 6.0))])
     assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0, "unknown": 1.0}
 
 
