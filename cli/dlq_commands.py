@@ -55,6 +55,7 @@ _OPTIONS = (
     click.option("--type", "types", multiple=True, metavar="NAME", help="The event's type."),
     click.option("--account", "accounts", multiple=True, metavar="NAME", help="The provider's account."),
     click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Whose endpoint it came to."),
+    click.option("--receiver", metavar="NAME", help="Whose it is: the subscriber, in the stream notify."),
     click.option("--mark", "marks", multiple=True, type=click.Choice(_MARKS), help="Poison, or a conflict."),
     click.option("--entity", metavar="KEY", help="The entity (a payment, say): its whole key."),
     click.option("--fingerprint", metavar="HEX", help="The cause, as `payhook dlq groups` names it."),

@@ -120,9 +120,9 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     if disabled is not None or not subscriber.enabled:
         raise click.ClickException(f"{name} gets nothing now: enable it first (payhook notify enable {name})")
     whole = replace(place, stream=STREAM, mode=subscriber.mode)
-    missed = {part: missed_items(part.looked_at.journal, subscriber, since) for part in whole.parts.values()}
-    click.echo(f"{name} missed {sum(map(len, missed.values())):,} events since {to_rfc3339(since)}")
-    for part, items in missed.items():
+    missed = [(part, missed_items(part.looked_at.journal, subscriber, since)) for part in whole.parts.values()]
+    click.echo(f"{name} missed {sum(len(items) for _, items in missed):,} events since {to_rfc3339(since)}")
+    for part, items in missed:
         for begin in range(0, len(items), ITEMS_MAX):
             some = Filter(states=(ItemState.IGNORED,), items=tuple(items[begin : begin + ITEMS_MAX]))
             dead = opened(part)

@@ -45,6 +45,7 @@ class FilterAsked(BaseModel):
     marks: list[Mark] = Field([], max_length=10)
     accounts: Words = Field([])
     tenants: Words = Field([])
+    receiver: str | None = Field(None, min_length=1, max_length=60, description="the subscriber, in a notify stream")
     items: list[Annotated[int, Field(ge=1, le=SEQ_MAX)]] = Field([], max_length=1_000, description="items' numbers")
 
     def filter(self) -> Filter:

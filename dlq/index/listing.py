@@ -41,7 +41,7 @@ class Sort(StrEnum):
     """By amount in minor units, whatever the currency; those whose amount isn't known come last."""
 
 
-_NOT_EMPTY = ("classes", "providers", "types", "entity", "fingerprint", "accounts", "tenants")
+_NOT_EMPTY = ("classes", "providers", "types", "entity", "fingerprint", "accounts", "tenants", "receiver")
 """An item that has nothing there is NULL in ``items`` and an empty text in ``cube``: the two would answer otherwise."""
 
 
@@ -52,6 +52,7 @@ class Filter:
 
     ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
     ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
+    ``receiver``: whose the event is in a stream that reads a journal (`core.routing.receiver_of`): a subscriber.
     """
 
     kinds: tuple[ErrorKind, ...] = ()
@@ -68,6 +69,7 @@ class Filter:
     accounts: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
     items: tuple[int, ...] = ()
+    receiver: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) > ITEMS_MAX:
@@ -99,7 +101,7 @@ class Where:
 def in_cube(wanted: Filter) -> bool:
     """Whether the table of counts can answer: it knows nothing of single items, nor of moments within an hour."""
     return not (wanted.entity or wanted.text or wanted.since or wanted.until or wanted.items) and not (
-        wanted.accounts or wanted.tenants
+        wanted.accounts or wanted.tenants or wanted.receiver
     )
 
 
@@ -130,6 +132,10 @@ def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
         parts.append(Where("since_at >= ?", (to_micros(wanted.since),)))
     if wanted.until is not None:
         parts.append(Where("since_at < ?", (to_micros(wanted.until),)))
+    if wanted.receiver is not None:
+        # STREAM:RECEIVER:KEY, as `processor.source.feed` names it.
+        named = f"{wanted.receiver}:"
+        parts.append(Where("substr(event_key, instr(event_key, ':') + 1, ?) = ?", (len(named), named)))
     if wanted.text:
         parts.append(_with_text(wanted.text))
     return Where(" AND ".join(part.sql for part in parts), tuple(value for part in parts for value in part.values))

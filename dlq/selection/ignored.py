@@ -112,6 +112,8 @@ def _condition(wanted: Filter) -> pc.Expression:
     ):
         if values:
             parts.append(pc.field(column).isin(pa.array(values, pa.string())))
+    if wanted.receiver is not None:
+        parts.append(pc.ends_with(pc.field("topic"), f"/{wanted.receiver}"))
     if wanted.items:
         parts.append(pc.field("item_seq").isin(pa.array(wanted.items, pa.int64())))
     if wanted.entity is not None:

@@ -284,3 +284,13 @@ def test_a_subscriber_that_is_well_again_is_active_and_an_old_status_says_nothin
     status_says(data, FAILS, at="2026-01-31T12:00:00.000000Z")
     assert listed()["state"] == "active"
     assert payhook("subscribers").exit_code == 0
+
+
+def test_what_a_subscriber_missed_is_sent_once_it_is_enabled(shop: Shop) -> None:
+    disable(shop)
+    said = payhook("send", "shop", "--since", "2026-01-31")
+    assert said.exit_code == 1
+    assert "enable it first (payhook notify enable shop)" in said.output
+    payhook("enable", "shop")
+    said = payhook("send", "shop", "--since", "2026-01-31")
+    assert (said.exit_code, said.stdout) == (0, "shop missed 0 events since 2026-01-31T00:00:00.000000Z\n")

@@ -119,6 +119,8 @@ def test_an_amount_is_that_of_the_booking(items: DeadItems) -> None:
         (Filter(accounts=("acct",)), [1, 2, 3]),
         (Filter(accounts=("other",)), [4]),
         (Filter(tenants=("shop-a",)), [4]),
+        (Filter(receiver="evt_3"), [3]),
+        (Filter(receiver="evt"), []),
         (Filter(entity="stripe:acct:pi_3"), [3]),
         (Filter(entity="stripe:acct:pi_"), []),
         (Filter(since=START + timedelta(minutes=3)), [3, 4]),
