@@ -1,4 +1,4 @@
-"""``payhook dlq replay``, ``purge``, ``resolve``, ``approve``, ``pause``, ``resume``, ``cancel``."""
+"""``payhook dlq replay``, ``discard``, ``release``, ``resolve``, ``pause``, ``resume``, ``cancel``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from console.dead_letters import DeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq.command import REPLAY, ReplayMode, new_command_id
+from dlq.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
 from dlq.index import Filter
 from dlq.orders import DeltaView, Order, OrderService, Wanted
 from dlq.selection import Run, RunState
@@ -86,10 +86,13 @@ def replay(
             run_selection(part, dead, chosen, run, wait=wait, as_json=as_json)
 
 
-def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
-    limits = "Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it"
+LIMITS = (
+    "Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first."
+)
 
-    @click.command(action, help=f"{help_text}\n\n{limits} first.")
+
+def _closing(name: str, action: str, help_text: str, reason_help: str, approved: str = LIMITS) -> click.Command:
+    @click.command(name, help=f"{help_text}\n\n{approved}")
     @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
     @click.option("--reason", type=KEPT_TEXT, required=True, help=reason_help)
     @PROPOSE
@@ -103,14 +106,28 @@ def _closing(action: str, help_text: str, reason_help: str) -> click.Command:
     return close
 
 
-purge = _closing(
-    "purge",
-    "Close dead events for good: none of them takes effect any more.",
+discard, purge = (
+    _closing(
+        name,
+        PURGE,
+        "Close dead events for good: none of them takes effect. If the provider sends one again, it is a duplicate and "
+        "is never booked; `release` lets it come again.",
+        "Why; it is kept with each decision.",
+    )
+    for name in ("discard", "purge")
+)
+release = _closing(
+    "release",
+    RELEASE,
+    "Discard dead events and let them come again: their keys are freed. If the provider sends one again, it is decided "
+    "as a new event.",
     "Why; it is kept with each decision.",
+    "Another person always approves it first.",
 )
 resolve = _closing(
     "resolve",
-    "Close dead events whose effect was brought about elsewhere.",
+    RESOLVE,
+    "Close dead events whose effect was brought about elsewhere. If the provider sends one again, it is a duplicate.",
     "How their effect was brought about; kept with each decision.",
 )
 
@@ -231,4 +248,7 @@ def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
     rows.print()
     if sum(made.counts.values()) > FORECASTS_SHOWN:
         click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")
+    click.echo(f"{made.applied:,} would be applied; of {made.unasked:,} that would run nobody says what comes")
+    if made.limits:
+        click.echo(made.limits)
     click.echo("nothing was sent; the processor decides when it comes to each")

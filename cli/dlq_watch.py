@@ -191,5 +191,6 @@ WORDS = {
     RunItemState.DUPLICATE_FACT: "booked already",
     RunItemState.DEAD_AGAIN: "dead again",
     RunItemState.PURGED: "purged",
+    RunItemState.RELEASED: "released",
     RunItemState.RESOLVED: "resolved",
 }

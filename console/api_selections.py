@@ -146,15 +146,25 @@ def running(streams: Streams) -> APIRouter:
     async def resolve(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
-        """Closes its items as brought about elsewhere. Beyond the limits it waits for a second person (`state`)."""
+        """Closes its items as brought about elsewhere: what comes again is a duplicate. Beyond the limits it waits for
+        a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("resolve", asked.reason, propose=asked.propose))
 
     @acting(router, f"{ONE}/purge", Role.ADMIN)
     async def purge(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
-        """Closes its items for good: none takes effect. Beyond the limits it waits for a second person (`state`)."""
+        """Discards its items: none takes effect, their keys stay held, and what comes again is a duplicate. Beyond the
+        limits it waits for a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("purge", asked.reason, propose=asked.propose))
+
+    @acting(router, f"{ONE}/release", Role.REPLAYER)
+    async def release(
+        number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
+    ) -> RunStarted:
+        """Proposes to discard its items and to free their keys: what the provider sends again is decided as a new
+        event. It always waits for a second person (`state`)."""
+        return await begin(request, streams.of(stream), number, Run("release", asked.reason, propose=asked.propose))
 
     @acting(router, f"{ONE}/approve", Role.ADMIN, 200)
     async def approve(

@@ -14,7 +14,6 @@ from core.decision import ErrorKind
 from core.event import WITHHELD_SHA256
 from core.routing import row_name
 from dlq.index import Item, ItemStory, Mark, Stats
-from dlq.index.stats import ESCALATION, SLA
 from dlq.rates import HOUR_S, Rate
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory
@@ -155,11 +154,11 @@ def figures_of(stats: Stats) -> list[Figure]:
     next_over = "" if stats.next_over_24h is None else f"; the next in {span(stats.next_over_24h - stats.at)}"
     return [
         Figure("dead", f"{stats.open:,}", f"{stats.waiting:,} more wait for a try"),
-        Figure("oldest", span(age) or "none", oldest, _level(age)),
+        Figure("oldest", span(age) or "none", oldest, _level(stats, age)),
         Figure(
-            "past 24 h",
+            f"past {stats.age_h_max:g} h",
             f"{stats.over_24h:,}",
-            f"{stats.over_48h:,} past 48 h{next_over}",
+            f"{stats.over_48h:,} past {stats.escalate_h:g} h{next_over}",
             "bad" if stats.over_48h else "warn" if stats.over_24h else "",
         ),
         *(_rate_figure(rate, stats.open) for rate in stats.rates),
@@ -206,10 +205,10 @@ def journal_says(one: Difference) -> str:
     return f"{one.decision} ({one.event_name}){account}"
 
 
-def _level(age: timedelta | None) -> str:
-    if age is None or age <= SLA:
+def _level(stats: Stats, age: timedelta | None) -> str:
+    if age is None or age <= timedelta(hours=stats.age_h_max):
         return ""
-    return "warn" if age <= ESCALATION else "bad"
+    return "warn" if age <= timedelta(hours=stats.escalate_h) else "bad"
 
 
 def timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:

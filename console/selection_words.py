@@ -223,7 +223,9 @@ class DryRunView(BaseModel):
     made_at: datetime
     journal_seq: int
     verdicts: dict[Verdict, int]
-    runs: int = Field(description="items that would run")
+    runs: int = Field(description="items that would run, and don't die as far as the adapter and the handler say")
+    applied: int = Field(description="items of which the handler says that they would be applied")
+    limits: str = Field(description="who wasn't asked, and why; empty: everybody was")
     followers: int
     items: list[ForecastView]
     next: int | None
@@ -236,6 +238,8 @@ class DryRunView(BaseModel):
             journal_seq=made.journal_seq,
             verdicts=dict(made.counts),
             runs=made.runs,
+            applied=made.applied,
+            limits=made.limits,
             followers=made.followers,
             items=list(map(ForecastView.of, page)),
             next=following,

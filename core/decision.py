@@ -19,6 +19,8 @@ class Decision(StrEnum):
     DEAD = "dead"
     REPLAYED = "replayed"
     PURGED = "purged"
+    RELEASED = "released"
+    """Ended without effect, and its event key is free: what the provider sends again is a first event."""
     RESOLVED = "resolved"
     REVERSED = "reversed"
     LOST = "lost"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from core.event import Mode
+from core.keys import hash16
 from core.routing import SHARD_MARK, WHOLE, Shard
 
 ANNOUNCE_EVERY_S = 1.0
@@ -22,6 +23,19 @@ ANNOUNCED_S = 15.0
 """So long an announcement holds: a processor that ended may come back to another Kafka, and learn of it only then."""
 
 _WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})(?: s([0-9]{1,2}/[0-9]{1,2}))?(?: k([0-9a-f,]{8,}))?( refused)?")
+
+
+@functools.lru_cache(maxsize=16)
+def claim_prefix(mode: Mode, generation: int) -> bytes:
+    """What stands before an event key's hash: nothing in live traffic's generation 0, then ``1:``; ``t:``, ``t1:``."""
+    if mode == "live" and generation == 0:
+        return b""
+    return b"%s%s:" % (b"" if mode == "live" else b"t", b"%d" % generation if generation else b"")
+
+
+def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
+    """The name in Redis of the claim on an event key: the journal's index holds the key by the same hash."""
+    return claim_prefix(mode, generation) + hash16(event_key)
 
 
 @dataclass(frozen=True, slots=True)

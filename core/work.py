@@ -24,8 +24,8 @@ DOWNSTREAM_CHARS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class PreviousEvent:
-    """An earlier event of an entity that died, and what became of it: ``dead`` still, or ``purged`` or ``resolved`` by
-    a person while a follower waited behind it.
+    """An earlier event of an entity that died, and what became of it: ``dead`` still, or ``purged``, ``resolved`` or
+    ``released`` by people while a follower waited behind it.
 
     ``route``: the retry policy by which it was tried. ``seq``: the row that says so; None: the batch's own.
     """

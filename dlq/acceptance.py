@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
-from dlq.command import Command, ReplayMode, Target
+from dlq.command import PROPOSE_RELEASE, RELEASE, Command, ReplayMode, Target
 from dlq.refusals import Ground, Refusal, restored, worn_out
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, Line
@@ -66,7 +66,8 @@ class Meanwhile:
     """What the batch itself has decided before the order: the index doesn't know it yet.
 
     ``moved`` are items with a row in it; ``applied`` the highest applied item by entity; ``died`` items by entity;
-    ``replayed`` items; ``freed`` event keys whose holder was purged, ``taken`` those that another content took over.
+    ``replayed`` items; ``freed`` event keys whose holder was purged, ``taken`` those that another content took over,
+    ``released`` those that nothing holds any more.
     """
 
     moved: set[int] = field(default_factory=set)
@@ -75,6 +76,7 @@ class Meanwhile:
     replayed: set[int] = field(default_factory=set)
     freed: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    released: set[str] = field(default_factory=set)
 
     def take_back(self, judged: Sequence[Judged]) -> None:
         """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
@@ -121,17 +123,19 @@ def judge_replay(
 
 
 def judge_closing(command: Command, index: Lookup, meanwhile: Meanwhile | None = None) -> list[Judged]:
-    """What a purge or a resolve would come to, approved or not. Changes nothing of ``meanwhile``."""
-    known = meanwhile or Meanwhile()
+    """What a purge, a resolve or a release would come to, approved or not. Changes nothing of ``meanwhile``."""
+    known, frees = meanwhile or Meanwhile(), command.action in (RELEASE, PROPOSE_RELEASE)
     targets = sorted(command.targets, key=lambda target: target.item_seq)
-    return [_judge_one_closing(target, index, known) for target in targets]
+    return [_judge_one_closing(target, index, known, frees=frees) for target in targets]
 
 
-def _judge_one_closing(target: Target, index: Lookup, meanwhile: Meanwhile) -> Judged:
+def _judge_one_closing(target: Target, index: Lookup, meanwhile: Meanwhile, *, frees: bool) -> Judged:
     found = index.open_item(target.item_seq)
     refusal = _not_as_seen(target, found, meanwhile)
     if refusal is None and found is not None:
         refusal = _not_to_be_closed(found.row)
+        if refusal is None and frees and (found.row.event_key is None or is_other_content(found.row)):
+            refusal = Refusal(Ground.HOLDS_NO_KEY, target.item_seq)
     return Judged(target, found, refusal)
 
 
@@ -257,16 +261,18 @@ class _ReplayJudge:
         item = row.item_seq
         if row.decision is not Decision.DEAD:
             return Refusal(Ground.NOT_DEAD, item, {"decision": row.decision.value})
-        if is_other_content(row) and not self._key_is_free(row.event_key or ""):
-            return Refusal(Ground.KEY_HELD, item)
+        if is_other_content(row) and (ground := self._key_ground(row.event_key or "")) is not None:
+            return Refusal(ground, item)
         return None if self.order.force else worn_out(item, found.replays, self.replays_max)
 
-    def _key_is_free(self, event_key: str) -> bool:
-        """Whether the content that held it was purged, and no other one has taken it since."""
+    def _key_ground(self, event_key: str) -> Ground | None:
+        """None: the content that held the key was purged, and no other one has taken it since."""
         if event_key in self.meanwhile.taken:
-            return False
+            return Ground.KEY_HELD
         known = self.index.known_event(event_key)
-        return event_key in self.meanwhile.freed or (known is not None and known.purged)
+        if event_key in self.meanwhile.released or known is None:
+            return Ground.KEY_FREED
+        return None if event_key in self.meanwhile.freed or known.purged else Ground.KEY_HELD
 
     def _is_passed(self, row: JournalRow) -> bool:
         """Whether a later event of its entity was applied since it died: its old place is gone."""

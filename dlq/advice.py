@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from core.decision import ErrorKind
 
 _BY_CLASS: Mapping[str, str] = {
-    "MerchantUnknown": "add the account to the merchant directory, then replay them all: one missing line is one cause",
+    "MerchantUnknown": "add the account that the error names to the merchant directory, then replay them all: nothing "
+    "tries a dead event again",
     "MerchantClosed": "open the account in the directory and replay, or have finance settle by hand and resolve",
-    "EventConflict": "send both bodies to the provider; the first stays booked. Resolve once it has answered",
-    "FactConflict": "ask the provider which of the two reports holds; reverse the booking where it is the other",
+    "EventConflict": "send both bodies to the provider. If the first was booked, it stays booked: discard this one. If "
+    "it is dead, discard the wrong one",
+    "FactConflict": "ask the provider which of the two reports holds. If it is this one, reverse the booking, book "
+    "this one by hand and resolve it: a replay dies again",
     "PreviousEventDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
-    "Poison": "ask the provider what it sends, or mend the adapter; then replay",
+    "Poison": "ask the provider what it sends, or mend the adapter and start the processor again; then replay",
     "Forged": "find out who else writes to the topics; have the provider send the event again",
     "WrongMode": "find out who else writes to the topics: only a receiver may",
     "WorkerLost": "look for native crashes or memory in the handler; replay one before the others",

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from journal.schema import JournalRow
 
 CONTROL_TOPIC = "payments.control"
-REPLAY, PURGE, RESOLVE = "replay", "purge", "resolve"
+REPLAY, PURGE, RESOLVE, RELEASE = "replay", "purge", "resolve", "release"
 PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purge", "propose_resolve"
+PROPOSE_RELEASE = "propose_release"
 PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
 PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
@@ -26,20 +27,21 @@ PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
 ITEM_ACTIONS = frozenset({REPLAY})
 """On dead items. Beyond the stream's limits a replay carries its proposal."""
 
-CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, PROPOSE_PURGE, PROPOSE_RESOLVE})
-"""End items for good. Beyond the stream's limits a purge or a resolve carries its proposal."""
+CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, RELEASE, PROPOSE_PURGE, PROPOSE_RESOLVE, PROPOSE_RELEASE})
+"""End items for good. Beyond the stream's limits a purge or a resolve carries its proposal; a release always does."""
 
 APPROVES = {
     REVERSE: PROPOSE_REVERSAL,
     PURGE: PROPOSE_PURGE,
     RESOLVE: PROPOSE_RESOLVE,
+    RELEASE: PROPOSE_RELEASE,
     BOOK_ENTRY: PROPOSE_ENTRY,
     REPLAY: PROPOSE_REPLAY,
     RUN: PROPOSE_RUN,
 }
 """By an act: the proposal of it that a second person approves by giving it."""
 
-APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY})
+APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
 """Actions that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
@@ -51,7 +53,7 @@ ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
 RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 """On the run of a frozen selection. They name that by its digest, in place of targets."""
 
-RUN_ACTS = (REPLAY, PURGE, RESOLVE)
+RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
 """What a run does with the items of its selection."""
 
 ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS

@@ -27,6 +27,12 @@ class Ground(StrEnum):
     """It takes back what was never booked."""
     KEY_HELD = "key_held"
     """Other content holds its event key."""
+    KEY_FREED = "key_freed"
+    """The event key that it had in common with another event was freed."""
+    HOLDS_NO_KEY = "holds_no_key"
+    """There is no key of its own that could be freed."""
+    CLAIM_KEPT = "claim_kept"
+    """The receivers' claim on its key couldn't be freed."""
     WORN_OUT = "worn_out"
     """The loop guard's."""
     NOT_WHOLE = "not_whole"
@@ -49,7 +55,13 @@ _SENTENCES: Mapping[Ground, str] = {
     Ground.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its file is lost",
     Ground.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
     "money moved, book it by hand (payhook ledger enter)",
-    Ground.KEY_HELD: "item {item} is another content under a key that is held: purge the first copy, then replay this",
+    Ground.KEY_HELD: "item {item} is another content under a key that is held: if the first copy is dead, discard "
+    "that, then replay this; if it was booked, it stays booked: discard this",
+    Ground.KEY_FREED: "item {item} is another content under a key that was freed: discard it, and let the provider "
+    "send the event again",
+    Ground.HOLDS_NO_KEY: "item {item} holds no event key that could be freed: discard it; if another event holds its "
+    "key, release that one",
+    Ground.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; order it again",
     Ground.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then force it",
     Ground.NOT_WHOLE: "item {item} goes with its followers: {because}",
     Ground.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",

@@ -7,7 +7,6 @@ states and steps, and the circuit breaker before Redis.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pybreaker
 
 from core.errors import PayhookError
 from core.event import Mode
+from core.generation import claim_name
 from core.keys import hash16
 from core.redis import FAILURES
 
@@ -55,7 +55,7 @@ class ClaimState(StrEnum):
 class ClaimKey:
     """The name of an event key's claim, and the head of the content's hash that the claimer has for it.
 
-    ``name``: `name_prefix`, then `core.keys.hash16` of the event key, which is what the journal's index holds it by.
+    ``name``: `core.generation.claim_name` of the event key.
     """
 
     name: bytes
@@ -64,21 +64,13 @@ class ClaimKey:
     @classmethod
     def of(cls, event_key: str, content_sha256: str, mode: Mode = "live", generation: int = 0) -> ClaimKey:
         """``content_sha256`` in hex. One key in two modes is two claims: each mode has a journal of its own."""
-        name = name_prefix(mode, generation) + hash16(event_key)
+        name = claim_name(event_key, mode, generation)
         return cls(name, bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
     @classmethod
     def of_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
         """Of a delivery whose id stands for one body. No event's: `ingest.redis_claims` doesn't read it."""
         return cls(b"delivery:" + hash16(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES]))
-
-
-@functools.lru_cache(maxsize=16)
-def name_prefix(mode: Mode, generation: int) -> bytes:
-    """What stands before an event key's hash: nothing in live traffic's generation 0, then ``1:``; ``t:``, ``t1:``."""
-    if mode == "live" and generation == 0:
-        return b""
-    return b"%s%s:" % (b"" if mode == "live" else b"t", b"%d" % generation if generation else b"")
 
 
 class Generations(Protocol):

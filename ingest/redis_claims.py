@@ -18,8 +18,9 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import NoScriptError
 
 from core.event import Mode
+from core.generation import claim_prefix
 from core.redis import AsyncClient, Client, Script
-from ingest.claims import HASH_BYTES, PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable, RedisGate, name_prefix
+from ingest.claims import HASH_BYTES, PENDING_KEPT_S, ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.masters import Command, Masters
 
 PIPELINES_MAX = 2
@@ -343,7 +344,7 @@ def confirmed_hashes(client: Client, mode: Mode, generation: int) -> Iterator[li
 
     :raises RedisError: Redis can't be asked
     """
-    prefix = name_prefix(mode, generation)
+    prefix = claim_prefix(mode, generation)
     names = client.scan_iter(match=prefix + b"?" * HASH_BYTES, count=KEYS_AT_ONCE)
     while part := list(islice(names, KEYS_AT_ONCE)):
         pipeline = client.pipeline(transaction=False)

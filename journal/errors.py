@@ -45,7 +45,10 @@ class CommitUnknown(PayhookError):
     def __init__(self, stream: str, problem: str) -> None:
         self.stream = stream
         self.problem = problem
-        super().__init__(f"stream {stream}: it is unknown whether the commit was written ({problem}); start again")
+        super().__init__(
+            f"stream {stream}: it is unknown whether the commit was written ({problem}). "
+            "The stream goes on by itself from what the journal then has"
+        )
 
 
 class StorageDown(PayhookError):
@@ -107,7 +110,9 @@ class RowsOutOfOrder(PayhookError):
     def __init__(self, seq: int, first_seq: int) -> None:
         self.seq = seq
         self.first_seq = first_seq
-        super().__init__(f"rows from seq {first_seq} don't follow seq {seq}; start again, so that it catches up")
+        super().__init__(
+            f"rows from seq {first_seq} don't follow seq {seq}: the stream begins again by itself, and catches up first"
+        )
 
 
 class IndexHeld(PayhookError):
@@ -135,4 +140,6 @@ class IndexBroken(PayhookError):
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder
         self.problem = problem
-        super().__init__(f"index {folder}: {problem}. Start again: a damaged index is made again from the journal")
+        super().__init__(
+            f"index {folder}: {problem}. The stream goes on by itself: a damaged index is made again from the journal"
+        )

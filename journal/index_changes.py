@@ -27,6 +27,7 @@ from journal.open_item import (
     is_other_content,
     leaves_open,
     pack,
+    releases_key,
     takes_key,
     unpack,
 )
@@ -34,7 +35,7 @@ from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import UNDOES, JournalRow
 
-_CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED})
+_CLOSES = frozenset({Decision.PURGED, Decision.RESOLVED, Decision.RELEASED})
 _WAITS = frozenset({Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 
 SETTLED_COLUMNS = (
@@ -204,6 +205,8 @@ class Changes:
             self._hold_event(row.event_key, content, version, layout.PURGED)
             self.batch.put(layout.conflict_key(row.event_key, content), b"")
             self._freed[row.event_key] = True
+        elif releases_key(row, before.row):
+            self._release_event(row.event_key, content, row.original_content_sha256)
         elif takes_key(row, before.row) and self._is_freed(row.event_key):
             self._hold_event(row.event_key, content, version)
             self._freed[row.event_key] = False
@@ -226,6 +229,14 @@ class Changes:
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
         held = layout.content8(content_sha256) + bytes([content_version]) + mark
         self.batch.put(layout.EVENT + hash16(event_key), held)
+
+    def _release_event(self, event_key: str, content_sha256: str, original: str | None) -> None:
+        """Nothing is known of the key any more, but what died beside its holder."""
+        self.batch.delete(layout.EVENT + hash16(event_key))
+        for content in (content_sha256, original):
+            if content is not None:
+                self.batch.delete(layout.conflict_key(event_key, content))
+        self._freed[event_key] = False
 
     def _count_pair(self, signed: str) -> None:
         pair, key = signed[1:], layout.PAIR + hash16(signed[1:])

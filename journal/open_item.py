@@ -91,6 +91,11 @@ def frees_key(row: JournalRow, before: JournalRow) -> bool:
     return row.decision is Decision.PURGED and row.event_key is not None and not is_other_content(before)
 
 
+def releases_key(row: JournalRow, before: JournalRow) -> bool:
+    """Whether nothing holds the row's event key after it: two people let the event come again."""
+    return row.decision is Decision.RELEASED and row.event_key is not None and not is_other_content(before)
+
+
 def takes_key(row: JournalRow, before: JournalRow) -> bool:
     """Whether the row takes its event key over, if that is free: a person replayed other content."""
     return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)

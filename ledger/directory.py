@@ -51,8 +51,8 @@ class MerchantUnknown(PayhookError):
         self.provider = provider
         self.account = account
         super().__init__(
-            f"no merchant for the {provider} account {account!r}; add it to the merchant directory, "
-            "the event is tried again by itself"
+            f"no merchant for the {provider} account {account!r}: add it to the merchant directory; an event that is "
+            "dead by then needs a replay"
         )
 
 

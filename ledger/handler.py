@@ -17,6 +17,7 @@ from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
 from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, open_client
 from ledger.settings import LedgerSettings
+from providers.money import nothing_moved
 from providers.reconciled import reader_of
 from providers.registry import build_adapters
 from providers.reread import Reader
@@ -71,7 +72,7 @@ class LedgerHandler:
         if found != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
             raise FactMismatch(item.event_key, item.fact_key, found)
         if fact is None:
-            return Ignored(f"{item.event_type} moves no money")
+            return Ignored(nothing_moved(adapter, item.event_type))
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
         holder = holder_of(*(fact.holder or (item.provider, fact.account)), item.tenant)
         postings = book(fact, holder, merchant.internal_account, item.tenant)

@@ -44,11 +44,12 @@ from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp, EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
+from processor.claims import ReceiverClaims
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
-from processor.decide.ports import DerivedTable, Known, Reader
+from processor.decide.ports import DerivedTable, FreeClaims, Known, Reader, no_claims
 from processor.decide.run import Handlers
 from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_partitions, decided_by
 from processor.reporting.status import StreamStatus
@@ -85,7 +86,7 @@ FOLLOW_EVERY_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound.
-    ``record_keys``: sign and check events and commands."""
+    ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events."""
 
     session: SparkSession
     kafka: KafkaSettings
@@ -95,6 +96,7 @@ class Shared:
     cores: int
     anchor_keys: AnchorKeys
     record_keys: RecordKeys | None
+    claims: ReceiverClaims | None = None
 
 
 class OpenableStream:
@@ -248,6 +250,7 @@ class OpenableStream:
                 DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
                 SelectionFiles(places.selections).read,
                 lambda: self._catch_up.backlog_s,
+                self._free_claims(state.generation),
             )
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
             handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
@@ -259,6 +262,13 @@ class OpenableStream:
             snapshots.start()
             undo.pop_all()
             return batches
+
+    def _free_claims(self, generation: int) -> FreeClaims:
+        """Of a stream that reads what receivers publish; no other source has claims."""
+        claims = self._shared.claims
+        if claims is None or self._partitions is None:
+            return no_claims
+        return partial(claims.free, generation=generation)
 
     @property
     def _partitions(self) -> int | None:

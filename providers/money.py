@@ -31,6 +31,12 @@ _UNDOES = {
 }
 
 
+def nothing_moved(adapter: object, event_type: str) -> str:
+    """Why an event has no movement; an adapter's ``moves_nothing`` says more of types that often have one."""
+    told: Mapping[str, str] = getattr(adapter, "moves_nothing", {})
+    return f"{event_type}: {told[event_type]}" if event_type in told else f"{event_type} moves no money"
+
+
 def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
     """An amount in ISO 4217 minor units.
 

@@ -45,7 +45,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from core.errors import Unparseable
 from core.event import Event, Mode
@@ -95,6 +95,9 @@ class StripeAdapter(JsonAdapter):
     key_prefix = "whsec_"
     event_types = EVENT_TYPES
     looked_up = "in Stripe's Dashboard"
+    moves_nothing: ClassVar[Mapping[str, str]] = {
+        "charge.succeeded": "the charge is not captured: its capture is reported by itself, and books"
+    }
 
     def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
         super().__init__(settings)
@@ -390,10 +393,14 @@ def _updated(charge: Mapping[str, Any], previous: object) -> _Moved | None:
 
 
 def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
-    """A charge that is captured as it succeeds is captured whole, so old API versions are clear too."""
-    if charge.get("captured") is not True:
-        return None
-    return _Moved(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount")))
+    """A charge that is captured as it succeeds is captured whole, so old API versions are clear too.
+
+    :raises MovementUnknown: it doesn't say whether it is captured
+    """
+    captured = charge.get("captured")
+    if type(captured) is not bool:
+        raise MovementUnknown("captured", captured)
+    return _Moved(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount"))) if captured else None
 
 
 def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:

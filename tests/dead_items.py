@@ -71,7 +71,7 @@ class DeadItems:
         said: dict[str, Any] = {
             "decision": Decision.DEAD,
             "error_class": "MerchantUnknown",
-            "error_message": f"merchant 'acct_{len(self.ledger.rows)}' isn't in the directory",
+            "error_message": "merchant 'acct_1' isn't in the directory",
             "error_stack": STACK,
             "error_kind": ErrorKind.NRE,
             "blocking": True,

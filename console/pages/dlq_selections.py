@@ -15,7 +15,7 @@ from console.pages.dlq import marked_items, read_filter
 from console.pages.place import Admin, DlqPlace, Replayer, Viewer, WorkStream
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, REPLAY, RESOLVE, ReplayMode
+from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.index import Filter
 from dlq.selection import Kept, Progress, Run, RunRefused, Runs, Verdict
@@ -29,6 +29,8 @@ MODE_WORDS = {
     ReplayMode.WITH_FOLLOWERS.value: "with its followers, in order",
 }
 
+ACT_WORDS = {REPLAY: "Replay", RESOLVE: "Resolve", PURGE: "Discard", RELEASE: "Discard and let come again"}
+
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 RUN_WORDS = {
     "in_place": "runs before every later event of its entity",
@@ -41,6 +43,9 @@ RUN_WORDS = {
     "no_body": "can't run: its bytes aren't kept",
     "loop": "refused by the loop guard",
     "refused": "the mode isn't for it",
+    "dies": "would die again: mend the cause first",
+    "ignored": "the handler takes no notice of it",
+    "unknown": "the handler can't tell what it means",
 }
 
 
@@ -104,6 +109,9 @@ class SelectionPages:
     async def purge(self, request: Request, number: int, user: Admin, fields: FormFields) -> Response:
         return await self._start(request, number, user, fields, PURGE)
 
+    async def release(self, request: Request, number: int, user: Replayer, fields: FormFields) -> Response:
+        return await self._start(request, number, user, fields, RELEASE)
+
     async def approve(self, request: Request, number: int, user: Admin, fields: FormFields) -> Response:
         reason = reason_of(fields)
         if reason is None:
@@ -139,6 +147,7 @@ class SelectionPages:
     ) -> Response:
         shown = await self._ask(_one, self._place.stream(request), number, after)
         context = {**shown, "fields": fields, "after": after, "problem": problem, "mode_words": MODE_WORDS}
+        context["act_words"] = ACT_WORDS
         return self._place.show(request, "dlq/selection.html", status, **context)
 
     def _at(self, request: Request, number: int) -> str:
@@ -152,8 +161,8 @@ def add_selections(router: APIRouter, place: DlqPlace) -> None:
     router.add_api_route(path, pages.one, methods=["GET"])
     router.add_api_route(f"{path}/progress", pages.progress, methods=["GET"])
     router.add_api_route(f"{path}/dry-run", pages.dry_run, methods=["GET"])
-    orders = (pages.replay, pages.resolve, pages.purge, pages.approve, pages.pause, pages.resume, pages.cancel)
-    for order in orders:
+    acts = (pages.replay, pages.resolve, pages.purge, pages.release)
+    for order in (*acts, pages.approve, pages.pause, pages.resume, pages.cancel):
         router.add_api_route(f"{path}/{order.__name__}", order, methods=["POST"])
 
 

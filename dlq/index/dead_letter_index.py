@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from core.clock import Clock
 from core.location import Location
 from core.money import Money
+from dlq.alerts.settings import AlertsSettings
 from dlq.index.file import IndexFile
 from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
@@ -97,6 +98,7 @@ class DeadLetterIndex:
         clock: Clock,
         closed: timedelta = CLOSED_KEPT,
         amounts: Amounts | None = None,
+        ages: AlertsSettings | None = None,
     ) -> None:
         """
         :param folder: the index's own (`core.layout.StreamLayout.dead_letter_index`)
@@ -104,9 +106,11 @@ class DeadLetterIndex:
         :param closed: for how long closed items are kept
         :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
             has one
+        :param ages: how old an open item may be (``age_h_max``, ``escalate_h``); None: as without a setting
         """
         self._file = IndexFile(folder)
         self._clock = clock
+        self._ages = ages or AlertsSettings()
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, payloads, amounts) if amounts is not None else None
         self._context = Context(Path(journal).name, self._file, str(journal), payloads)
@@ -141,7 +145,7 @@ class DeadLetterIndex:
     def stats(self, wanted: Filter | None = None) -> Stats:
         """What the items come to now."""
         with self._file.reading() as connection:
-            return read_stats(connection, wanted or Filter(), self._clock.now())
+            return read_stats(connection, wanted or Filter(), self._clock.now(), self._ages)
 
     def rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
         """How fast the items come and go now: a small part of `stats`."""

@@ -18,7 +18,7 @@ from dlq.index.item import COLUMNS, Entry
 
 log = logging.getLogger(__name__)
 
-LAYOUT = 5
+LAYOUT = 6
 """Of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
 
 BUSY_S = 30.0

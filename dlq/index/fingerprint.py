@@ -2,7 +2,8 @@
 
 A message is masked from its clearest parts to its least clear ones. What has a digit in it is taken for an id or a
 number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
-Quoted text is data, so it goes too, except in errors that quote names of the code itself.
+Quoted text is data, so it goes too, except in errors that quote names of the code itself. What a person must mend
+stays: the account, the host, the field that a message names (`_NAMED`, `_REACHED`).
 
 Fingerprints are kept in the index's file: a change here that gives an error another one is a change of
 `dlq.index.file.LAYOUT` too, which has every such file made again. A test binds the two.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,6 +41,26 @@ _TIME = re.compile(
 _QUOTED = re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`|“[^”\n]*”|«[^»\n]*»")
 _QUOTED_BYTES = re.compile(r"\bb(?='[^'\n]*'(?!\w)|\"[^\"\n]*\"(?!\w))")
 _CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z_.\[\]()]{0,60}")
+_OWNERS = ("account", "merchant", "tenant", "subscriber")
+"""Each is mended by itself, whatever its name is made of."""
+_MENDED = (
+    *("host", "hostname", "server", "endpoint", "field", "column", "relation", "constraint", "parameter", "argument"),
+    *("property", "attribute", "header", "setting", "option", "file", "folder", "directory", "path", "module", "table"),
+    *("topic", "bucket", "currency", "method", "type"),
+)
+"""What else a message names that a person mends. Numbers and times in its name still go."""
+_BEFORE = r"(?:ids?|names?)?\s?[:=]?\s?(?:named |called )?"
+_IN_QUOTES = r"'[^'\n]{1,80}'(?!\w)|\"[^\"\n]{1,80}\"(?!\w)|`[^`\n]{1,80}`"
+_NAMED = re.compile(
+    rf"\b(?P<noun>{'|'.join((*_OWNERS, *_MENDED))})s?\b ?{_BEFORE}(?P<name>{_IN_QUOTES}|[^\s,;:=()\[\]{{}}<>'\"`]+)"
+    rf"|(?P<quoted>{_IN_QUOTES})(?= (?:is a required|{'|'.join(_MENDED)})\b)",
+    re.IGNORECASE,
+)
+_REACHED = re.compile(
+    r"\b(?:connect(?:ing|ed|ion)? (?:to|with)|resolv(?:e|ing)|reach(?:ing)?|refused by) "
+    r"(?P<name>(?:[a-z0-9_-]{1,63}\.){1,8}[a-z0-9_-]{1,63})",
+    re.IGNORECASE,
+)
 _STATUS = re.compile(
     r"\b(HTTP(?:/\d(?:\.\d)?)?|status(?: code)?|error code|code|errno|sqlstate|exit(?: code| status)?)"
     r"(\s*[:=]?\s*[\[(]?\s*)(\d{1,5})\b",
@@ -54,6 +75,9 @@ _RANDOM = re.compile(r"[A-Za-z+/=_-]{16,}")
 _SWITCH = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
 _QUOTE = re.compile("['\"`“«]")
 _DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d{4}")
+_LONG_NUMBER = re.compile(r"\d{4,}")
+_KEPT = "\x01"
+"""Stands for a name that stays, while the rest is masked."""
 _MASKED = re.compile(r"<[a-z]+>")
 _REPEATED = re.compile(r"(<[a-z]+>)(?:(?:, ?| and | or | ?[|;] ?| )\1)+")
 _FRAME = re.compile(r'^  (?:\| )*File "([^"\n]+)", line \d+, in ([^\n]+)$', re.MULTILINE)
@@ -86,16 +110,18 @@ def cause_of(error_class: str, error_code: str | None, message: str | None, stac
 
 def shape_of(message: str, *, names_code: bool = False) -> str:
     """A message with what differs from event to event masked, cut to `SHAPE_CHARS_MAX`."""
-    text = " ".join(message[:READ_CHARS_MAX].split())
+    text = " ".join(message[:READ_CHARS_MAX].replace(_KEPT, " ").split())
     if "://" in text:
         text = _URL.sub(r"<url \2>", text)
     if "@" in text:
         text = _EMAIL.sub("<email>", text)
+    text, names = _take_names(text)
     if _QUOTE.search(text):
         text = _QUOTED.sub(_code_name if names_code else "<text>", _QUOTED_BYTES.sub("", text))
     if _DIGITS.search(text):
         text = _TIME.sub("<time>", _UUID.sub("<id>", text))
     text = _outside_of_masks(text, _mask_words)
+    text = re.sub(_KEPT, lambda _: next(names, ""), text)
     return _REPEATED.sub(r"\1", text)[:SHAPE_CHARS_MAX]
 
 
@@ -114,6 +140,35 @@ def _cause(error_class: str, error_code: str | None, shape: str, place: str | No
     parts = (error_class, error_code or "", shape, place or "")
     digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "replace")).hexdigest()
     return Cause(digest[:_HEX_CHARS], error_class, error_code, shape, place)
+
+
+def _take_names(text: str) -> tuple[str, Iterator[str]]:
+    """The text with a mark in place of each name that stays, and the names in their order."""
+    names: list[tuple[int, int, str]] = []
+    for found in _NAMED.finditer(text):
+        group = "quoted" if found["name"] is None else "name"
+        if (name := _name_kept(found[group], (found["noun"] or "").lower())) is not None:
+            names.append((*found.span(group), name))
+    for found in _REACHED.finditer(text):
+        if not any(start <= found.start("name") < end for start, end, _ in names):
+            names.append((*found.span("name"), found["name"]))
+    parts, at = [], 0
+    for start, end, _ in sorted(names):
+        parts += [text[at:start], _KEPT]
+        at = end
+    return "".join([*parts, text[at:]]), iter([name for _, _, name in sorted(names)])
+
+
+def _name_kept(name: str, noun: str) -> str | None:
+    """A name as it stays; None where it is masked like any other word."""
+    is_quoted = _QUOTE.match(name) is not None
+    if not is_quoted and not _DIGIT.search(name):
+        return None
+    if noun in _OWNERS:
+        return name.rstrip(".")
+    if not is_quoted and (_NUMBER.fullmatch(name) or _HEX.fullmatch(name)):
+        return None
+    return _LONG_NUMBER.sub("<n>", _TIME.sub("<time>", _UUID.sub("<id>", name)))
 
 
 def _code_name(found: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ ROW_COLUMNS = (
 )
 """Columns of the journal that are read; a `Row` has them as attributes, times in microseconds."""
 
-_COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})
+_COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.RELEASED, Decision.REVERSED})
 
 
 class Row(OfEntity, Protocol):
@@ -113,12 +113,16 @@ def _take_amount(entry: Entry, postings: str) -> None:
         entry.amount_minor, entry.currency, entry.priced = money.amount_minor, money.currency, 1
 
 
-_CLOSED: Mapping[Decision, ItemState] = {Decision.PURGED: ItemState.PURGED, Decision.RESOLVED: ItemState.RESOLVED}
+_CLOSED: Mapping[Decision, ItemState] = {
+    Decision.PURGED: ItemState.PURGED,
+    Decision.RESOLVED: ItemState.RESOLVED,
+    Decision.RELEASED: ItemState.RELEASED,
+}
 _CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
 
 
 def _life_of(entry: Entry) -> Life[int]:
-    """Of what closed an item only purges and resolves are distinguished."""
+    """Of what closed an item only what people ordered is distinguished."""
     return Life(
         decision=Decision(entry.decision),
         is_open=entry.state in OPEN_STATES,

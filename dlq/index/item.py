@@ -26,6 +26,8 @@ class ItemState(StrEnum):
     """It died, and a later try ended it: applied, or found to be a copy or of no effect. `Item.decision` says which."""
     PURGED = "purged"
     RESOLVED = "resolved"
+    RELEASED = "released"
+    """Closed without effect; its key is free, so that the provider may send the event again."""
     IGNORED = "ignored"
     """It never died: no handler took it. The index doesn't hold such items; a selection may be of them."""
     UNKNOWN = "unknown"

@@ -95,6 +95,8 @@ class JoinedIndex:
             next_over_24h=_earliest(one.next_over_24h for one in every),
             hours=_hours(every),
             rates=sum_rates([one.rates for one in every], sums["open"]),
+            age_h_max=every[0].age_h_max,
+            escalate_h=every[0].escalate_h,
             **sums,
             **listed,
         )

@@ -12,16 +12,18 @@ from typing import Any
 from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
 from dlq.advice import advise
+from dlq.alerts.settings import AlertsSettings
 from dlq.index.follow import HOUR_US
 from dlq.index.item import ItemState
 from dlq.index.listing import Filter, Where, count, counted_in, in_cube, seq_of, where
 from dlq.rates import WINDOWS, Rate
 
-SLA = timedelta(hours=24)
-ESCALATION = timedelta(hours=48)
 HOURS = 7 * 24
 LISTED_MAX = 50
-_HELD = (ItemState.OPEN, ItemState.WAITING, ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED)
+_HELD = (
+    *(ItemState.OPEN, ItemState.WAITING, ItemState.REPLAYED, ItemState.PURGED, ItemState.RESOLVED),
+    ItemState.RELEASED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,9 @@ class Hour:
 class Stats:
     """Of what a filter wants, whatever its states, as of ``at``; ``seq``: the journal's row up to which it goes.
 
-    ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h`` and
-    ``over_48h``: open ones that are older. ``next_over_24h``: when the next one will be. Of ``by_*`` the largest come
+    ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h``: open ones
+    that are older than ``age_h_max``, 24 h unless it is set; ``over_48h``: older than ``escalate_h``.
+    ``next_over_24h``: when the next one will be past ``age_h_max``. Of ``by_*`` the largest come
     first, `LISTED_MAX` at most. ``hours``: the last `HOURS`, oldest first, the one that isn't over last.
     ``rates``: how fast they come and go right now, by window (`dlq.rates.WINDOWS`).
     """
@@ -65,31 +68,36 @@ class Stats:
     by_type: tuple[Count, ...]
     hours: tuple[Hour, ...]
     rates: tuple[Rate, ...]
+    age_h_max: float
+    escalate_h: float
 
 
-def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> Stats:
+def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ages: AlertsSettings) -> Stats:
     """The statistics, within a reading transaction."""
     is_open = where(wanted, (ItemState.OPEN,))
     counted = _Counted(connection, wanted)
     of_state = dict(counted.sums("state", (ItemState.OPEN, ItemState.WAITING)))
     hours = _hours(counted, now)
     depth = of_state.get(ItemState.OPEN.value, 0)
-    following = _first(connection, is_open, now - SLA)
+    age_max, escalated = timedelta(hours=ages.age_h_max), timedelta(hours=ages.escalate_h)
+    following = _first(connection, is_open, now - age_max)
     return Stats(
         at=now,
         seq=seq_of(connection),
         open=depth,
         waiting=of_state.get(ItemState.WAITING.value, 0),
         oldest=_first(connection, is_open),
-        over_24h=_older(connection, is_open, now - SLA),
-        over_48h=_older(connection, is_open, now - ESCALATION),
-        next_over_24h=None if following is None else following + SLA,
+        over_24h=_older(connection, is_open, now - age_max),
+        over_48h=_older(connection, is_open, now - escalated),
+        next_over_24h=None if following is None else following + age_max,
         by_kind=counted.largest("kind"),
         by_class=counted.largest("error_class"),
         by_provider=counted.largest("provider"),
         by_type=counted.largest("event_type"),
         hours=hours,
         rates=_rates(connection, wanted, hours, now, depth),
+        age_h_max=ages.age_h_max,
+        escalate_h=ages.escalate_h,
     )
 
 

@@ -25,7 +25,7 @@ from journal.reader import read_rows
 from journal.schema import JournalRow, from_arrow, to_arrow
 from journal.shards import own_items
 
-ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.REVERSED})
+ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.RELEASED, Decision.REVERSED})
 
 
 class ItemUnknown(PayhookError):

@@ -1,5 +1,5 @@
 """A dry run: what a replay would do with each item of a selection, by the processor's own judge, and what would come of
-it. It is remembered, so that it can be paged through.
+it, by its adapter and its handler. It is remembered, so that it can be paged through.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dlq.index.item import Entry, Mark
 from dlq.refusals import Ground, Refusal
 from dlq.selection.facts import FactFinder, Facts
 from dlq.selection.model import check_lineage
+from dlq.selection.rehearsal import ASK_S_MAX, Answer, Expected, OpenRehearsal, ask_events
 from journal.open_item import OpenItem, is_conflict, is_other_content
 
 ITEMS_PER_LOOK = 100_000
@@ -55,6 +56,12 @@ class Verdict(StrEnum):
     """It was replayed in vain too often: refused, unless forced."""
     REFUSED = "refused"
     """The asked mode isn't for it."""
+    DIES = "dies"
+    """It would run and die again: its handler raises, or its adapter can't read it."""
+    IGNORED = "ignored"
+    """It would run, and its handler takes no notice of it."""
+    UNKNOWN = "unknown"
+    """It would run, and its handler can't tell what it means."""
 
 
 RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
@@ -69,6 +76,12 @@ _REFUSED = {
     Ground.NOT_WHOLE: Verdict.REFUSED,
 }
 _VERDICTS = tuple(Verdict)
+_EXPECTED = {
+    Expected.DIES: Verdict.DIES,
+    Expected.IGNORED: Verdict.IGNORED,
+    Expected.UNKNOWN: Verdict.UNKNOWN,
+}
+"""What takes the place of a verdict that an event runs."""
 IN_PLACE_TEXT = "before every later event of its entity"
 
 
@@ -150,7 +163,7 @@ def _accepted(
 ) -> tuple[Verdict, str]:
     """What comes of an item that the processor takes."""
     if not facts.has_body(entry):
-        return Verdict.NO_BODY, f"body {entry.body_sha256} isn't in the store of bodies: `payhook dlq show` says why"
+        return Verdict.NO_BODY, f"body {entry.body_sha256} is gone: put it back from a backup, or resolve or discard it"
     if is_conflict(item.row) and not is_other_content(item.row):
         return Verdict.CONFLICT, "its fact was applied with other content: it would die again"
     head = dead_head_of(item, facts.known, meanwhile) if asked.dead_head == "wait" else None
@@ -166,18 +179,28 @@ def _accepted(
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a replay would do, as of row ``journal_seq``. ``counts``: items by verdict; ``followers`` run after them."""
+    """What a replay would do, as of row ``journal_seq``. ``counts``: items by verdict; ``followers`` run after them.
+
+    ``applied``: items of which the handler says so. ``unasked``: items that would run, of which nobody says what comes;
+    ``limits``: why.
+    """
 
     number: int
     made_at: datetime
     journal_seq: int
     counts: Mapping[Verdict, int]
     followers: int
+    applied: int = 0
+    limits: str = ""
 
     @property
     def runs(self) -> int:
-        """Items that would run."""
+        """Items that would run, and don't die as far as is known."""
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
+
+    @property
+    def unasked(self) -> int:
+        return self.runs - self.applied
 
 
 @dataclass(slots=True)
@@ -196,6 +219,20 @@ class _Reported:
         self.followers[place] = one.followers
         self.whys[place] = self.texts.setdefault(one.why, one.why)
 
+    def runs(self) -> list[int]:
+        """The places of the items that would run."""
+        found: list[int] = np.flatnonzero(np.isin(self.verdicts, [_VERDICTS.index(one) for one in RUNS])).tolist()
+        return found
+
+    def hear(self, place: int, answer: Answer) -> None:
+        """Takes in what the handler says of an item that would run."""
+        if answer.expected is Expected.APPLIED:
+            why = f"{self.whys[place]}; {answer.why or 'it would be applied'}"
+        else:
+            self.verdicts[place], self.followers[place] = _VERDICTS.index(_EXPECTED[answer.expected]), 0
+            why = answer.why
+        self.whys[place] = self.texts.setdefault(why, why)
+
     def at(self, places: Sequence[int]) -> list[Forecast]:
         return [
             Forecast(target, _VERDICTS[self.verdicts[place]], self.whys[place], self.followers[place])
@@ -206,11 +243,19 @@ class _Reported:
 class DryRuns:
     """Makes dry runs of one stream's selections, and remembers the latest. Threads may share it."""
 
-    def __init__(self, files: SelectionFiles, index: DeadLetterIndex, finder: FactFinder, clock: Clock) -> None:
+    def __init__(
+        self,
+        files: SelectionFiles,
+        index: DeadLetterIndex,
+        finder: FactFinder,
+        clock: Clock,
+        rehearsal: OpenRehearsal | None = None,
+    ) -> None:
         self._files = files
         self._index = index
         self._finder = finder
         self._clock = clock
+        self._rehearsal = rehearsal
         self._kept: OrderedDict[int, _Reported] = OrderedDict()
 
     def make(self, number: int, asked: Asked) -> DryRun:
@@ -232,13 +277,26 @@ class DryRuns:
             for place, one in zip(turns.places[begin:end].tolist(), looked, strict=True):
                 reported.take(place, one)
             begin = end
+        applied, limits = self._ask(reported)
         counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(reported.verdicts.tolist()).items())}
-        reported.made = DryRun(number, self._clock.now(), upto, counts, sum(reported.followers))
+        reported.made = DryRun(number, self._clock.now(), upto, counts, sum(reported.followers), applied, limits)
         self._kept.pop(number, None)
         self._kept[number] = reported
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return reported.made
+
+    def _ask(self, reported: _Reported) -> tuple[int, str]:
+        """How many of the items that would run would be applied, and why others weren't asked about."""
+        places = reported.runs()
+        if self._rehearsal is None or not places:
+            return 0, ""
+        by_seq = {one.seen_seq: place for place, one in zip(places, reported.frozen.targets(places), strict=True)}
+        asked = ask_events(self._rehearsal, self._finder.events, list(by_seq), ASK_S_MAX)
+        for seq, answer in asked.answers.items():
+            reported.hear(by_seq[seq], answer)
+        applied = sum(one.expected is Expected.APPLIED for one in asked.answers.values())
+        return applied, "; ".join(one for one in (asked.left_out, asked.problem) if one)
 
     def kept(self, number: int) -> DryRun | None:
         """The latest one; None: none is remembered.

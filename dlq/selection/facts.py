@@ -8,7 +8,7 @@ import json
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, Line
 from journal.index_layout import content8
 from journal.lake import has_table
-from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, takes_key
+from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, releases_key, takes_key
 from journal.reader import JournalReader, lineage_of, rows_where
 from journal.schema import JournalRow
 
@@ -156,6 +156,8 @@ def holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
             held[key] = _holder(row)
         elif before is not None and frees_key(row, before):
             held[key] = _holder(row, purged=True)
+        elif before is not None and releases_key(row, before):
+            held.pop(key, None)
         elif before is not None and takes_key(row, before) and was is not None and was.purged:
             held[key] = _holder(row)
         last[row.item_seq] = row
@@ -220,6 +222,20 @@ class FactFinder:
         holders = self._holders(one for one in standing if one.item_seq in entries)
         known = Known(standing, self._applied(keys, after), holders, last_rows)
         return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
+
+    def events(self, seqs: Sequence[int]) -> dict[int, tuple[JournalRow, bytes]]:
+        """The rows with these seqs, each with its first row's headers and its body; without a body it isn't there."""
+        reader = JournalReader(self._journal)
+        rows = {row.seq: row for row in reader.rows_of(sorted(seqs))}
+        firsts = {row.seq: row.headers for row in reader.rows_of(sorted({row.item_seq for row in rows.values()}))}
+        hashes = {row.body_sha256 for row in rows.values() if row.body_sha256 is not None}
+        bodies = BodyStore(self._bodies, may_create=False).fetch(hashes) if has_table(self._bodies) else {}
+        bodies = {EMPTY_SHA256: b"", **bodies}
+        return {
+            seq: (replace(row, headers=firsts.get(row.item_seq)), bodies[row.body_sha256])
+            for seq, row in rows.items()
+            if row.body_sha256 in bodies
+        }
 
     def _ignored(self, targets: Sequence[Target], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
         """Those of the targets that were ignored or unknown when they were seen; the seqs of their items' last rows."""

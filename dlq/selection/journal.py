@@ -42,7 +42,7 @@ _WHY_ENDED = {
 _COLUMNS = ("item_seq", "first", "decision", "cause_seq", "decided_at")
 _STATES = tuple(RunItemState)
 _NUMBER = {state: number for number, state in enumerate(_STATES)}
-_TAKEN = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED})
+_TAKEN = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.RELEASED})
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ class RunItemState(StrEnum):
     DEAD_AGAIN = "dead_again"
     PURGED = "purged"
     RESOLVED = "resolved"
+    RELEASED = "released"
 
 
 ON_THEIR_WAY = frozenset({RunItemState.REPLAYED, RunItemState.RETRY, RunItemState.PARKED})
@@ -46,7 +47,7 @@ STATE_OF: Mapping[Decision, RunItemState] = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is asked for: replay, purge or resolve.
+    """What is asked for: replay, purge, resolve or release.
 
     Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: also what the loop
     guard would refuse. ``propose``: two people even below the limits (of items whose money the processor alone knows).
@@ -154,10 +155,10 @@ class ItemShown:
 
 
 class SelectionEmpty(PayhookError):
-    """The filter matches nothing that is dead."""
+    """The filter matches nothing."""
 
     def __init__(self) -> None:
-        super().__init__("nothing that is dead matches; nothing was frozen")
+        super().__init__("nothing matches the filter now; nothing was frozen")
 
 
 class SelectionTooLarge(PayhookError):

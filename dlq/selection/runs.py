@@ -10,6 +10,7 @@ from dataclasses import replace
 from core.clock import Clock
 from core.decision import Decision
 from dlq.command import (
+    APPROVED_ALWAYS,
     CANCEL_RUN,
     PAUSE_RUN,
     PER_S_MAX,
@@ -214,6 +215,8 @@ def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: 
     alone within a day."""
     if run.propose:
         return "it was asked for a second person's approval"
+    if run.action in APPROVED_ALWAYS:
+        return f"a {run.action} always takes a second person"
     return limits.beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
 
 

@@ -139,7 +139,9 @@ class Selections:
         """
         kept = self.get(number)
         if kept.run is None:
-            raise RunRefused(number, "nothing was begun with it; `payhook dlq replay`, `purge` or `resolve` does")
+            raise RunRefused(
+                number, "nothing was begun with it; `payhook dlq replay`, `discard`, `release` or `resolve` does"
+            )
         return kept.selection, kept.run
 
     def items(

@@ -221,7 +221,7 @@ def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict
     """How many keys and items the index holds; what isn't as many as the journal's."""
     [keys] = evidence.rows(
         """
-        SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) AS event,
+        SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) - count(*) FILTER (WHERE releases) AS event,
                count(*) FILTER (WHERE decision IN ('applied', 'unknown') AND fact_key IS NOT NULL) AS fact
         FROM indexed
         """

@@ -26,7 +26,8 @@ def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more:
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
     ``mine``: the item is the shard's (`journal.shards.decides`); one that isn't is open in another shard's journal.
-    ``closes``: it is its item's last row. ``books``: its postings took effect. ``lines``: the postings, parsed.
+    ``releases``: nothing holds its event key after it. ``closes``: it is its item's last row.
+    ``books``: its postings took effect. ``lines``: the postings, parsed.
     ``computed_hash``: what ``row_hash`` must be.
 
     :param columns: those of the table: older code's lacks later ones
@@ -41,6 +42,7 @@ def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more:
                first AND decision NOT IN ('{Decision.DUPLICATE.value}', '{Decision.LOST.value}')
                    AND NOT (decision = '{Decision.DEAD.value}' AND coalesce(error_class, '') = '{CONFLICT_CLASS}'
                             AND handler_version IS NULL) AS holds,
+               decision = '{Decision.RELEASED.value}' AND NOT first AS releases,
                decision IN ({open_ones}) AND NOT (first AND decision = '{Decision.REPLAYED.value}') AS waits,
                decision NOT IN ({open_ones}, {_words(NO_STEP_DECISIONS)}) AS closes,
                decision IN ({_words(BOOKING_DECISIONS)}) AS books

@@ -194,12 +194,13 @@ def conflict(event_key: str, same: bool | Failure) -> Failure:
         return because(
             CONFLICT_CLASS,
             f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
-            "holds: replay it once the other one is purged, or purge this one.",
+            "holds. If the first was booked, it stays booked: discard this one. If it is dead, discard the wrong one "
+            "of the two; this one can be replayed then.",
         )
     text = (
         f"{event_key} was received before, and whether this copy says the same can't be found out: {same.error_class}: "
-        f"{same.message}. Mend that, then compare both bodies: purge this one if they say the same; if they don't, ask "
-        "the provider which one holds."
+        f"{same.message}. Mend that, then compare both bodies: discard this one if they say the same; if they don't, "
+        "ask the provider which one holds."
     )
     return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
 
@@ -258,7 +259,8 @@ def fact_taken(item: Item, fact8: bytes) -> None:
         return
     text = (
         f"{row.fact_key} was applied with another amount, currency or account under another event key. "
-        "Ask the provider which report holds."
+        "Ask the provider which report holds. If it is this one, reverse the booking, book this one by hand (payhook "
+        "ledger enter) and resolve it: a replay dies again."
     )
     die(item, because(FACT_CONFLICT_CLASS, text), blocking=False)
 

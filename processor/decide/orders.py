@@ -20,8 +20,10 @@ from dlq.command import (
     CLOSING_ACTIONS,
     ENTRY_ACTIONS,
     PROPOSE_PURGE,
+    PROPOSE_RELEASE,
     PROPOSE_REPLAY,
     PURGE,
+    RELEASE,
     REPLAY,
     RUN_ACTIONS,
     Command,
@@ -30,7 +32,7 @@ from dlq.command import (
 from dlq.commands import decode
 from dlq.refusals import Ground, Refusal, older_than_restore
 from dlq.run import command_headers, run_entity
-from journal.open_item import OpenItem, frees_key, is_conflict
+from journal.open_item import OpenItem, frees_key, is_conflict, releases_key
 from processor.decide.item import Item, again, attempt, die, park, settle
 from processor.decide.ports import Known
 from processor.decide.records import KafkaRecord, first_row
@@ -41,6 +43,10 @@ from processor.judge.classify import Failure
 from processor.rules import StreamRules
 
 PROPOSALS = frozenset(APPROVES.values())
+_CLOSED_AS = {
+    **dict.fromkeys((PURGE, PROPOSE_PURGE), Decision.PURGED),
+    **dict.fromkeys((RELEASE, PROPOSE_RELEASE), Decision.RELEASED),
+}
 
 
 @dataclass(slots=True)
@@ -210,7 +216,7 @@ class Orders:
         """Each target by itself: one that can't be closed doesn't keep the others open."""
         judged = judge_closing(command, self.known.index, self._meanwhile)
         control.refusals = [one.refusal for one in judged if one.refusal is not None]
-        decision = Decision.PURGED if command.action in (PURGE, PROPOSE_PURGE) else Decision.RESOLVED
+        decision = _CLOSED_AS.get(command.action, Decision.RESOLVED)
         self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)
 
     def _take(
@@ -237,6 +243,9 @@ class Orders:
             alone = {"why": refused}
             control.refusals += [Refusal(Ground.SECOND_PERSON, one.item.row.item_seq, alone) for one in accepted]
             return False
+        if accepted and decision is Decision.RELEASED and (kept := self._claims_kept(accepted)):
+            control.refusals += kept
+            accepted, refusals = [], [*(one.why for one in kept), *refusals]
         row.decision = decision if accepted else Decision.IGNORED
         proposal = command.proposal
         by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
@@ -244,6 +253,15 @@ class Orders:
         interval = timedelta(microseconds=command.interval_us)
         self.rows += [row_of(one, control, command, self.now + at * interval) for at, one in enumerate(accepted)]
         return True
+
+    def _claims_kept(self, accepted: Sequence[Accepted]) -> list[Refusal]:
+        """Frees the receivers' claims before anything is committed: a copy that comes in between is decided by the
+        journal. Why nothing may be released; none: everything may be.
+        """
+        rows = [one.item.row for one in accepted]
+        problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
+        about = {"problem": problem}
+        return [] if problem is None else [Refusal(Ground.CLAIM_KEPT, row.item_seq, about) for row in rows]
 
     def _renamed(self, accepted: Sequence[Accepted]) -> list[Accepted]:
         """Under the names that their adapters give them now. An event that is of another entity by these leaves its
@@ -286,6 +304,9 @@ class Orders:
             self._heads[row.entity_key or ""] = item
         if row.event_key is not None and frees_key(row, before):
             self._meanwhile.freed.add(row.event_key)
+            self._meanwhile.taken.discard(row.event_key)
+        if row.event_key is not None and releases_key(row, before):
+            self._meanwhile.released.add(row.event_key)
             self._meanwhile.taken.discard(row.event_key)
         return item
 

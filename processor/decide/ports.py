@@ -30,6 +30,14 @@ Republish: TypeAlias = Callable[[Sequence[Outgoing]], str | None]
 there all the same."""
 
 
+FreeClaims: TypeAlias = Callable[[Sequence[str]], str | None]
+"""Ends the receivers' claims on event keys. Returns why it couldn't; then some may be free all the same."""
+
+
+def no_claims(_event_keys: Sequence[str]) -> None:
+    """`FreeClaims` of a source whose events nobody claims."""
+
+
 class Reader(Protocol):
     """What deciding asks of a provider's adapter."""
 
@@ -55,6 +63,7 @@ class Known:
     done_alone: DoneAlone = field(default_factory=lambda: DoneAlone(lambda since: ()))
     selections: ReadSelection = nothing_frozen
     backlog_s: Callable[[], float] = lambda: 0.0
+    free_claims: FreeClaims = no_claims
 
 
 class DerivedTable(Protocol):

@@ -1,4 +1,4 @@
-"""Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed, purged or resolved.
+"""Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed or closed.
 
 A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
 of the command (`dlq.run.PortionResult`) for people, and as a note for the process that goes on after a crash.
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, REPLAY, RUN, Command, Portion
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
 from dlq.frozen import Frozen, SelectionBroken, SelectionUnknown, Turns
 from dlq.limits import Volume
 from dlq.refusals import Refusal, older_than_restore
@@ -48,7 +48,7 @@ PORTION_S_MAX = 2.0
 LOOKS_MAX = 5_000
 """Items of a run that are looked at in a batch, to find out whether all have ended."""
 
-_DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED}
+_DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED, RELEASE: Decision.RELEASED}
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from core.decision import Decision
 from core.keys import join_key
 from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from dlq.command import PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion, Target
+from dlq.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion, Target
 from dlq.commands import encode
 from dlq.limits import AloneLimits, Volume, account_of, kind_of
 from dlq.refusals import restored
@@ -187,6 +187,8 @@ class OnePerson:
         """As `refusal`, of a whole run as it begins. Nothing is noted yet: each of its portions is."""
         if command.proposal is not None:
             return not_approved(self.known.index, command)
+        if command.act in APPROVED_ALWAYS:
+            return f"a {command.act} always takes a second person: have it proposed ({PROPOSE_RUN})"
         kind = kind_of(command.act)
         why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
         return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"

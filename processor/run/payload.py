@@ -59,8 +59,8 @@ class PayloadTooLarge(PayhookError):
         self.size_bytes = size_bytes
         self.bytes_max = bytes_max
         super().__init__(
-            f"{what} has {size_bytes} bytes, {bytes_max} is the most that the stream takes; raise payload_bytes_max "
-            "and replay the event, or resolve it by hand"
+            f"{what} has {size_bytes} bytes, {bytes_max} is the most that the stream takes; raise payload_bytes_max, "
+            "start the processor again and replay the event, or resolve it by hand"
         )
 
 
@@ -74,7 +74,7 @@ class PayloadUndecodable(PayhookError):
         self.problem = problem
         super().__init__(
             f"the payload isn't {payload}: {problem}. Compare the writer's schema with the stream's; with the right "
-            "one configured, replay the event"
+            "one configured, start the processor again and replay the event"
         )
 
 

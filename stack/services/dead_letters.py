@@ -18,6 +18,7 @@ from dlq.orders import Orders
 from dlq.recorder import Recorder
 from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
 from dlq.selection.ignored import IgnoredEventFinder
+from dlq.selection.rehearsal import Rehearsal
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import body_statuses
 from stack.settings import Settings, streams_of
@@ -28,12 +29,20 @@ def open_dead_letter_index(
 ) -> DeadLetterIndex:
     """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
     payloads, amounts = _payloads(layout, kafka), BodyAmounts(settings.providers)
-    return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, amounts=amounts)
+    places = layout.dead_letter_index, layout.journal
+    return DeadLetterIndex(*places, payloads, clock, amounts=amounts, ages=settings.alerts)
 
 
 def _payloads(layout: StreamLayout, kafka: KafkaSettings | None) -> Payloads:
     known = partial(body_statuses, layout.stream, layout.bodies, layout.shared("redactions"))
     return Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
+
+
+def _open_rehearsal(settings: Settings, stream: str) -> Rehearsal:
+    # What wires a stream imports Spark, which a listener needs for nothing else.
+    from stack.rehearsal import StreamRehearsal
+
+    return StreamRehearsal(settings, stream)
 
 
 def open_dead_letters(
@@ -59,7 +68,7 @@ def open_dead_letters(
         index,
         selections,
         Runs(selections, orders, limits, clock),
-        DryRuns(selections.files, index, finder, clock),
+        DryRuns(selections.files, index, finder, clock, partial(_open_rehearsal, settings, stream)),
         config.dead_head.value,
         recorder,
         config.dlq.replays_max,

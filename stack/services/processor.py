@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -31,6 +32,7 @@ from core.spark import is_local
 from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
+from processor.claims import ReceiverClaims
 from processor.opening import OpenableStream, Shared
 from processor.reporting.exposition import Parts, by_stream, serve
 from processor.reporting.generation import open_generation_writer
@@ -81,7 +83,8 @@ def main() -> int:
         registry = by_stream({name: one.registry for name, one in metrics.items()})
         registry.register(parts)
         serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
-    shared = _shared(settings, configs, clock, anchor_keys, record_keys)
+    claims = ReceiverClaims(settings.redis, mode, settings.processor.shards)
+    shared = replace(_shared(settings, configs, clock, anchor_keys, record_keys), claims=claims)
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
     statuses = {

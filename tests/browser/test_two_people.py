@@ -27,16 +27,18 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     for number in range(ITEMS):
         letters.dies(letters.receive(f"evt_a{number}"), ZeroDivisionError("division by zero"))
         letters.dies(letters.receive(f"evt_b{number}"), Rejected("unreadable"))
+    for number in range(3):
+        letters.dies(letters.receive(f"evt_c{number}"), KeyError("released"))
     letters.batch()
     with staged(letters, data, alone=AloneLimits()) as made:
         yield made
 
 
-def select_all(page: Page, stage: Stage, cause: str) -> str:
+def select_all(page: Page, stage: Stage, cause: str, items: int = ITEMS) -> str:
     """Freezes everything of one cause; the selection's address."""
     page.goto(f"{stage.url}/dlq")
     page.click(f"text={cause}")
-    page.click(f"text=Select all {ITEMS}")
+    page.click(f"text=Select all {items}")
     expect(page.locator("h1")).to_contain_text("Selection s")
     return page.url
 
@@ -50,9 +52,9 @@ def acts(page: Page, stage: Stage) -> list[str]:
 def test_a_purge_of_many_waits_for_another_administrator_who_lets_it_run(stage: Stage) -> None:
     ada, seen = stage.sign_in("ada")
     where = select_all(ada, stage, "ZeroDivisionError")
-    ada.click("text=Resolve or purge instead")
+    ada.click("text=Close without running")
     ada.fill("form[action*=purge] [name=reason]", "test payments of our own")
-    ada.click(f"text=Purge {ITEMS}")
+    ada.click(f"button:has-text('Discard {ITEMS}')")
     expect(ada.locator("main")).to_contain_text("This waits for a second person")
     expect(ada.locator("main")).to_contain_text(f"it is {ITEMS} items, and above 100 a day a second person approves")
     expect(ada.locator("main")).to_contain_text("an administrator who isn't you approves it")
@@ -92,3 +94,25 @@ def test_a_purge_of_many_waits_for_another_administrator_who_lets_it_run(stage: 
     amy.goto(f"{stage.url}/dlq")
     expect(amy.locator("main")).not_to_contain_text("ZeroDivisionError")
     assert [said for said in seen.complaints if "409" not in said] == [] and seen_by_amy.complaints == []
+
+
+def test_what_is_to_come_again_takes_two_people_however_little_it_is_and_its_keys_are_freed(stage: Stage) -> None:
+    ada, _ = stage.sign_in("ada")
+    where = select_all(ada, stage, "KeyError", 3)
+    ada.click("text=Close without running")
+    ada.fill("form[action*=release] [name=reason]", "the provider sends them again")
+    ada.click("text=Let 3 come again")
+    expect(ada.locator("main")).to_contain_text(
+        "This waits for a second person: a release always takes a second person"
+    )
+    assert stage.site.letters.freed == []
+    amy, _ = stage.sign_in("amy")
+    amy.goto(where)
+    amy.fill("form[action*=approve] [name=reason]", "looked at them")
+    amy.click("button:has-text('Approve')")
+    expect(amy.locator("[data-live]")).to_contain_text("3 of 3 items ended", timeout=RUN_MS_MAX)
+    expect(amy.locator("tbody .chip-released")).to_have_count(3)
+    assert len(stage.site.letters.freed) == 3
+    reported = acts(amy, stage)
+    assert any(re.search(r"ada page release .*done the provider sends them again", one) for one in reported), reported
+    assert any(re.search(r"amy page approve .*done looked at them", one) for one in reported), reported

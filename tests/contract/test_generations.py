@@ -12,9 +12,13 @@ import pytest
 from core.clock import SystemClock
 from core.generation import Announced, generation_key, generation_keys
 from core.redis import async_redis, is_cluster, sync_redis
+from core.routing import Shard
 from core.settings import RedisSettings
+from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.generations import RedisGenerations
+from ingest.redis_claims import RedisClaims
 from load.client import wait_for
+from processor.claims import NAMES_AT_ONCE, ReceiverClaims
 from processor.reporting.generation import open_generation_writer
 from stack.redis import redis_server, redis_url
 from stack.server import running
@@ -59,6 +63,37 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
     with contextlib.closing(sync_redis(settings, ASK_S)) as client:
         for key in generation_keys("test", cluster=is_cluster(client)):
             assert client.get(key) == b"8 p4"
+
+
+def test_the_claims_of_released_keys_are_free_in_the_generation_that_receivers_claim_in(
+    settings: RedisSettings,
+) -> None:
+    """The highest one that any shard announces; claims on other keys stay."""
+    content, owner = "11" * 32, b"a" * 16
+    keys = [f"stripe:evt_{number}:charge" for number in range(NAMES_AT_ONCE + 2)]
+
+    async def states(generation: int) -> list[ClaimState]:
+        async with async_redis(settings, ASK_S, ASK_S) as client:
+            claims = RedisClaims(client, RedisGate(ASK_S), 60.0, 1_000.0)
+            asked = [ClaimKey.of(key, content, "live", generation) for key in keys]
+            found = await claims.claim(asked, owner)
+            claims.settle(asked, [], owner)
+            await claims.settled()
+            return found
+
+    writer = open_generation_writer(settings, "live", tuple, 1)
+    writer._write(Announced(7, 4, shard=Shard(1, 2)))
+    for generation in (3, 7):
+        assert set(asyncio.run(states(generation))) == {ClaimState.CLAIMED}
+        assert set(asyncio.run(states(generation))) == {ClaimState.DUPLICATE}
+    assert ReceiverClaims(settings, "live", 2).free(keys[1:], 3) is None
+    for generation in (3, 7):
+        assert asyncio.run(states(generation)) == [ClaimState.DUPLICATE, *[ClaimState.CLAIMED] * (len(keys) - 1)]
+
+
+def test_a_redis_that_is_not_there_is_a_reason_and_no_error() -> None:
+    gone = ReceiverClaims(RedisSettings(url="redis://127.0.0.1:9/0"), "live", 1).free(["stripe:evt_1:charge"], 0)
+    assert gone is not None and "127.0.0.1:9" in gone
 
 
 def test_a_higher_one_stays_and_what_cant_be_read_is_written_over(settings: RedisSettings) -> None:

@@ -73,6 +73,11 @@ class Stack(RunningStack):
         rows = self.rows(["event_key", "decision"])
         return [row["decision"] for row in rows if row["event_key"] in webhook.event_keys]
 
+    def item_of(self, event_key: str) -> int:
+        """The number of a dead event."""
+        rows = self.rows(["event_key", "item_seq", "decision"])
+        return next(int(row["item_seq"]) for row in rows if row["event_key"] == event_key and row["decision"] == "dead")
+
     def command_decided(self, action: str, count: int) -> list[str]:
         """What became of the commands of an action, once so many of them are decided."""
 

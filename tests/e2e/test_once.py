@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -114,8 +115,9 @@ class Office:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._url = f"{stack.endpoints['ops']}/api/ledger"
-        self._tokens = {name: self._token(name, role) for name, role in {"fay": "finance", "amy": "admin"}.items()}
+        self._url = f"{stack.endpoints['ops']}/api"
+        people = {"fay": "finance", "amy": "admin"}
+        self._tokens = {name: self._token(f"{name}-{uuid.uuid4().hex[:6]}", role) for name, role in people.items()}
 
     def says(self, *words: str, reported: str = "") -> str:
         """`payhook` over the stack's data folder."""
@@ -136,10 +138,14 @@ class Office:
         """The status, once the proposal is known."""
 
         def known() -> bool:
-            return proposal in self._ask("GET", "fay", "proposals").text
+            return proposal in self._ask("GET", "fay", "ledger/proposals").text
 
         assert wait_for(known, BACK_S)
-        return self._ask("POST", who, f"proposals/{proposal}/approve", reason="checked").status_code
+        return self.approves(who, f"ledger/proposals/{proposal}/approve")
+
+    def approves(self, who: str, path: str) -> int:
+        """The status."""
+        return self._ask("POST", who, path, reason="checked").status_code
 
 
 @MORE
@@ -164,6 +170,37 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
     assert "nothing waits" in office.says("ledger", "proposals")
     assert "book_entry" in office.says("ledger", "entity", "stripe:by-hand")
     assert "entries_have_two_people" in stack.verify()
+
+
+def test_what_was_discarded_comes_again_as_a_duplicate_and_what_was_released_is_booked(stack: Stack) -> None:
+    merchants = stack.data_dir / "merchants.toml"
+    before = merchants.read_text("utf-8")
+    closed = '"acct_closed" = {account = "m-closed", closed = true}'
+    merchants.write_text(before.replace("[stripe]", f"[stripe]\n{closed}"), "utf-8")
+    gone, again = (stack.traffic.stripe(f"dead-{n}", "charge.succeeded", 9_900, "EUR", "acct_closed") for n in (1, 2))
+    stack.post(gone, again)
+    stack.decide([gone, again])
+    assert [stack.decisions(one) for one in (gone, again)] == [["dead"], ["dead"]]
+    office = Office(stack)
+    ids = {key: str(stack.item_of(key)) for one in (gone, again) for key in one.event_keys}
+    office.says("dlq", "discard", ids[gone.event_keys[0]], "--reason", "a test payment")
+    said = office.says("dlq", "release", ids[again.event_keys[0]], "--no-wait", "--reason", "the merchant was closed")
+    assert "a release always takes a second person" in said
+    number = said.split("/dlq/selections/")[1].split()[0].split("?")[0]
+    assert office.approves("fay", f"dlq/selections/{number}/approve") == 403
+    assert office.approves("amy", f"dlq/selections/{number}/approve") == 200
+    assert wait_for(lambda: stack.decisions(again) == ["dead", "released"], BACK_S), stack.decisions(again)
+    assert stack.decisions(gone) == ["dead", "purged"]
+
+    merchants.write_text(before.replace("[stripe]", '[stripe]\n"acct_closed" = "m-closed"'), "utf-8")
+    assert [answer.status for answer in stack.post(gone, again)] == [200, 200]
+    assert wait_for(lambda: stack.decisions(again) == ["dead", "released", "applied"], BACK_S), stack.decisions(again)
+    stack.post(gone, again)
+    assert stack.decisions(gone) == ["dead", "purged"], "the discarded one is answered as a duplicate"
+    held = json.loads(office.says("ledger", "balances", "--json"))
+    assert [one["balance_minor"] for one in held if one["account"] == "merchant:m-closed:payable"] == [-9_900]
+    assert "released" in office.says("dlq", "audit") or "release" in office.says("dlq", "audit")
+    stack.verify()
 
 
 @MORE

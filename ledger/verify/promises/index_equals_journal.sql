@@ -4,7 +4,10 @@
 WITH events AS (
     SELECT event_key AS name, sha2(event_key, 256) AS key_hash, content_sha256 AS content,
            coalesce(content_version, 0) AS version
-    FROM journal, asked WHERE holds AND event_key IS NOT NULL AND seq <= index_seq),
+    FROM journal CROSS JOIN asked
+    ANTI JOIN (SELECT item_seq AS released FROM journal CROSS JOIN asked WHERE releases AND seq <= index_seq) AS freed
+    ON released = item_seq
+    WHERE holds AND event_key IS NOT NULL AND seq <= index_seq),
 facts AS (
     SELECT fact_key AS name, sha2(fact_key, 256) AS key_hash, fact_sha256 AS content, 0 AS version
     FROM journal, asked WHERE decision IN ('applied', 'unknown') AND fact_key IS NOT NULL AND seq <= index_seq),

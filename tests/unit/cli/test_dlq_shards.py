@@ -154,7 +154,7 @@ def test_an_item_is_found_by_its_number_where_one_shard_has_it(items: DeadItems)
         (["show", "notify:13"], "'notify' isn't a stream that is looked at: there is ledger, ledger.1"),
         (["replay", "s1"], "each shard has selections of its own: name ledger:s1 or ledger.1:s1"),
         (["pause", "s1"], "each shard has selections of its own"),
-        (["select", "--class", "Other"], "nothing that is dead matches"),
+        (["select", "--class", "Other"], "nothing matches the filter now"),
     ],
 )
 def test_what_is_not_clear_is_refused(items: DeadItems, words: list[str], answer: str) -> None:

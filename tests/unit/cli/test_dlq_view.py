@@ -104,7 +104,7 @@ def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
 def test_json_of_the_statistics_and_of_a_group_has_these_fields(items: DeadItems) -> None:
     expected = "at seq open waiting oldest over_24h over_48h next_over_24h by_kind by_class by_provider by_type hours"
     reported_stats = reported(items, "stats")
-    assert list(reported_stats) == [*expected.split(), "rates"]
+    assert list(reported_stats) == [*expected.split(), "rates", "age_h_max", "escalate_h"]
     assert [list(rate) for rate in reported_stats["rates"]] == [
         ["window_s", "inflow", "outflow", "time_to_clear_s"]
     ] * 3
@@ -117,7 +117,7 @@ def test_statistics_name_depth_and_age(items: DeadItems) -> None:
     assert re.search(r"dead +2; 1 more wait for a try", output)
     assert "MerchantUnknown" in output
     assert re.search(r"last 15 minutes +[\d,]+ in, [\d,]+ out; time to clear: ", output)
-    assert "add the account to the merchant directory" in " ".join(output.split())
+    assert "add the account that the error names" in " ".join(output.split())
 
 
 def test_a_story_tells_who_did_what(items: DeadItems) -> None:

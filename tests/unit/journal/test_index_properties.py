@@ -27,6 +27,8 @@ from tests.unit.journal.rows import NOW, event_count, sha
 cuts = st.lists(st.integers(0, 30), max_size=6)
 WAITS = {Decision.RETRY, Decision.PARKED, Decision.REPLAYED}
 
+CLOSED = (Decision.PURGED, Decision.RESOLVED, Decision.RELEASED)
+
 
 @dataclass
 class ListReader:
@@ -217,6 +219,9 @@ def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
         elif before is not None and row.decision is Decision.PURGED and not was_other_content:
             events[key] = (*held, True)
             conflicts.add((key, held[0]))
+        elif before is not None and row.decision is Decision.RELEASED and not was_other_content:
+            events.pop(key, None)
+            conflicts.discard((key, held[0]))
         elif was_other_content and row.decision is Decision.REPLAYED and key in events and events[key][2]:
             events[key] = (*held, False)
     for number in range(6):
@@ -255,7 +260,7 @@ def _people_acted(index: Index, rows: Sequence[JournalRow]) -> None:
     for row, before in _with_what_was_open(rows):
         counted = replays.get(row.item_seq, 0) if before is not None else 0
         replays[row.item_seq] = counted + (row.decision is Decision.REPLAYED)
-        if before is not None and before.blocking and row.decision in (Decision.PURGED, Decision.RESOLVED):
+        if before is not None and before.blocking and row.decision in CLOSED:
             head = ClosedHead(row.item_seq, row.seq, row.event_key or "", row.decision.value, before.retry_policy)
             closed.setdefault(row.entity_key or "", {})[row.item_seq] = head
     for entity in {row.entity_key or "" for row in rows}:

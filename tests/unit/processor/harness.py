@@ -283,6 +283,8 @@ class Engine:
         self.adapter = Same()
         self.adapters: dict[str, object] = {"stripe": self.adapter}
         self.kafka_is_down = ""
+        self.redis_is_down = ""
+        self.freed: list[str] = []
         self.noted: Callable[[], Mapping[str, str]] = dict
         self.lineage = lineage
         self.selections = SelectionFiles(folder / "selections")
@@ -336,11 +338,16 @@ class Engine:
                 done_alone=DoneAlone(self._given_since),
                 selections=lambda digest: self.selections.read(digest),
                 backlog_s=lambda: self.backlog_s,
+                free_claims=self._free_claims,
             ),
             self.handlers,
             Derived(self.index, [], self.dead_letters, on_decided=lambda items: self.on_decided(items)),
             self.clock,
         )
+
+    def _free_claims(self, event_keys: Sequence[str]) -> str | None:
+        self.freed += [] if self.redis_is_down else event_keys
+        return self.redis_is_down or None
 
     def _given_since(self, since: datetime) -> list[JournalRow]:
         return [row for row in self.journal.rows if row.topic == CONTROL and row.decided_at >= since]

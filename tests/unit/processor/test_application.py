@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from core.clock import ManualClock, SystemClock
-from journal.errors import Fenced, Refused, StorageDown
+from journal.errors import CommitUnknown, Fenced, IndexBroken, Refused, StorageDown
 from journal.lease import Holder
 from processor import application
 from processor.application import Application, Backoff, WorkStream
@@ -339,6 +339,16 @@ def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: li
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
     assert list(dict.fromkeys(stream.tries)) == tries
+
+
+@pytest.mark.parametrize("failure", [DOWN, CommitUnknown("ledger", "no answer"), IndexBroken("index", "torn")])
+def test_what_says_that_the_stream_goes_on_by_itself_is_gone_on_from_by_itself(failure: Exception) -> None:
+    assert "stream goes on by itself" in str(failure)
+    stream = Scripted("ledger", failure, failure, None)
+    with running(stream) as (whole, answers):
+        assert stream.running.wait(WAIT_S_MAX)
+        whole.stop()
+    assert (answers, stream.begun) == ([True], 3)
 
 
 def test_a_stop_ends_the_wait_for_the_storage_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,8 @@ def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_pa
     shown = marks(browser.get("/dlq?view=items&class=ZeroDivisionError").text)[0]
     status, where = forms.post("/dlq/selections", what="marked", item=shown, note="mended")
     assert (status, where) == (303, "/dlq/selections/1")
-    assert "1 of 1 items would run" in text(browser.get("/dlq/selections/1/dry-run").text)
+    looked = text(browser.get("/dlq/selections/1/dry-run").text)
+    assert "0 of 1 items would be applied; 1 more would run, and nobody says what comes of them" in looked
     assert forms.post("/dlq/selections/1/replay", reason="")[0] == 422
     assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="-1")[0] == 422
     assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="5", run_mode="alone") == (303, where)
@@ -147,7 +148,7 @@ def test_what_is_frozen_is_what_the_page_showed(own_pages: Pages) -> None:
     of_before = f"{shown.rpartition('.')[0]}.{'0' * 16}"
     assert Forms(browser).post("/dlq/selections", what="marked", item=of_before)[0] == 303
     reported = text(browser.get("/dlq/selections/1/dry-run").text)
-    assert "0 of 1 items would run" in reported and "the journal was restored since" in reported
+    assert "0 of 1 items would be applied, as of row" in reported and "the journal was restored since" in reported
     assert marks(browser.get(f"/dlq/items/{shown.partition('.')[0]}").text) == [shown]
 
 

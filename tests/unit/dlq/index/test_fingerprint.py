@@ -44,15 +44,23 @@ def stack(path: str, function: str, error: str, line: int = 10) -> str:
 SAME = {
     "event keys": lambda n: f"stripe:evt_{digest(n)[:24]}:charge.captured was received before with other content.",
     "adyen's references": lambda n: f"psp {digest(n)[:16].upper()} has no capture",
-    "a quoted merchant": lambda n: f"merchant 'Shop {letters(n)}' isn't in the directory; add it to merchants.toml",
-    "a merchant in double quotes": lambda n: f'account "{letters(n)}" of adyen isn\'t known',
+    "a quoted value": lambda n: f"got 'Shop {letters(n)}' in place of a name",
+    "a value in double quotes": lambda n: f'the reference "{letters(n)}" of adyen isn\'t known',
+    "payments of one account": lambda n: f"account 'acct_1' has no payment 'pi_{letters(n)}'",
+    "values of one field": lambda n: f"field 'amount' has the value '{n}.50', a number is expected",
+    "a field's values by pydantic": lambda n: f"amount Input should be a valid integer [input_value='{n}', type=int]",
+    "ports of one host": lambda n: f"HTTPConnectionPool(host='db.internal', port={n}): Max retries exceeded",
+    "lines of files of each day": lambda n: f"file 'report-2026-01-{n % 28 + 1:02}.csv' has no line {n}",
+    "requests by their type's number": lambda n: f"request of type {n} isn't known",
+    "headers by uuid": lambda n: f"header 'x-{uuid.UUID(digest(n)[:32])}' is twice there",
     "uuids": lambda n: f"request {uuid.UUID(digest(n)[:32])} timed out after 3.0 s",
     "amounts": lambda n: f"amount {n * 7}.{n % 100:02} EUR is beyond {n} minor units",
     "negative amounts": lambda n: f"a balance of -{n}.50 isn't allowed",
     "grouped amounts": lambda n: f"the amount is 1,{n:03}.00",
     "times": lambda n: f"due at 2026-01-{n % 28 + 1:02}T12:{n % 60:02}:00.{n:06}Z, too late",
     "addresses": lambda n: f"<Merchant object at 0x7f{digest(n)[:10]}> can't be booked",
-    "hosts' ports": lambda n: f"connect to 10.0.{n % 250}.{n % 99}:{9000 + n} failed",
+    "a host's ports": lambda n: f"connect to 10.0.7.9:{9000 + n} failed",
+    "callers": lambda n: f"closed by 10.0.{n % 250}.{n % 99}:{9000 + n}",
     "URLs' ids": lambda n: f"GET https://directory.internal/v1/merchants/{letters(n)}?at={n} failed",
     "mail addresses": lambda n: f"no payout for {letters(n)}@shop-{n}.example",
     "ids of mixed letters": lambda n: f"customer cus_{letters(n)} is closed",
@@ -113,6 +121,35 @@ DIFFERENT = [
     ("ValueError", None, "it is wrong", stack("/opt/payhook/notify/handler.py", "book", "ValueError: it is wrong")),
     ("ValueError", None, "it is wrong", None),
     ("ValueError", None, "", None),
+    ("MerchantUnknown", None, "no merchant for the stripe account 'acct_1'", None),
+    ("MerchantUnknown", None, "no merchant for the stripe account 'acct_2'", None),
+    ("MerchantUnknown", None, "no merchant for the adyen account 'acct_1'", None),
+    ("MerchantUnknown", None, "no merchant for the stripe account acct_3", None),
+    ("MerchantUnknown", None, "no merchant for the stripe account 4711", None),
+    ("MerchantUnknown", None, "no merchant for the stripe account 4712", None),
+    ("MerchantUnknown", None, 'account "Shop A" of adyen isn\'t known', None),
+    ("MerchantUnknown", None, 'account "Shop B" of adyen isn\'t known', None),
+    ("ConnectError", None, "connection to db1.internal failed", None),
+    ("ConnectError", None, "connection to db2.internal failed", None),
+    ("ConnectError", None, "connect to 10.0.0.1:9000 failed", None),
+    ("ConnectError", None, "connect to 10.0.0.2:9000 failed", None),
+    ("ConnectError", None, "host 'db1' doesn't answer", None),
+    ("ConnectError", None, "host 'db2' doesn't answer", None),
+    ("ConnectError", None, "HTTPConnectionPool(host='a.internal', port=80): Max retries exceeded", None),
+    ("ConnectError", None, "HTTPConnectionPool(host='b.internal', port=80): Max retries exceeded", None),
+    ("ValueError", None, "the field 'amount' isn't a number", None),
+    ("ValueError", None, "the field 'currency' isn't a number", None),
+    ("ValidationError", None, "'amount' is a required property", None),
+    ("ValidationError", None, "'currency' is a required property", None),
+    ("NotNullViolation", None, 'null value in column "amount" of relation "postings"', None),
+    ("NotNullViolation", None, 'null value in column "currency" of relation "postings"', None),
+    ("Unknown", None, "the payment method 'klarna' isn't known", None),
+    ("Unknown", None, "the payment method 'ideal' isn't known", None),
+    ("Missing", None, "the header `x-signature` isn't there", None),
+    ("Missing", None, "the header `x-request` isn't there", None),
+    ("SettingError", None, "setting ledger.merchants_url2 is wrong", None),
+    ("NotTaken", None, "subscriber 'shop' answered 500", None),
+    ("NotTaken", None, "subscriber 'office' answered 500", None),
     ("MerchantDirectoryUnavailable", None, "MerchantDirectoryUnavailable was raised by a handler", None),
     ("MerchantDirectoryUnavailable", None, "MerchantDirectoryUnreadable was raised by a handler", None),
 ]
@@ -132,7 +169,17 @@ def test_other_masks_are_another_layout_of_the_index_file() -> None:
     made = [cause_of("Wrong", None, message(7), None).fingerprint for message in SAME.values()]
     made += [cause_of(*one).fingerprint for one in DIFFERENT]
     reported = json.dumps([rules, sizes, sorted(fingerprint.CODE_NAMING), made], sort_keys=True)
-    assert (LAYOUT, hashlib.sha256(reported.encode()).hexdigest()[:16]) == (5, "b4981e4c881ee587")
+    assert (LAYOUT, hashlib.sha256(reported.encode()).hexdigest()[:16]) == (6, "f0e896a4df51f264")
+
+
+def test_a_shape_names_what_a_person_must_mend() -> None:
+    message = "no merchant for the stripe account 'acct_1'; payment 'pi_77' of 2026-01-31 waits for 3 of 12.50"
+    assert shape_of(message) == (
+        "no merchant for the stripe account 'acct_1'; payment <text> of <time> waits for <n> of <n>"
+    )
+    assert shape_of("connect to db1.internal:5432 timed out after 3.0 s") == (
+        "connect to db1.internal:<n> timed out after <n> s"
+    )
 
 
 def test_a_key_error_of_data_is_one_cause() -> None:

@@ -26,8 +26,8 @@ def test_other_content_is_applied_once_the_first_is_purged(tmp_path: Path, resta
     key = conflict(engine)
     refused = order(engine, "replay", key)
     assert refused.reason == (
-        "0 of 1 accepted; refused: item 2 is another content under a key that is held: purge the first copy, then "
-        "replay this"
+        "0 of 1 accepted; refused: item 2 is another content under a key that is held: if the first copy "
+        "is dead, discard that, then replay this; if it was booked, it stays booked: discard this"
     )
     mended(engine)
     command(engine, "purge", engine.target(1, 1))
@@ -71,8 +71,8 @@ def test_of_two_other_contents_one_takes_the_key(tmp_path: Path) -> None:
     command(engine, "replay", second, third)
     row = decided(engine)
     assert row.reason == (
-        f"1 of 2 accepted; refused: item {third.item_seq} is another content under a key that is held: purge the "
-        "first copy, then replay this"
+        f"1 of 2 accepted; refused: item {third.item_seq} is another content under a key that is held: if the first "
+        "copy is dead, discard that, then replay this; if it was booked, it stays booked: discard this"
     )
     engine.advance(0)
     assert "is another content under a key that is held" in str(order(engine, "replay", key).reason)

@@ -1,0 +1,76 @@
+"""A released event's key is free: the same event may come again, once, and is no duplicate of what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from core.clock import ManualClock
+from core.decision import Decision
+from journal.schema import JournalRow
+from ledger.verify import Finding, verify
+from ledger.verify.engine import Engine
+from ledger.verify.evidence import Limits
+from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
+
+NAMES = ("items_close_once", "index_equals_journal", "offsets_accounted", "one_effect_per_event_key", "order_kept")
+
+
+@pytest.fixture
+def gains(world: World) -> Callable[..., World]:
+    """Row 12 died and is released; then rows of its event that come again, each with a decision."""
+
+    def gain(*decisions: Decision, released: bool = True) -> World:
+        rows: list[JournalRow] = []
+        if released:
+            rows += [
+                new_row(15, CONTROL, 0, 1, Decision.RELEASED, "cmd_2"),
+                later_row(world.row(12), 16, Decision.RELEASED, cause_seq=15),
+            ]
+        first = 15 + len(rows)
+        for at, decision in enumerate(decisions):
+            rows.append(new_row(first + at, EVENTS, 0, 105 + at, decision, "evt_7"))
+        for row in rows:
+            row.batch_seq, row.epoch = 15, 1
+        world.rows += rows
+        world.state.marks[CONTROL][0] += 1 if released else 0
+        world.state.marks[EVENTS][0] = 105 + len(decisions)
+        world.kafka.held[EVENTS][0] = (world.kafka.held[EVENTS][0][0], 200)
+        world.kafka.held[CONTROL][0] = (world.kafka.held[CONTROL][0][0], 200)
+        object.__setattr__(world.state, "next_seq", 15 + len(rows))
+        forged(world.rows)
+        world.index(lambda index: index.apply(rows, {}))
+        world.rewrite()
+        return world
+
+    return gain
+
+
+def look(engine: Engine, world: World) -> dict[str, Finding]:
+    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[*NAMES])
+    return {one.name: one for one in found.findings}
+
+
+def offending(engine: Engine, world: World) -> set[str]:
+    return {name for name, one in look(engine, world).items() if one.offenders}
+
+
+def test_what_was_released_may_come_again_once(engine: Engine, gains: Callable[..., World]) -> None:
+    assert offending(engine, gains(Decision.IGNORED, Decision.DUPLICATE)) == set()
+
+
+def test_what_was_released_and_has_not_come_is_known_to_nobody(engine: Engine, gains: Callable[..., World]) -> None:
+    assert offending(engine, gains()) == set()
+
+
+def test_what_comes_again_is_no_duplicate_of_what_was_released(engine: Engine, gains: Callable[..., World]) -> None:
+    assert "one_effect_per_event_key" in offending(engine, gains(Decision.DUPLICATE))
+
+
+def test_two_first_events_after_one_release_are_one_too_many(engine: Engine, gains: Callable[..., World]) -> None:
+    assert "one_effect_per_event_key" in offending(engine, gains(Decision.IGNORED, Decision.IGNORED))
+
+
+def test_a_second_first_event_without_a_release_is_found(engine: Engine, gains: Callable[..., World]) -> None:
+    assert "one_effect_per_event_key" in offending(engine, gains(Decision.IGNORED, released=False))
