@@ -42,6 +42,10 @@ class ReprocessedWereIgnored(PromiseInvariant):
         )[0]
 
 
+class ReleasesHaveTwoPeople(PromiseInvariant):
+    name = "releases_have_two_people"
+
+
 class EntriesHaveTwoPeople(PromiseInvariant):
     """A row of an entry has its proposal as its fact, and the hash of its lines."""
 

@@ -23,6 +23,7 @@ from ledger.verify.booking_checks import (
     Balanced,
     BookingsAreReported,
     EntriesHaveTwoPeople,
+    ReleasesHaveTwoPeople,
     ReprocessedWereIgnored,
     ReversalsMirrorBookings,
 )
@@ -69,6 +70,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     BookingsAreReported(),
     ReversalsMirrorBookings(),
     EntriesHaveTwoPeople(),
+    ReleasesHaveTwoPeople(),
     ReprocessedWereIgnored(),
     RefundsHaveCaptures(),
     UndosHaveMovements(),

@@ -74,3 +74,9 @@ def test_two_first_events_after_one_release_are_one_too_many(engine: Engine, gai
 
 def test_a_second_first_event_without_a_release_is_found(engine: Engine, gains: Callable[..., World]) -> None:
     assert "one_effect_per_event_key" in offending(engine, gains(Decision.IGNORED, released=False))
+
+
+def test_a_release_that_no_second_person_approved_is_found(engine: Engine, gains: Callable[..., World]) -> None:
+    world = gains()
+    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=["releases_have_two_people"])
+    assert [one["event_key"] for one in found.findings[0].offenders] == ["stripe:evt_7:charge"]

@@ -269,6 +269,20 @@ def test_nothing_is_taken_while_the_stream_is_blocked(engine: Engine) -> None:
     assert portions(engine)[-1].over
 
 
+def test_a_run_that_releases_takes_two_people_and_frees_each_key(engine: Engine) -> None:
+    dead(engine, 4)
+    digest = frozen(engine)
+    row = order(engine, digest, act="release")
+    assert "a release always takes a second person: have it proposed" in str(row.reason)
+    proposed = command(engine, digest, PROPOSE_RUN, act="release")
+    assert order(engine, digest, PROPOSE_RUN, act="release").decision is Decision.RESOLVED
+    proposal = Proposal(proposed.command_id, "ada", "mended", NOW)
+    assert "ada proposed it" in str(order(engine, digest, act="release", proposal=proposal).reason)
+    assert order(engine, digest, act="release", proposal=proposal, actor="bob").decision is Decision.RELEASED
+    go(engine, 4)
+    assert decisions(engine) == {"released": 4} and len(engine.freed) == 4
+
+
 @pytest.mark.parametrize(("act", "decision"), [("purge", "purged"), ("resolve", "resolved")])
 def test_a_run_closes_items(engine: Engine, act: str, decision: str) -> None:
     dead(engine, 4)
