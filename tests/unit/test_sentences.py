@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
+
+import fakeredis
+import pytest
 
 from console.details import figures_of
 from core.decision import Decision
 from core.work import Applied, Ignored, Outcome, Unknown, WorkItem
 from dlq.advice import advise
 from dlq.alerts.settings import AlertsSettings
+from dlq.selection.model import SelectionEmpty
+from ingest.claims import ClaimKey, ClaimState, RedisGate
+from ingest.redis_claims import RedisClaims
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
+from processor.run.payload import PayloadTooLarge, decoder_of
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -191,3 +200,36 @@ def test_a_forged_event_is_booked_once_its_provider_sends_it_again(tmp_path: Pat
     key = engine.post("evt_1")
     engine.batch()
     assert engine.decisions(key)[-1] == "applied"
+
+
+def test_a_claimed_event_that_the_journal_lost_is_a_duplicate_until_the_loss_is_accepted_as_the_runbook_says() -> None:
+    runbook = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
+    entry = runbook.split("`verify` says NO to `receipts_have_decisions`")[1].split("\n## ")[0]
+    assert "a copy that comes sooner is answered as a duplicate" in entry and "which voids the claims" in entry
+
+    async def states() -> list[ClaimState]:
+        async with contextlib.aclosing(fakeredis.FakeAsyncRedis()) as client:
+            claims = RedisClaims(client, RedisGate(30.0), 60.0, 1_000.0)
+            found = []
+            for generation in (0, 0, 1):
+                key = ClaimKey.of("stripe:evt_1:charge", "11" * 32, "live", generation)
+                found += await claims.claim([key], b"a" * 16)
+                claims.settle([key], [], b"a" * 16)
+                await claims.settled()
+            return found
+
+    assert asyncio.run(states()) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
+
+
+def test_bytes_that_a_raised_limit_takes_are_read_by_a_decoder_that_is_made_anew_as_the_text_says() -> None:
+    """A limit is read when the processor starts: the running decoder refuses whatever the setting says by now."""
+    small, large = (decoder_of("json", bytes_max=most, setting="payload") for most in (10, 1_000))
+    body = b'{"amount": 12345678}'
+    with pytest.raises(PayloadTooLarge, match="start the processor again and replay the event"):
+        small(body)
+    large(body)
+    assert "restart, replay" in advise("PayloadTooLarge", None)
+
+
+def test_a_filter_that_matches_nothing_says_no_more_than_that() -> None:
+    assert str(SelectionEmpty()) == "nothing matches the filter now; nothing was frozen"
