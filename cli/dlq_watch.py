@@ -183,7 +183,7 @@ WORDS = {
     RunItemState.REFUSED: "refused",
     RunItemState.REPLAYED: "wait for their turn",
     RunItemState.RETRY: "wait for another try",
-    RunItemState.PARKED: "wait behind another event",
+    RunItemState.PARKED: "parked behind another event, or until what they call may be called",
     RunItemState.APPLIED: "applied",
     RunItemState.IGNORED: "of no effect",
     RunItemState.UNKNOWN: "unknown to the handler",

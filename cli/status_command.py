@@ -247,7 +247,7 @@ def print_entity(
         return
     if not queue.total:
         held = stream_wait(status, now)
-        then = "what arrives runs at once" if held is None else f"what arrives waits. {held[1]}"
+        then = "no earlier event holds back what arrives" if held is None else f"what arrives waits. {held[1]}"
         click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: {then}")
         return
     from console.details import Once

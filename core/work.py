@@ -188,7 +188,10 @@ class MissingPredecessor(PayhookError):
     def __init__(self, event_key: str, wanted: str) -> None:
         self.event_key = event_key
         self.wanted = wanted
-        super().__init__(f"{event_key} needs {wanted} first; it is tried again when that has come")
+        super().__init__(
+            f"{event_key} needs {wanted} first: its retries wait for that; once it is dead, replay it when that has "
+            "come"
+        )
 
 
 class PreviousEventDead(PayhookError):

@@ -36,7 +36,7 @@ _BY_KIND: Mapping[ErrorKind, str] = {
     ErrorKind.SBE: "such errors should block the stream and never die: look at the rules that classify it",
 }
 _UNKNOWN = "look at one of them: payhook dlq show"
-_WAITS = "nothing: they were never tried, and wait behind another event"
+_WAITS = "nothing: they were never tried; each waits behind another event, or until what it calls may be called"
 
 
 def advise(error_class: str | None, kind: ErrorKind | None) -> str:

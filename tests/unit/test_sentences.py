@@ -13,9 +13,10 @@ import pytest
 
 from console.details import figures_of
 from core.decision import Decision
-from core.work import Applied, Ignored, Outcome, Unknown, WorkItem
+from core.work import Applied, Held, Ignored, MissingPredecessor, Outcome, Unknown, WorkItem
 from dlq.advice import advise
 from dlq.alerts.settings import AlertsSettings
+from dlq.commands import CommandNotSent, encode
 from dlq.selection.model import SelectionEmpty
 from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
@@ -28,7 +29,7 @@ from providers.settings import ProvidersSettings
 from stack.services.dead_letters import open_dead_letter_index
 from stack.settings import Settings
 from tests.dead_items import DeadItems
-from tests.unit.processor.harness import EVENTS, Engine, booked
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine, booked
 from tests.unit.processor.ordering import approval, command, decided, last, order, target
 
 ADAPTERS = build_adapters(ProvidersSettings())
@@ -233,3 +234,80 @@ def test_bytes_that_a_raised_limit_takes_are_read_by_a_decoder_that_is_made_anew
 
 def test_a_filter_that_matches_nothing_says_no_more_than_that() -> None:
     assert str(SelectionEmpty()) == "nothing matches the filter now; nothing was frozen"
+
+
+def test_what_was_never_tried_waits_behind_another_or_for_what_it_calls_and_goes_on_without_anybody(
+    tmp_path: Path,
+) -> None:
+    told = "nothing: they were never tried; each waits behind another event, or until what it calls may be called"
+    assert advise(None, None) == told
+    engine = Engine(tmp_path)
+    held, behind = engine.post("evt_1"), engine.post("evt_2")
+    waits = [Held("bank", 5.0)]
+    engine.handler.script[held] = lambda _: waits.pop() if waits else booked()
+    engine.batch()
+    assert [last(engine, key).decision for key in (held, behind)] == [Decision.PARKED] * 2
+    assert [last(engine, key).error_class for key in (held, behind)] == [None, None]
+    engine.advance(10)
+    engine.advance(10)
+    assert [engine.decisions(key)[-1] for key in (held, behind)] == ["applied", "applied"]
+
+
+@pytest.mark.parametrize("comes", ["while it is retried", "once it is dead"])
+def test_what_misses_another_event_is_applied_by_a_retry_and_dead_only_by_a_replay(tmp_path: Path, comes: str) -> None:
+    engine = Engine(tmp_path)
+    capture = "stripe:evt_2:charge.captured"
+    key = engine.post("evt_1")
+
+    def act(_: WorkItem) -> Outcome:
+        if capture not in engine.handler.calls:
+            raise MissingPredecessor(key, "its capture")
+        return booked()
+
+    engine.handler.script[key] = act
+    engine.batch()
+    told = last(engine, key).error_message or ""
+    assert "its retries wait for that; once it is dead, replay it when that has come" in told
+    if comes == "once it is dead":
+        for _ in range(8):
+            engine.advance(60)
+        assert engine.decisions(key)[-1] == "dead"
+    assert engine.post("evt_2") == capture
+    engine.batch()
+    for _ in range(8):
+        engine.advance(60)
+    assert engine.decisions(key)[-1] == ("dead" if comes == "once it is dead" else "applied")
+    if comes == "once it is dead":
+        order(engine, "replay", key)
+        engine.advance(0)
+        assert engine.decisions(key)[-1] == "applied"
+
+
+def test_of_a_worn_out_item_only_a_forced_replay_is_taken_as_its_refusal_says(tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, ZeroDivisionError("division by zero"))
+    engine.batch()
+    for _ in range(engine.rules.replays_max):
+        order(engine, "replay", key)
+        engine.advance(0)
+    engine.handler.script.clear()
+    assert "died each time: mend its cause, then force it" in (order(engine, "replay", key).reason or "")
+    order(engine, "replay", key, force=True)
+    engine.advance(0)
+    assert engine.decisions(key)[-1] == "applied"
+
+
+def test_a_command_that_was_not_acknowledged_has_one_effect_when_it_is_sent_again(tmp_path: Path) -> None:
+    assert "send it again, it has one effect" in str(CommandNotSent("c1", "no answer"))
+    engine = Engine(tmp_path)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, ZeroDivisionError("division by zero"), times=1)
+    engine.batch()
+    sent = command(engine, "replay", target(engine, key))
+    engine.send(CONTROL, encode(sent), [])
+    engine.batch()
+    engine.advance(0)
+    assert engine.decisions(key) == ["dead", "replayed", "applied"]
+    command(engine, "replay", engine.target(1, 1))
+    assert decided(engine).decision is Decision.IGNORED, "given anew it names what isn't there any more"
