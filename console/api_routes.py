@@ -168,7 +168,7 @@ class CommandDecided(BaseModel):
 
     command_id: str
     decision: str = Field(
-        description="replayed, purged or resolved: at least one item; ignored: none, the reason says why"
+        description="replayed, purged, resolved or released: at least one item; ignored: none, the reason says why"
     )
     reason: str | None = Field(description="how many items were accepted, and why others weren't")
     actor: str | None

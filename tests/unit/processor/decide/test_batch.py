@@ -122,7 +122,7 @@ def test_a_conflict_is_not_replayed_while_the_first_content_holds_the_key(engine
     engine.command(2, 2)
     row = engine.batch()[-1]
     engine.advance(0)
-    assert "purge the first copy" in row.reason
+    assert "if the first copy is dead, discard that" in row.reason
     assert engine.decisions(key) == ["applied", "dead"]
     assert engine.handler.calls == [key]
 
