@@ -10,17 +10,15 @@ import click
 
 from cli.place import Place, with_place
 from cli.tables import Rows
+from console.as_json import plain
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice, State
+from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice
 from dlq.alerts.receivers import NotDelivered, Receiver, receivers
 from dlq.alerts.rules import Severity, rules
 from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.standing import AlertsStanding, read_standing
 from dlq.alerts.watch import Remembered, read_state
-
-LOOKS_MISSED_MAX = 4
-"""After so many evaluations that are missing, and at least `STALE_S`, the alerts' process isn't running."""
-STALE_S = 60.0
 
 
 class NoReceiver(PayhookError):
@@ -41,12 +39,12 @@ def alerts(place: Place, as_json: bool) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     settings, known = place.settings.alerts, read_state(place.layout.alerts)
-    looks = is_looking(settings, known, SystemClock())
+    standing = read_standing(place.layout.alerts, settings, SystemClock())
     if as_json:
-        click.echo(json.dumps(_as_tree(settings, known, looks), indent=2))
+        click.echo(json.dumps(_as_tree(settings, known, standing), indent=2))
     else:
-        _print(settings, known, looks)
-    sys.exit(0 if looks and not _firing(known) else 1)
+        _print(settings, known, standing)
+    sys.exit(0 if standing.looks and not standing.firing else 1)
 
 
 @alerts.command()
@@ -81,13 +79,6 @@ def test_notice(clock: Clock) -> Notice:
     )
 
 
-def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> bool:
-    """Whether the alerts' process has looked lately."""
-    if known.at is None:
-        return False
-    return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)
-
-
 def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
     try:
         receiver.deliver(notice)
@@ -98,28 +89,10 @@ def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
     return True
 
 
-def _firing(known: Remembered) -> list[Alert]:
-    return [alert for alert in known.alerts if alert.state is State.FIRING]
-
-
-def _as_tree(settings: AlertsSettings, known: Remembered, looks: bool) -> dict[str, Any]:
+def _as_tree(settings: AlertsSettings, known: Remembered, standing: AlertsStanding) -> dict[str, Any]:
     every = rules(settings)
     return {
-        "looks": looks,
-        "looked_at": None if known.at is None else to_rfc3339(known.at),
-        "firing": [
-            {
-                "rule": alert.rule,
-                "subject": alert.subject,
-                "severity": every[alert.rule].severity.value,
-                "since": to_rfc3339(alert.since),
-                "value": alert.value,
-                "text": alert.text,
-                "unknown": alert.unknown,
-            }
-            for alert in _firing(known)
-            if alert.rule in every
-        ],
+        **plain(standing),
         "values": known.values,
         "thresholds": {name: rule.threshold for name, rule in every.items()},
         "receivers": {
@@ -134,8 +107,8 @@ def _as_tree(settings: AlertsSettings, known: Remembered, looks: bool) -> dict[s
     }
 
 
-def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
-    if not looks:
+def _print(settings: AlertsSettings, known: Remembered, standing: AlertsStanding) -> None:
+    if not standing.looks:
         last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
         click.echo(f"the alerts' process isn't running (it last looked: {last}): `payhook up` starts it")
     rows = Rows("rule", "of", "now", "limit", "state", right=["now", "limit"])
@@ -145,7 +118,7 @@ def _print(settings: AlertsSettings, known: Remembered, looks: bool) -> None:
             shown = "not known" if value is None else _shown(value)
             rows.add(name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
     rows.print()
-    for alert in _firing(known):
+    for alert in standing.firing:
         click.echo(f"{alert.rule}: {alert.text}")
     _print_receivers(settings, known)
 

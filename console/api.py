@@ -13,6 +13,7 @@ from starlette.types import Scope
 
 from console.access.roles import Role, User
 from console.access.routes import Everybody, require, signed_in
+from console.api_attention import attention_routes
 from console.api_dead import routes as dead_routes
 from console.api_routes import (
     COMMAND_ID,
@@ -26,6 +27,7 @@ from console.api_routes import (
 )
 from console.api_selections import reading, running
 from console.as_json import plain
+from console.attention import Attention
 from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
 from console.received import AskReceived, Received, not_read
@@ -54,14 +56,15 @@ def mount_api(
     answers: AnswerStore,
     streams: Streams,
     received: AskReceived = not_read,
+    attention: Attention | None = None,
 ) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
     ``services``: one for each journal of a ledger that is here; ``bookings``: one for each mode that has a ledger;
-    ``streams``: whose dead items are shown, selected and run; ``received``: what came in. `console.guard.Guard` stands
-    before it.
+    ``streams``: whose dead items are shown, selected and run; ``received``: what came in; ``attention``: what waits for
+    people, None: nothing is told of that. `console.guard.Guard` stands before it.
     """
-    api = create_api(services, bookings, streams, received)
+    api = create_api(services, bookings, streams, received, attention)
     api.add_middleware(IdempotencyKey, store=answers, caller=_caller, docs_url=DOCS_URL)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
@@ -85,7 +88,11 @@ def describe(api: FastAPI) -> dict[str, Any]:
 
 
 def create_api(
-    services: OrderServices, bookings: Bookings, streams: Streams, received: AskReceived = not_read
+    services: OrderServices,
+    bookings: Bookings,
+    streams: Streams,
+    received: AskReceived = not_read,
+    attention: Attention | None = None,
 ) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
@@ -94,6 +101,8 @@ def create_api(
         _add_order(api, action, services)
     for router in (dead_routes(streams), reading(streams), running(streams), booking_routes(bookings)):
         api.router.routes.extend(router.routes)
+    if attention is not None:
+        api.router.routes.extend(attention_routes(attention).routes)
 
     @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:

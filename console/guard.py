@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import MutableHeaders
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from console.access.roles import NotAllowed, NotSignedIn, User
 from console.access.routes import Everybody, Required, declared_routes, demanded, require
 from console.access.sign_in import Access
+from console.attention import Badge
 from console.forms import Cookies, checked_form
 from console.pages.sign_in import own_password_routes, sign_in_routes
 from console.refusals import ForeignPage, NotJson, add_refusals, answer_refusal, is_api
@@ -55,6 +57,7 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers)
 
 
+Badges: TypeAlias = Callable[[User], Mapping[str, Badge]]
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({b"same-origin", b"none"})
 """Not "same-site": to a browser every port of a host is the same site."""
@@ -66,6 +69,7 @@ class Guard:
     """Wraps the listener. What passes has ``request.state.user`` (None only where a route is for everybody), whom
     ``request.state.allow(demand)`` looks up again, and:
 
+    - ``request.state.badges``: the numbers beside a user's links;
     - its route's role; a path without a route is answered to the signed-in alone;
     - where it could change something: no page but the listener's own sent it (``Sec-Fetch-Site``, ``Origin``); to the
       API it is JSON, to a page a form with its browser's token.
@@ -75,12 +79,19 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, routes: Sequence[BaseRoute], access: Access, cookies: Cookies, origins: Collection[str]
+        self,
+        app: ASGIApp,
+        routes: Sequence[BaseRoute],
+        access: Access,
+        cookies: Cookies,
+        origins: Collection[str],
+        badges: Badges,
     ) -> None:
         self._app = app
         self._routes = routes
         self._access = access
         self._cookies = cookies
+        self._badges = badges
         self._origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,6 +118,7 @@ class Guard:
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
             self._check_sender(request)
+        request.state.badges = self._badges
         request.state.allow = partial(self._allow_again, request)
         request.state.user = await asyncio.to_thread(self._user, request)
         request.state.csrf_secret = secret = self._cookies.secret(request)
@@ -178,9 +190,16 @@ def _all(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
 
 
 def guarded(
-    app: FastAPI, access: Access, cookies: Cookies, origins: Collection[str], pages: Iterable[APIRouter] = ()
+    app: FastAPI,
+    access: Access,
+    cookies: Cookies,
+    origins: Collection[str],
+    pages: Iterable[APIRouter] = (),
+    badges: Badges = lambda _: {},
 ) -> ASGIApp:
     """Adds pages to the listener and puts its guard before it. ``app`` has its other routes already.
+
+    :param badges: the numbers beside a user's links
 
     :raises RouteUndeclared: a route doesn't say whom it is for
     """
@@ -190,4 +209,4 @@ def guarded(
     add_refusals(app)
     # Looked at once here, so that one is found at the start.
     list(declared_routes(app.routes))
-    return SecurityHeaders(Guard(app, app.routes, access, cookies, origins))
+    return SecurityHeaders(Guard(app, app.routes, access, cookies, origins, badges))

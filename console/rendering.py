@@ -68,6 +68,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Overview", "/", Role.VIEWER),
     Link("Received", "/received", Role.VIEWER),
     Link("Dead letters", "/dlq", Role.VIEWER),
+    Link("Alerts", "/alerts", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
     Link("Audit log", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
@@ -132,12 +133,14 @@ def csrf_field(request: Request) -> Markup:
 
 
 def render(request: Request, template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
-    """A page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), `csrf_field` and
-    ``static(name)``; it extends ``base.html``.
+    """A page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), ``badges`` (by a link's
+    path), `csrf_field` and ``static(name)``; it extends ``base.html``.
     """
     user = user_of(request)
     links = [link for link in NAVIGATION if user is not None and user.may(link.role)]
-    shown = {"request": request, "user": user, "links": links, **context}
+    badges = getattr(request.state, "badges", None)
+    waits = badges(user) if badges is not None and user is not None else {}
+    shown = {"request": request, "user": user, "links": links, "badges": waits, **context}
     return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status)
 
 

@@ -9,28 +9,32 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import httpx2
 from prometheus_client import start_http_server
 
-from core.clock import SystemClock
+from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.files import try_lock
 from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
+from dlq.alerts.describe import NoticeDescriber
 from dlq.alerts.looking import LeftByRound, Looking, Places, ReplicaWatch
 from dlq.alerts.receivers import receivers
 from dlq.alerts.watch import AlertMetrics, Watch, read_state
+from ledger.queries import LedgerJournals, unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import own
 from stack.server import stopped_by_signal
-from stack.settings import Settings, load_settings, streams_of
+from stack.services.dead_letters import open_dead_letter_index
+from stack.settings import Settings, load_settings, stream_names, streams_of
 
 log = logging.getLogger("alerts")
 
@@ -57,6 +61,21 @@ def places(settings: Settings) -> Places:
         subscribers=lambda: disabled_since(settings.notify),
         replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )
+
+
+def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
+    """What a notice says of causes and amounts comes from the lists of dead events and from the ledgers."""
+    layout = settings.layout
+    indexes = {name: open_dead_letter_index(layout.stream(name), settings, clock) for name in stream_names(settings)}
+
+    def unknown_amounts(what: str) -> Mapping[str, int]:
+        found = Counter[str]()
+        for mode in settings.ingest.modes:
+            for one in unknown_events(LedgerJournals.of(layout.ledgers(mode)).journals()):
+                found.update(one.amounts if f"{one.provider}: {one.what}" == what else {})
+        return dict(found)
+
+    return NoticeDescriber(indexes, unknown_amounts, settings.console.public_url)
 
 
 def _disks(settings: Settings) -> dict[str, Path]:
@@ -103,7 +122,8 @@ def watch(settings: Settings, stop: threading.Event) -> None:
         start_http_server(alerts.metrics_port, settings.metrics_host, metrics.registry)
     with httpx2.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock, read_state(settings.layout.alerts).done_at)
-        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock)
+        describe = describer(settings, clock)
+        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock, describe)
         if not alerts.receivers:
             log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
         try:

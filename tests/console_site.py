@@ -29,7 +29,7 @@ from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.limits import AloneLimits
 from tests.dead_letters import DeadLetters
-from tests.unit.console.places import SentTo, dead_letters, pages
+from tests.unit.console.places import SentTo, attention_at, dead_letters, pages
 from tests.unit.processor.harness import CONTROL
 
 PASSWORD = "correct horse battery"
@@ -78,8 +78,9 @@ class Site:
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
-        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received)
-        self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers)
+        attention = attention_at(data, self.audit_log, clock, [self.dead])
+        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received, attention)
+        self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers, attention.badges)
 
     def decide(self) -> None:
         while not self._kafka.given.empty():

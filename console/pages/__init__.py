@@ -10,6 +10,7 @@ from console.access.accounts import UserService
 from console.access.roles import Role
 from console.access.routes import require
 from console.bookings import BookingService
+from console.pages.alerts import add_alerts
 from console.pages.dlq import add_item, add_list
 from console.pages.dlq_reports import add_audit, add_overview
 from console.pages.dlq_selections import add_selections
@@ -57,7 +58,7 @@ def _ledger(place: Place, reading: Recorder) -> APIRouter:
 
 def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
-    for add in (add_overview, add_list, add_item, add_selections):
+    for add in (add_overview, add_alerts, add_list, add_item, add_selections):
         add(router, place)
     add_audit(router, place, audit_log)
     return router

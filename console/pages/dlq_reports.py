@@ -17,7 +17,7 @@ from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
 from console.health import read_status_file
-from console.pages.place import DlqPlace, WorkStream
+from console.pages.place import DlqPlace, Viewer, WorkStream
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
 from core.status_file import fresh
@@ -74,9 +74,11 @@ class Live:
     picture: Markup
 
 
-def live_of(place: DlqPlace, stream: WorkStream) -> Live:
-    """As the processes' metrics say it now."""
-    return Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
+async def live_of(place: DlqPlace, stream: WorkStream, user: User) -> dict[str, Any]:
+    """What the template of the part that renews itself shows: the metrics as of now, and what waits for people."""
+    waiting = await place.asking.ask(place.attention.now)
+    live = Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
+    return {"live": live, "waiting": waiting, "approvals": waiting.approvals_for(user)}
 
 
 def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
@@ -155,13 +157,13 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         shown = await place.asking.ask(overview, indexes)
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
-        live = live_of(place, stream)
-        return place.show(request, "dlq/overview.html", shown=shown, reported=streams, live=live)
+        live = await live_of(place, stream, user)
+        return place.show(request, "dlq/overview.html", shown=shown, reported=streams, **live)
 
-    @router.get("/live", dependencies=[Depends(require(Role.VIEWER))])
-    async def live(request: Request) -> Response:
+    @router.get("/live")
+    async def live(request: Request, user: Viewer) -> Response:
         """The part of the overview that renews itself."""
-        return place.show(request, "dlq/_live.html", live=live_of(place, place.stream(request)))
+        return place.show(request, "dlq/_live.html", **await live_of(place, place.stream(request), user))
 
 
 PER_PAGE = 50

@@ -14,6 +14,7 @@ from fastapi import Depends, Request, Response
 
 from console.access.roles import Role, User
 from console.access.routes import require
+from console.attention import Attention
 from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse
@@ -169,12 +170,14 @@ class WorkStream:
 
 @dataclass(frozen=True, slots=True)
 class DlqPlace:
-    """``streams``: by name, the live ledger's first. ``pulse``: the live figures."""
+    """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
+    ``attention``: what waits for people."""
 
     streams: Mapping[str, WorkStream]
     asking: Asking
     clock: Clock
     pulse: Pulse
+    attention: Attention
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,9 @@ class Kind(StrEnum):
     REPEAT = "repeat"
     RECOVERED = "recovered"
     UNWATCHED = "unwatched"
+    """What the alert is about isn't looked at any more; whether it is over isn't known."""
+
     TEST = "test"
-
-
-ENDS = frozenset({Kind.RECOVERED, Kind.UNWATCHED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,9 @@ class Notice:
     """``alert`` names the alert for as long as it fires: a receiver that has seen it opens no second ticket.
 
     ``number`` counts an alert's notices from 1; ``alert`` and it together name the notice, however often it comes.
+    ``cause``: the most frequent one, empty where none is known. ``count``: of events, None where it isn't about events.
+    ``amounts``: what those whose amount is known come to, by currency, in minor units. ``link``: the page that shows
+    more, empty where ``console.public_url`` isn't set.
     """
 
     alert: str
@@ -53,6 +55,10 @@ class Notice:
     since: datetime
     at: datetime
     runbook: str
+    cause: str = ""
+    count: int | None = None
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    link: str = ""
 
     @property
     def notice_id(self) -> str:
@@ -75,7 +81,7 @@ class Notice:
 
         :raises KeyError, ValueError, TypeError: it isn't one
         """
-        known = {one.name: tree[one.name] for one in fields(cls)}
+        known = known_fields(cls, tree)
         times = {name: from_rfc3339(known[name]) for name in ("since", "at")}
         return cls(**{**known, **times, "kind": Kind(known["kind"]), "severity": Severity(known["severity"])})
 
@@ -83,6 +89,15 @@ class Notice:
 def tree_of(one: DataclassInstance) -> dict[str, Any]:
     """A notice or an alert by its fields' names; times are RFC 3339 in UTC."""
     return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(one).items()}
+
+
+def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str, Any]:
+    """Takes a class's fields out of a tree; a file of an earlier version lacks those that came later.
+
+    :raises KeyError: one without a default is missing
+    """
+    defaulted = {one.name for one in fields(cls) if (one.default, one.default_factory) != (MISSING, MISSING)}
+    return {one.name: tree[one.name] for one in fields(cls) if one.name in tree or one.name not in defaulted}
 
 
 class State(StrEnum):
@@ -97,7 +112,8 @@ class Alert:
     """One rule's alert on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
 
     ``clear_since``: since when its value has been low enough for it to be over. ``unknown``: the last look couldn't
-    tell, and changes nothing. ``name`` is for receivers, ``text`` what its last notice said.
+    tell, and changes nothing. ``name`` is for receivers; ``text``, ``cause``, ``count`` and ``amounts`` are what its
+    last notice said.
     """
 
     rule: str
@@ -111,6 +127,9 @@ class Alert:
     sent_at: datetime | None = None
     clear_since: datetime | None = None
     unknown: bool = False
+    cause: str = ""
+    count: int | None = None
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -130,8 +149,8 @@ class Engine:
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
-        """The notices that these readings ask for. A subject that isn't read any more (its stream was taken out of the
-        settings) isn't watched: whether it recovers nobody knows.
+        """The notices that these readings ask for. Of a subject that isn't read any more, because the settings don't
+        name it, nobody knows whether it is over.
         """
         notices: list[Notice] = []
         read: set[tuple[str, str]] = set()
@@ -139,8 +158,14 @@ class Engine:
             read.add((reading.rule, reading.subject))
             notices += self._one(reading, now)
         for key in sorted(self._alerts.keys() - read):
-            notices += self._end(self._alerts.pop(key), now, Kind.UNWATCHED)
+            notices += self._unwatch(self._alerts.pop(key), now)
         return notices
+
+    def describe(self, notice: Notice) -> None:
+        """Keeps what a notice says of its alert, for whoever looks at that."""
+        alert = self._alerts.get((notice.rule, notice.subject))
+        if alert is not None:
+            alert.cause, alert.count, alert.amounts = notice.cause, notice.count, notice.amounts
 
     def _one(self, reading: Reading, now: datetime) -> list[Notice]:
         rule, key = self._rules[reading.rule], (reading.rule, reading.subject)
@@ -155,20 +180,20 @@ class Engine:
             alert = self._alerts[key] = Alert(*key, State.PENDING, now, reading.value, _name(*key, now))
         alert.unknown, alert.value = False, reading.value
         if alert.state is State.PENDING:
-            return self._pending(alert, rule, now, reading.note)
+            return self._pending(alert, rule, now, reading)
         if reading.value <= rule.clear_below:
             return self._clear(alert, now)
         alert.clear_since = None
-        return self._repeat(alert, rule, now, reading.note)
+        return self._repeat(alert, rule, now, reading)
 
-    def _pending(self, alert: Alert, rule: Rule, now: datetime, note: str) -> list[Notice]:
+    def _pending(self, alert: Alert, rule: Rule, now: datetime, reading: Reading) -> list[Notice]:
         if alert.value <= rule.threshold:
             del self._alerts[alert.key]
             return []
         if _seconds(alert.since, now) < rule.for_s:
             return []
         alert.state = State.FIRING
-        return [self._notice(alert, rule, Kind.FIRING, now, note)]
+        return [self._notice(alert, rule, Kind.FIRING, now, reading)]
 
     def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
         """What can't be seen isn't reported as well."""
@@ -177,29 +202,40 @@ class Engine:
         alert.unknown, alert.clear_since = True, None
         return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
 
-    def _repeat(self, alert: Alert, rule: Rule, now: datetime, note: str = "") -> list[Notice]:
+    def _repeat(self, alert: Alert, rule: Rule, now: datetime, reading: Reading | None = None) -> list[Notice]:
         if alert.sent_at is not None and _seconds(alert.sent_at, now) < rule.repeat_s:
             return []
-        return [self._notice(alert, rule, Kind.REPEAT, now, note)]
+        return [self._notice(alert, rule, Kind.REPEAT, now, reading)]
+
+    def _unwatch(self, alert: Alert, now: datetime) -> list[Notice]:
+        """Of an alert that nobody was told of nobody is told that it isn't watched."""
+        if alert.state is State.PENDING:
+            return []
+        return [self._notice(alert, self._rules[alert.rule], Kind.UNWATCHED, now)]
 
     def _clear(self, alert: Alert, now: datetime) -> list[Notice]:
+        if alert.state is State.PENDING:
+            del self._alerts[alert.key]
+            return []
         alert.clear_since = alert.clear_since or now
         if _seconds(alert.clear_since, now) < CLEAR_S:
             return []
-        return self._end(self._alerts.pop(alert.key), now, Kind.RECOVERED)
+        del self._alerts[alert.key]
+        return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]
 
-    def _end(self, alert: Alert, now: datetime, kind: Kind) -> list[Notice]:
-        """Of an alert that nobody was told of nobody is told that it is over."""
-        return [self._notice(alert, self._rules[alert.rule], kind, now)] if alert.state is State.FIRING else []
-
-    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime, note: str = "") -> Notice:
+    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime, reading: Reading | None = None) -> Notice:
         alert.number += 1
         alert.sent_at = now
-        if kind in ENDS:
-            lasted = f"{_seconds(alert.since, now) / 60:,.0f} min; it was: {alert.text}"
-            text = f"over after {lasted}" if kind is Kind.RECOVERED else f"not watched any more, after {lasted}"
+        lasted = f"{_seconds(alert.since, now) / 60:,.0f} min"
+        if kind is Kind.RECOVERED:
+            text = f"over after {lasted}; it was: {alert.text}"
+        elif kind is Kind.UNWATCHED:
+            text = f"not watched any more, because the settings no longer name it; {lasted} ago it began: {alert.text}"
         else:
+            note = "" if reading is None else reading.note
             text = alert.text = "; ".join(filter(None, (rule.says(alert.subject, alert.value), note)))
+        if reading is not None:
+            alert.cause, alert.count = reading.cause, int(alert.value) if rule.counts_events else None
         return Notice(
             alert=alert.name,
             number=alert.number,
@@ -213,6 +249,9 @@ class Engine:
             since=alert.since,
             at=now,
             runbook=f"{RUNBOOK}#{rule.anchor}",
+            cause=alert.cause,
+            count=alert.count,
+            amounts=alert.amounts,
         )
 
 

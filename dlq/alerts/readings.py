@@ -99,6 +99,8 @@ SUBSCRIBER = "subscriber:"
 
 BY_DOWNSTREAM = frozenset({"breaker_open", "subscriber_failing"})
 """Rules whose subjects are streams and their downstreams, as ``notify subscriber:shop``."""
+FORGOTTEN_S = 1.5 * CLEAR_S
+"""What isn't unknown any more is read for longer than its alert takes to be over, by whichever clock."""
 
 BY_PROVIDER = frozenset({"signatures", "not_there"})
 """Rules whose subjects are providers."""
@@ -152,13 +154,13 @@ class Readings:
         self._gone_s |= dict.fromkeys(counts)
         for what, gone_s in list(self._gone_s.items()):
             if what in counts:
-                yield Reading("unknown", what, float(counts[what]), "see `payhook ledger unknown`")
+                yield Reading("unknown", what, float(counts[what]), "see `payhook ledger unknown`", what)
             elif not is_all_read:
                 self._gone_s[what] = None
                 yield Reading("unknown", what, None)
             else:
                 since_s = self._gone_s[what] = now_s if gone_s is None else gone_s
-                if now_s - since_s >= CLEAR_S:
+                if now_s - since_s >= FORGOTTEN_S:
                     del self._gone_s[what]
                 yield Reading("unknown", what, 0.0)
 
@@ -167,9 +169,10 @@ class Readings:
             yield Reading("not_ready", RECEIVER, float(not seen.receiver_ready))
         for stream, status in seen.statuses.items():
             well = status is not None and bool(status.get("ready")) and status.get("blocked") is None
-            yield Reading("not_ready", stream, float(not well))
+            why = _why_not_ready(status)
+            yield Reading("not_ready", stream, float(not well), cause=why)
             refused = None if status is None else float(status.get("state") == "refused")
-            yield Reading("refused", stream, refused)
+            yield Reading("refused", stream, refused, cause=why)
 
     def _streams(self, seen: Seen) -> Iterator[Reading]:
         lags = {stream: self._growing_lag(stream, _lag(status)) for stream, status in seen.statuses.items()}
@@ -273,6 +276,13 @@ class Readings:
         found = self._window.gained(some, every, over_s)
         # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
         return max(0.0, counted - found) / counted if others else found / counted
+
+
+def _why_not_ready(status: Mapping[str, Any] | None) -> str:
+    """What a stream's processor says itself, in its own words."""
+    if status is None:
+        return "its processor doesn't say how it is"
+    return next((str(status[name]) for name in ("blocked", "why", "last_failure") if status.get(name)), "")
 
 
 def _dead(seen: Seen, now: datetime) -> Iterator[Reading]:

@@ -92,7 +92,7 @@ class Rule:
 
     It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`). While
     it lasts it is told again every ``repeat_s``.
-    ``text``: what it says, of ``{of}`` and ``{value}``.
+    ``text``: what it says, of ``{of}`` and ``{value}``. ``counts_events``: its value is a number of events.
 
     Prometheus calls it ``alert``, and has it where ``expr`` is above the threshold and ``also`` holds. ``text_there``:
     what it says there, where that isn't ``text``; ``label``: names its subject; ``comment``: for who reads the file.
@@ -106,6 +106,7 @@ class Rule:
     unit: Unit = AMOUNT
     for_s: float = 0.0
     repeat_s: float = REPEAT_S
+    counts_events: bool = False
     alert: str
     expr: str
     also: str = ""
@@ -135,13 +136,14 @@ def sum_by_stream(expr: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a rule's value is now. ``subject`` is a stream's name, or empty; None: it can't be known now. ``note``: what
-    a notice says behind the rule's text.
+    a notice says behind the rule's text. ``cause``: why it is so, as far as that was seen.
     """
 
     rule: str
     subject: str
     value: float | None
     note: str = ""
+    cause: str = ""
 
 
 def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
@@ -154,6 +156,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             threshold=settings.depth_max,
             clear_share=CLEAR_SHARE,
             text="{value} dead events of {of} wait for a person",
+            counts_events=True,
             alert="PayhookDlqDepth",
             expr=sum_by_stream("stream:payhook_dlq_depth:max"),
             comment="Of all shards together: who looks at dead events has as many to look at.",
@@ -232,6 +235,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             clear_share=CLEAR_SHARE,
             text="{value} events wait for {of} and do not get fewer",
             for_s=WINDOW_S,
+            counts_events=True,
             alert="PayhookLagGrowing",
             expr=sum_by_stream(
                 "max by (stream) (payhook_lag_events)"
@@ -284,6 +288,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             text="{value} events of the last day are unknown ({of}): no table says what they mean for money",
             for_s=WINDOW_S,
             repeat_s=DAY_S,
+            counts_events=True,
             alert="PayhookUnknownEvents",
             expr="max by (what) (payhook_unknown_events)",
             label="what",

@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from core.backoff import doubled_s
 from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
 from core.files import write_whole
 from core.metrics import CATALOGUE, Kind, Service, add_process, entries, gauge
-from dlq.alerts.engine import Alert, Engine, Notice, State, tree_of
+from dlq.alerts.engine import Alert, Engine, Notice, State, known_fields, tree_of
 from dlq.alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
@@ -53,8 +53,13 @@ class Watch:
         receivers: Mapping[str, Receiver],
         file: Path,
         clock: Clock,
+        describe: Callable[[Notice], Notice] = lambda notice: notice,
     ) -> None:
+        """
+        :param describe: adds to a notice what only other files say, such as the amount (`dlq.alerts.describe`)
+        """
         self._look = look
+        self._describe = describe
         self._receivers = receivers
         self._file = file
         self._clock = clock
@@ -86,13 +91,18 @@ class Watch:
         with self._lock:
             self.seen, self._looked_at = seen, self._clock.now()
             self.last = self._readings.of(seen, now, self._clock.monotonic())
-            notices = self.engine.look(self.last, now)
+            notices = [self._described(notice) for notice in self.engine.look(self.last, now)]
             for queue in self.queues.values():
                 queue.add(notices)
             self._remember()
         for notice in notices:
             log.warning("%s: %s", notice.kind, notice.text)
         self._begin_deliveries()
+
+    def _described(self, notice: Notice) -> Notice:
+        described = self._describe(notice)
+        self.engine.describe(described)
+        return described
 
     def close(self) -> None:
         """Waits for the notices that are being delivered; what is behind them stays in the file."""
@@ -248,10 +258,10 @@ def _alert(tree: dict[str, Any]) -> Alert:
     """
     :raises KeyError, ValueError, TypeError: it isn't one
     """
-    known = {one.name: tree[one.name] for one in fields(Alert)}
+    known = known_fields(Alert, tree)
     if not all(isinstance(known[name], str) for name in ("rule", "subject", "name", "text")):
         raise TypeError(f"{known} isn't an alert")
-    times = {name: from_rfc3339(known[name]) for name in ("sent_at", "clear_since") if known[name] is not None}
+    times = {name: from_rfc3339(known[name]) for name in ("sent_at", "clear_since") if known.get(name) is not None}
     return Alert(
         **{
             **known,

@@ -16,7 +16,7 @@ from dlq.index.follow import Followed, Follower
 from dlq.index.item import Seen
 from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
 from dlq.index.payload import Payloads
-from dlq.index.stats import GROUPS_MAX, Group, Stats, read_groups, read_rates, read_stats
+from dlq.index.stats import GROUPS_MAX, Group, Stats, read_amounts, read_groups, read_rates, read_stats
 from dlq.index.story import Context, ItemStory
 from dlq.rates import Rate
 
@@ -151,6 +151,11 @@ class DeadLetterIndex:
         """How fast the items come and go now: a small part of `stats`."""
         with self._file.reading() as connection:
             return read_rates(connection, wanted or Filter(), self._clock.now())
+
+    def amounts(self) -> dict[str, int]:
+        """What open items come to by currency, in minor units, as far as their amounts are known."""
+        with self._file.reading() as connection:
+            return read_amounts(connection)
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[Group]:
         """Items by their error's fingerprint, the largest group first."""

@@ -101,6 +101,13 @@ class JoinedIndex:
             **listed,
         )
 
+    def amounts(self) -> dict[str, int]:
+        """What all open items come to by currency, in minor units, as far as their amounts are known."""
+        found = Counter[str]()
+        for one in self._indexes.values():
+            found.update(one.amounts())
+        return dict(sorted(found.items()))
+
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[JoinedGroup]:
         """Items by their error's fingerprint, the largest group first; each index names its largest."""
         found: dict[str, JoinedGroup] = {}

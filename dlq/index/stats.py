@@ -101,6 +101,17 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ag
     )
 
 
+def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
+    """What open items come to by currency, in minor units, as far as their amounts are known; within a transaction."""
+    condition = where(Filter())
+    found = connection.execute(
+        f"SELECT currency, sum(amount_minor) FROM items WHERE {condition.sql} AND amount_minor IS NOT NULL"
+        " GROUP BY currency ORDER BY currency",
+        condition.values,
+    )
+    return {currency: int(minor) for currency, minor in found}
+
+
 def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
     """Only the rates, within a reading transaction."""
     depth = count(connection, replace(wanted, states=(ItemState.OPEN,)))

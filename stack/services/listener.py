@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from console.access.sessions import Sessions
 from console.access.sign_in import Access, SignInThrottle
 from console.access.users import Users
 from console.api import OrderServices, mount_api
+from console.attention import Attention
 from console.bookings import Bookings, BookingService
 from console.dead_letters import Streams
 from console.forms import Cookies
@@ -39,6 +41,7 @@ from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import async_redis, check_redis
 from core.routing import topics_of
+from dlq.alerts.standing import read_standing
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
 from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
@@ -109,16 +112,20 @@ async def _serve(settings: Settings) -> None:
             _orders(settings, producer, Recorder(audit_log, clock, one), users) for one in ("api", "page")
         )
         bookings = _bookings(settings, by_api, clock)
-        mount_api(app, _order_services(settings, by_api, clock), bookings, answers, Streams(streams), tail.received)
+        selections = {name: one.selections for name, one in streams.items()}
+        standing = partial(read_standing, layout.alerts, settings.alerts, clock)
+        attention = Attention(standing, selections, bookings, clock)
+        services = _order_services(settings, by_api, clock)
+        mount_api(app, services, bookings, answers, Streams(streams), tail.received, attention)
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
         bookings_by_page = _bookings(settings, by_page, clock)
-        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.received)
-        listener = guarded(app, access, cookies, origins, pages)
+        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.received, attention)
+        listener = guarded(app, access, cookies, origins, pages, attention.badges)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
-        following = asyncio.create_task(pulse.follow(), name="live figures")
+        following = asyncio.gather(pulse.follow(), attention.follow())
         reading = asyncio.create_task(tail.follow(), name="what came in")
         with _anchored(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
@@ -138,6 +145,7 @@ def _pages(
     producer: Producer,
     pulse: Pulse,
     received: AskReceived,
+    attention: Attention,
 ) -> list[APIRouter]:
     """Every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
@@ -146,7 +154,8 @@ def _pages(
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock)
-    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), audit_log, users, bookings, received)
+    places = DlqPlace(streams, Asking(), clock, pulse, attention)
+    return routers(finance, places, audit_log, users, bookings, received)
 
 
 @contextlib.contextmanager

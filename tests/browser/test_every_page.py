@@ -27,6 +27,7 @@ MORE = 60
 PAGES: Mapping[str, tuple[str, ...]] = {
     "/": ("/",),
     "/received": ("/received",),
+    "/alerts": ("/alerts",),
     "/dlq": ("/dlq", "/dlq?view=items", "/dlq?view=items&state=waiting", "/dlq?view=items&from=2099-01-01"),
     "/dlq/items/{item_seq}": ("/dlq/items/5", "/dlq/items/8", "/dlq/items/11"),
     "/dlq/selections": ("/dlq/selections",),

@@ -76,7 +76,7 @@ def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path,
     assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
     assert "/bin/false ended with 1" in answer.output and "secret" not in answer.output
     reported = json.loads(run(config, "--json").output)
-    assert [one["rule"] for one in reported["firing"]] == ["dlq_age", "dlq_depth", "dlq_escalation"]
+    assert [one["rule"] for one in reported["firing"]] == ["dlq_escalation", "dlq_age", "dlq_depth"]
     assert (reported["receivers"]["team"]["waiting"], reported["receivers"]["boss"]["waiting"]) == (0, 1)
     assert len(server.requests) == 3
 

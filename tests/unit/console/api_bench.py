@@ -24,7 +24,7 @@ from dlq.orders import DeltaView, Orders, OrderService
 from dlq.recorder import Recorder
 from journal.schema import JournalRow
 from tests.unit.console.listening import BOB, Listener
-from tests.unit.console.places import bookings_at
+from tests.unit.console.places import attention_at, bookings_at
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL, Engine
 
@@ -106,7 +106,8 @@ class ApiBench:
         service = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}
-        mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received)
+        attention = attention_at(folder, self.audit_log, self.engine.clock, list(known.by_name.values()))
+        mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received, attention)
         self.listener = Listener(self.app, folder, self.engine.clock)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:

@@ -26,7 +26,7 @@ from console.received import AskReceived, not_read
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
-from tests.unit.console.places import dead_letters, pages
+from tests.unit.console.places import attention_at, dead_letters, pages
 
 ORIGIN = "http://127.0.0.1:8081"
 ADA, EVE, BOB, FAY, IDA = "ada", "eve", "bob", "fay", "ida"
@@ -69,12 +69,23 @@ class Listener:
         (folder / "console" / "users.json").write_bytes(file)
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
-        dead = [
+        self.dead = dead = [
             dead_letters(folder, clock, self.audit_log, producer=producer, sleep=sleep, shard=shard)
             for shard in range(shards)
         ]
-        routers = pages(folder, clock, self.audit_log, dead, self.sessions, producer, received=received)
-        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins_of("127.0.0.1", 8081), routers)
+        self.attention = attention_at(folder, self.audit_log, clock, dead)
+        routers = pages(
+            folder,
+            clock,
+            self.audit_log,
+            dead,
+            self.sessions,
+            producer,
+            received=received,
+            attention=self.attention,
+        )
+        origins = origins_of("127.0.0.1", 8081)
+        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins, routers, self.attention.badges)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:
         """One request, with a user's token where one is named."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fastapi import APIRouter
 from console.access.accounts import UserService
 from console.access.sessions import Sessions
 from console.access.users import Users
+from console.attention import Attention
 from console.bookings import Bookings, BookingService
 from console.dead_letters import DeadLetters
 from console.pages import DlqPlace, Place, WorkStream, routers
@@ -22,6 +24,7 @@ from console.received import AskReceived, not_read
 from core.clock import Clock
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.standing import read_standing
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
 from dlq.index import DeadLetterIndex, Payloads
@@ -73,8 +76,10 @@ def pages(
     producer: Producer | None = None,
     pulse: Pulse | None = None,
     received: AskReceived = not_read,
+    attention: Attention | None = None,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
+    attention = attention or attention_at(data, acts, clock, dead)
     pulse = pulse or Pulse({}, httpx2.AsyncClient(trust_env=False), clock, AlertsSettings())
     shards = dead or [dead_letters(data, clock, acts)]
     layout = Layout(data, shards=len(shards))
@@ -83,7 +88,15 @@ def pages(
     streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
     finance = Place(layout, ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
-    return routers(finance, DlqPlace(streams, Asking(), clock, pulse), acts, users, bookings, received)
+    place = DlqPlace(streams, Asking(), clock, pulse, attention)
+    return routers(finance, place, acts, users, bookings, received)
+
+
+def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[DeadLetters] = ()) -> Attention:
+    """What waits for people over the data folder."""
+    bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", SentTo(), shards=max(1, len(dead)))}
+    standing = partial(read_standing, Layout(data).alerts, AlertsSettings(), clock)
+    return Attention(standing, {one.stream: one.selections for one in dead}, bookings, clock)
 
 
 class SentTo(Taking):

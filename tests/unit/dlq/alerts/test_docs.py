@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def test_the_notice_of_the_page_is_what_goes_out() -> None:
     came = {900: (132, 0), 3_600: (140, 8), 86_400: (150, 600)}
     rates = tuple(Rate.of(window_s, inflow, outflow, 132) for window_s, (inflow, outflow) in came.items())
     (notice,) = engine.look(Readings().of(Seen(dead={"ledger": Dead(132, AT, rates)}), AT, 0.0), AT)
+    notice = replace(notice, cause="MerchantUnknown: no merchant for <text>", amounts={"EUR": 1_234_500})
+    notice = replace(notice, link="https://payhook.example/dlq?stream=ledger")
     assert json.loads(page) == notice.as_tree() == json.loads(notice.as_json())
 
 

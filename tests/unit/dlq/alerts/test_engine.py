@@ -119,12 +119,19 @@ def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(look
     assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
 
 
-def test_a_stream_that_was_taken_out_of_the_settings_has_not_recovered(looks: Looks) -> None:
-    assert looks.kinds(101) == [Kind.FIRING]
-    [notice] = looks.engine.look([], looks.now)
-    assert notice.kind is Kind.UNWATCHED
-    assert notice.text.startswith("not watched any more, after 0 min; it was: ")
-    assert looks.engine.alerts == []
+def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(looks: Looks) -> None:
+    (first,) = looks.look(101)
+    (last,) = looks.engine.look([], looks.now + timedelta(minutes=5))
+    assert (last.kind, last.notice_id) == (Kind.UNWATCHED, f"{first.alert}#2")
+    assert last.text.startswith("not watched any more, because the settings no longer name it; 5 min ago it began: ")
+    assert looks.engine.alerts == [] and looks.engine.look([], looks.now) == []
+
+
+def test_a_notice_counts_events_where_its_rule_does_and_has_the_cause_that_was_seen(looks: Looks) -> None:
+    (dead,) = looks.look(132)
+    assert (dead.count, dead.cause) == (132, "")
+    (down,) = looks.engine.look([Reading("refused", "ledger", 1.0, cause="another history")], looks.now)[:1]
+    assert (down.rule, down.count, down.cause) == ("refused", None, "another history")
 
 
 def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(looks: Looks) -> None:

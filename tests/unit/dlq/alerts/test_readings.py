@@ -299,7 +299,7 @@ def test_a_window_forgets_what_is_older() -> None:
 
 
 @pytest.mark.parametrize("rule", ["backup", "verification", "maintenance"])
-def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_ends_where_none_is_any_more(rule: str) -> None:
+def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_is_unwatched_where_none_is(rule: str) -> None:
     engine, looks = Engine(rules(AlertsSettings())), Readings()
 
     def look(rounds: Mapping[str, float | None]) -> list[Kind]:

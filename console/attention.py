@@ -1,0 +1,170 @@
+"""What waits for people: alerts that fire, and orders and bookings that want another person's approval."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from deltalake.exceptions import DeltaError
+
+from console.access.roles import Role, User
+from console.bookings import Bookings
+from core.clock import Clock
+from core.errors import PayhookError
+from dlq.alerts.standing import AlertsStanding, FiringAlert
+from dlq.selection import Kept, Selections
+from ledger.reversals import Proposed
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 15.0
+BOOKINGS_EVERY_S = 60.0
+"""To find proposals takes a look through the journal."""
+
+PAGE = "/alerts"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingApproval:
+    """Something that one person proposed and another one approves, or doesn't. ``kind``: of a selection's run, or of
+    bookings. ``name``: the selection's, or the proposal's command id. ``count``: items; ``amounts``: what they come to
+    by currency, in minor units. ``page``: the path of the page where it is approved.
+    """
+
+    kind: Literal["selection", "booking"]
+    name: str
+    stream: str
+    action: str
+    actor: str
+    reason: str
+    at: datetime
+    count: int
+    amounts: Mapping[str, int]
+    page: str
+
+    @property
+    def reader(self) -> Role:
+        """Who may see it."""
+        return Role.VIEWER if self.kind == "selection" else Role.FINANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``approvals``: the oldest first."""
+
+    alerts: AlertsStanding = field(default_factory=AlertsStanding)
+    approvals: Sequence[WaitingApproval] = ()
+
+    def alerts_for(self, user: User) -> Sequence[FiringAlert]:
+        return self.alerts.firing if user.may(Role.VIEWER) else ()
+
+    def approvals_for(self, user: User) -> list[WaitingApproval]:
+        return [one for one in self.approvals if user.may(one.reader)]
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A number beside a link of the menu, and the same in words."""
+
+    count: int
+    text: str
+
+
+class Attention:
+    """Reads what waits, `EVERY_S` at most. Threads may share it."""
+
+    def __init__(
+        self,
+        alerts: Callable[[], AlertsStanding],
+        selections: Mapping[str, Selections],
+        bookings: Bookings,
+        clock: Clock,
+    ) -> None:
+        self._alerts = alerts
+        self._selections = selections
+        self._bookings = bookings
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._latest = Waiting()
+        self._read_s = self._bookings_read_s = float("-inf")
+        self._booked: list[WaitingApproval] = []
+
+    async def follow(self) -> None:
+        """Reads until it is cancelled, so that every page's badge is fresh."""
+        while True:
+            await asyncio.to_thread(self.now)
+            await asyncio.sleep(EVERY_S)
+
+    def now(self) -> Waiting:
+        """As of `EVERY_S` ago at most; blocks. What can't be read now stays as it was read last."""
+        with self._reading:
+            now_s = self._clock.monotonic()
+            if now_s - self._read_s >= EVERY_S:
+                self._read_s = now_s
+                self._latest = Waiting(self._alerts(), self._approvals(now_s))
+            return self._latest
+
+    def badges(self, user: User) -> Mapping[str, Badge]:
+        """By a link's path, as read last; never blocks."""
+        latest = self._latest
+        firing, waiting = len(latest.alerts_for(user)), len(latest.approvals_for(user))
+        parts = [
+            *([f"{firing} alert{'' if firing == 1 else 's'} firing"] if firing else []),
+            *([f"{waiting} approval{'' if waiting == 1 else 's'} waiting"] if waiting else []),
+        ]
+        return {PAGE: Badge(firing + waiting, ", ".join(parts))} if parts else {}
+
+    def _approvals(self, now_s: float) -> Sequence[WaitingApproval]:
+        try:
+            runs = [_run(name, one) for name, kept in self._selections.items() for one in kept.proposals()]
+            if now_s - self._bookings_read_s >= BOOKINGS_EVERY_S:
+                found = [(mode, one) for mode, service in self._bookings.items() for one in service.proposals()]
+                self._booked = [_booking(mode, one) for mode, one in found if one.waits]
+                self._bookings_read_s = now_s
+        except (PayhookError, DeltaError, OSError) as unread:
+            log.warning("what waits for an approval can't be read: %s", unread)
+            return self._latest.approvals
+        return sorted([*runs, *self._booked], key=lambda one: one.at)
+
+
+def _run(stream: str, kept: Kept) -> WaitingApproval:
+    selection, run = kept.selection, kept.run
+    assert run is not None
+    return WaitingApproval(
+        kind="selection",
+        name=selection.name,
+        stream=stream,
+        action=run.run.action,
+        actor=run.actor,
+        reason=run.run.reason,
+        at=run.started_at,
+        count=selection.count,
+        amounts=selection.amounts,
+        page=f"/dlq/selections/{selection.number}?stream={stream}",
+    )
+
+
+def _booking(mode: str, proposed: Proposed) -> WaitingApproval:
+    command = proposed.command
+    debits = [one.money for one in command.entry.postings if one.side == "debit"] if command.entry is not None else []
+    amounts = {
+        currency: sum(one.amount_minor for one in debits if one.currency == currency)
+        for currency in sorted({one.currency for one in debits})
+    }
+    return WaitingApproval(
+        kind="booking",
+        name=command.command_id,
+        stream=command.stream,
+        action=command.action,
+        actor=command.actor,
+        reason=command.reason,
+        at=command.at,
+        count=1 if command.entry is not None else len(command.targets),
+        amounts=amounts,
+        page=f"/ledger/reversals?mode={mode}",
+    )

@@ -1,0 +1,89 @@
+"""What fires now, and whether anybody looks: read from what the alerts' process remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from core.clock import Clock
+from dlq.alerts.describe import page_of_alert
+from dlq.alerts.engine import RUNBOOK, State
+from dlq.alerts.rules import Severity, rules
+from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.watch import Remembered, read_state
+
+LOOKS_MISSED_MAX = 4
+"""After so many evaluations that are missing, and at least `STALE_S`, the alerts' process isn't running."""
+STALE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FiringAlert:
+    """One alert that fires. ``id`` stays the same for as long as it does; ``unknown``: its value can't be seen now.
+
+    ``cause``, ``count`` and ``amounts`` (by currency, in minor units) are those of its last notice. ``page``: the path
+    of the page that shows more.
+    """
+
+    id: str
+    rule: str
+    subject: str
+    severity: Severity
+    since: datetime
+    value: float
+    threshold: float
+    text: str
+    unknown: bool
+    cause: str
+    count: int | None
+    amounts: Mapping[str, int]
+    page: str
+    runbook: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertsStanding:
+    """``looks``: the alerts' process has looked lately; else ``firing`` is as of ``looked_at``. ``is_off``: the
+    settings ask for no look. Critical alerts come first, then the oldest.
+    """
+
+    looks: bool = False
+    looked_at: datetime | None = None
+    is_off: bool = False
+    firing: tuple[FiringAlert, ...] = field(default=())
+
+
+def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsStanding:
+    """As `run/alerts.json` has it; nothing where that isn't there or can't be read."""
+    known, every = read_state(file), rules(settings)
+    firing = [
+        FiringAlert(
+            id=alert.name,
+            rule=alert.rule,
+            subject=alert.subject,
+            severity=every[alert.rule].severity,
+            since=alert.since,
+            value=alert.value,
+            threshold=every[alert.rule].threshold,
+            text=alert.text,
+            unknown=alert.unknown,
+            cause=alert.cause,
+            count=alert.count,
+            amounts=alert.amounts,
+            page=page_of_alert(alert.rule, alert.subject),
+            runbook=f"{RUNBOOK}#{every[alert.rule].anchor}",
+        )
+        for alert in known.alerts
+        if alert.state is State.FIRING and alert.rule in every
+    ]
+    firing.sort(key=lambda one: (one.severity is not Severity.CRITICAL, one.since))
+    return AlertsStanding(is_looking(settings, known, clock), known.at, not settings.every_s, tuple(firing))
+
+
+def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> bool:
+    """Whether the alerts' process has looked lately."""
+    if known.at is None:
+        return False
+    return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)
