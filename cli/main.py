@@ -100,6 +100,7 @@ COMMANDS = {
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
     "split": Later("cli.recover_command:split", "divide the journals among more processors"),
+    "search": Later("cli.search_command:search", "find payments by key, id, order id, amount or account"),
     "ledger": Later("cli.main:ledger", "what was booked, and why"),
     "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
     "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
@@ -127,6 +128,7 @@ def main() -> None:
       payhook send event.json --provider stripe  sign a body and post it
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
+      payhook search TEXT                        a payment's story by key, id, order id, amount or account
       payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
       payhook dlq list                           what died, and why
       payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run

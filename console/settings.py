@@ -19,6 +19,12 @@ class ConsoleSettings(BaseModel):
         description="how browsers see the management listener where a proxy stands before it, without a path "
         "(https://payhook.example); https makes its cookies Secure; empty: by its own address",
     )
+    order_field: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7})?$",
+        description="field of the webhooks' bodies that holds your order ids, such as metadata.order_id; the search "
+        "finds payments by it; empty: not by order ids",
+    )
     metrics_urls: dict[str, str] = Field(
         default_factory=dict,
         description="metrics pages of processes on other machines, by name; those on loopback are known by their ports",

@@ -19,13 +19,14 @@ TEXT_CHARS_MAX = 20
 VALUE_CHARS_MAX = 80
 """An error text has at most this much of a value that no table knows."""
 
-_CURRENCIES_BY_DECIMALS = {
+_BY_DECIMALS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
     3: "BHD IQD JOD KWD LYD OMR TND",
     4: "CLF UYW",
 }
+CURRENCIES_BY_DECIMALS = {decimals: tuple(codes.split()) for decimals, codes in _BY_DECIMALS.items()}
 """ISO 4217, where it isn't 2."""
-_DECIMALS = {code: decimals for decimals, codes in _CURRENCIES_BY_DECIMALS.items() for code in codes.split()}
+_DECIMALS = {code: decimals for decimals, codes in CURRENCIES_BY_DECIMALS.items() for code in codes}
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _METHOD = re.compile(r"[a-z0-9_]{1,40}")

@@ -20,6 +20,7 @@ from console.pages.ledger_export import add_export
 from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.received import received_routes
+from console.pages.search import search_routes
 from console.pages.users import user_routes
 from console.received import AskReceived, not_read
 from core.event import Mode
@@ -39,6 +40,7 @@ def routers(
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
+        search_routes(finance),
         _ledger(finance, Recorder(audit_log, finance.clock, "page")),
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),

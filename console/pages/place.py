@@ -96,12 +96,15 @@ MODE = "mode"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long."""
+    """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long.
+    ``order_field``: of bodies, that holds order ids; empty: none.
+    """
 
     layout: Layout
     modes: Sequence[Mode]
     asking: Asking
     clock: Clock
+    order_field: str = ""
 
     def mode(self, request: Request) -> Mode:
         """Whose traffic a request looks at: ``?mode=test``, else live."""

@@ -49,7 +49,7 @@ const KEYS = {
   o: open,
   "?": sheet,
   "/": () => {
-    const first = document.querySelector(".filters input:not([type=hidden])");
+    const first = document.querySelector(".filters input:not([type=hidden]), .find input");
     if (first) first.focus();
   },
 };

@@ -17,6 +17,7 @@ from ledger.queries.balances import (
 from ledger.queries.export import Exported, Form, NothingBooked, OutExists, OutUnwritable, Source, export
 from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
 from ledger.queries.lake import LedgerUnreadable
+from ledger.queries.payments import Payment, Payments, find_payments
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
 from ledger.queries.story import (
     RECEIPTS_MAX,
@@ -53,6 +54,8 @@ __all__ = [
     "NothingBooked",
     "OutExists",
     "OutUnwritable",
+    "Payment",
+    "Payments",
     "Receipt",
     "RowAmbiguous",
     "RowUnreadable",
@@ -67,6 +70,7 @@ __all__ = [
     "entity_story",
     "event_story",
     "export",
+    "find_payments",
     "minor_units",
     "search",
     "totals",

@@ -153,7 +153,7 @@ def _pages(
         name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
         for name in stream_names(settings)
     }
-    finance = Place(layout, settings.ingest.modes, Asking(), clock)
+    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field)
     places = DlqPlace(streams, Asking(), clock, pulse, attention)
     return routers(finance, places, audit_log, users, bookings, received)
 

@@ -1,0 +1,61 @@
+"""``payhook search``: payments by whatever a person has in hand, as the search of the pages finds them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cli import ledger_tables
+from cli.place import Place, with_place_of_mode
+from cli.tables import Rows
+from console.as_json import dumped
+from console.formats import money, second
+from ledger.queries import Payments, find_payments
+from ledger.queries.payments import FOUND_MAX
+
+
+@click.command()
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON, in minor units.")
+@with_place_of_mode
+def search(place: Place, text: str, as_json: bool) -> None:
+    """Find payments by TEXT: a key, a provider's id, an order id, an amount (12.50, 12.50 EUR), an account.
+
+    Prints the story of the one that is found, or a list to choose from. Exit 1 if nothing is found. Order ids are found
+    in the field that console.order_field names.
+    """
+    ledger = place.ledger
+    with ledger_tables.looking("looking through the journal"):
+        found = find_payments(ledger, text, place.settings.console.order_field)
+    if as_json:
+        click.echo(dumped(found))
+    elif len(found.found) == 1:
+        _print_story(place, found)
+    else:
+        _print_list(found)
+    sys.exit(0 if found.found else 1)
+
+
+def _print_story(place: Place, found: Payments) -> None:
+    [payment] = found.found
+    if payment.is_entity:
+        ledger_tables.print_entity(place.ledger.entity(payment.key))
+    else:
+        story, bodies = place.ledger.story(payment.key)
+        ledger_tables.print_story(payment.key, story, bodies)
+
+
+def _print_list(found: Payments) -> None:
+    if not found.found:
+        click.echo("no payments match")
+        return
+    rows = Rows("decided (UTC)", "decision", "amount", "events", "payment, merchant", right=["amount", "events"])
+    for one in found.found:
+        amounts = ", ".join(money(minor, currency) for currency, minor in one.amounts.items())
+        named = "\n".join(filter(None, (one.key, one.merchant)))
+        rows.add(second(one.at), one.decision, amounts, one.events, named)
+    rows.print()
+    if found.more:
+        click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")
+    click.echo("payhook ledger entity KEY tells the story of one")

@@ -1,0 +1,63 @@
+"""One box on every page finds payments; each reader finds what they may read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from console.rendering import segment
+from tests.dead_letters import HOSTILE
+from tests.unit.console.pages.conftest import Pages
+
+PAYMENT = "stripe:acct_1:pi_0"
+
+
+def search(pages: Pages, words: str, name: str = "fay") -> tuple[int, str]:
+    """The status, and where it leads to or what the page says."""
+    answer = pages.browser(name).get(f"/search?q={segment(words)}")
+    return answer.status_code, answer.headers.get("location") or answer.text
+
+
+@pytest.mark.parametrize("name", ["ada", "bob", "eve", "fay"])
+@pytest.mark.parametrize("path", ["/", "/alerts", "/dlq", "/password", "/search"])
+def test_every_page_has_the_box(pages: Pages, name: str, path: str) -> None:
+    assert pages.browser(name).get(path).text.count('action="/search"') == 1
+
+
+def test_who_has_no_role_has_no_box_and_finds_nothing(pages: Pages) -> None:
+    assert 'action="/search"' not in pages.browser("ida").get("/").text
+    assert search(pages, PAYMENT, "ida")[0] == 403
+
+
+@pytest.mark.parametrize("words", [PAYMENT, "stripe:evt_paid0:charge.captured", "evt_back", "  pi_0 ", "4.50 EUR"])
+def test_one_payment_is_shown_at_once(pages: Pages, words: str) -> None:
+    assert search(pages, words) == (303, f"/ledger/entities/{PAYMENT}")
+
+
+def test_several_are_a_list_to_choose_from(pages: Pages) -> None:
+    status, page = search(pages, "acct_1")
+    assert status == 200 and f'href="/ledger/entities/{PAYMENT}"' in page
+    assert "1,234.50 EUR" in page and "123,450 JPY" in page and "123.450 KWD" in page
+    assert HOSTILE[0] not in page and "&lt;script&gt;" in page
+
+
+def test_what_is_nowhere_is_said_with_what_was_looked_for(pages: Pages) -> None:
+    status, page = search(pages, '"><b>nobody')
+    assert status == 200 and "No payment has" in page and "<b>nobody" not in page
+    assert "console.order_field" in page
+    assert search(pages, "x" * 501)[0] == 422
+
+
+def test_an_operator_finds_what_may_be_replayed_and_no_other_payment(pages: Pages) -> None:
+    assert search(pages, PAYMENT, "bob")[0] == 200 and "No payment has" in search(pages, PAYMENT, "bob")[1]
+    assert search(pages, "pi_stuck", "bob") == (303, "/ledger/entities/stripe:acct_1:pi_stuck")
+    page = search(pages, "acct_1", "bob")[1]
+    found = re.findall(r'href="/ledger/entities/([^"]+)"', page)
+    assert found and PAYMENT not in found
+
+
+def test_a_viewer_is_led_to_what_is_dead_of_a_payment(pages: Pages) -> None:
+    status, path = search(pages, "evt_bug0", "eve")
+    assert (status, path) == (303, "/dlq?view=items&stream=ledger&entity=stripe:acct_1:pi_evt_bug0")
+    assert "ZeroDivisionError" in pages.browser("eve").get(path).text
