@@ -50,11 +50,11 @@ def _print_list(found: Payments) -> None:
     if not found.found:
         click.echo("no payments match")
         return
-    rows = Rows("decided (UTC)", "decision", "amount", "events", "payment, merchant", right=["amount", "events"])
+    rows = Rows("decided (UTC)", "decision", "amount", "payment, merchant", right=["amount"])
     for one in found.found:
         amounts = ", ".join(money(minor, currency) for currency, minor in one.amounts.items())
         named = "\n".join(filter(None, (one.key, one.merchant)))
-        rows.add(second(one.at), one.decision, amounts, one.events, named)
+        rows.add(second(one.at), one.decision, amounts, named)
     rows.print()
     if found.more:
         click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")

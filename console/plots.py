@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
@@ -126,7 +126,7 @@ class Scale:
 
 def canvas(title: str, described: str, height: float = HEIGHT, width: float = WIDTH) -> Element:
     """An empty plot. ``title`` names it, ``described`` says in words what it shows."""
-    name = hashlib.sha256(f"{title}\0{described}".encode("utf-8", "replace")).hexdigest()[:12]
+    name = hashlib.sha256(f"{title}\0{described}\0{width}".encode("utf-8", "replace")).hexdigest()[:12]
     frame = {"class": "plot", "viewBox": f"0 0 {number(width)} {number(height)}", "role": "img"}
     plot = ElementTree.Element("svg", {**frame, "aria-labelledby": f"t{name} d{name}"})
     write(plot, "title", visible(title), id=f"t{name}")
@@ -219,10 +219,12 @@ def steps_plot(
     series: Sequence[Steps],
     until: datetime | None = None,
     *,
+    since: datetime | None = None,
     whole: bool = True,
 ) -> Markup:
     """A line for each series, going on level to ``until`` (or to the last point of all). What is no number is left out.
 
+    ``since``: where the axis begins, if that is before the first point.
     ``whole``: the axis is no finer than 1.
     """
     assert len(series) <= SERIES_MAX
@@ -234,7 +236,7 @@ def steps_plot(
     if not shown:
         return nothing(plot, height)
     values = [value for one in shown for _, value in one.points]
-    begin = min(one.points[0][0] for one in shown)
+    begin = min([*(one.points[0][0] for one in shown), *([since] if since else [])])
     end = max([*(one.points[-1][0] for one in shown), *([until] if until else [])])
     end = max(end, begin + timedelta(seconds=1))
     ticks = value_ticks(min(values), max(values), whole=whole)
@@ -255,70 +257,6 @@ def _path(one: Steps, across: Scale, up: Scale, end: datetime) -> str:
         path.append(f"H{number(across.at(at.timestamp()))}V{number(up.at(value))}")
     path.append(f"H{number(across.at(end.timestamp()))}")
     return "".join(path)
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """One part of a pipeline: its name, and in a word how it is; empty: not known."""
-
-    name: str
-    state: str
-    is_bad: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """From one box to another by their keys, with its rate; from nowhere: into the pipeline."""
-
-    source: str
-    target: str
-    label: str
-
-
-BOX_WIDTH, BOX_HEIGHT, BETWEEN = 116, 46, 74
-PIPELINE_WIDTH, PIPELINE_HEIGHT = 4 * BOX_WIDTH + 4 * BETWEEN + 4, 150
-PLACES: dict[str, tuple[int, int]] = {
-    **{name: (column, 0) for column, name in enumerate(("receiver", "kafka", "processor", "ledger"))},
-    "dlq": (2, 1),
-    "notify": (3, 1),
-}
-"""Column and row of each box of the pipeline."""
-
-
-def pipeline_plot(title: str, described: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> Markup:
-    """The pipeline: a box for each key of `PLACES`, and arrows between them with their rates."""
-    plot = canvas(title, described, PIPELINE_HEIGHT, PIPELINE_WIDTH)
-    for key, box in boxes.items():
-        x, y = _corner(key)
-        shape = "box bad" if box.is_bad else "box" if box.state or key == "ledger" else "box unknown"
-        draw(plot, "rect", class_=shape, x=x, y=y, width=float(BOX_WIDTH), height=float(BOX_HEIGHT), rx=8.0)
-        middle = x + BOX_WIDTH / 2
-        name_y = y + (19 if box.state else 28)
-        write(plot, "text", cut(box.name), class_="name middle", x=number(middle), y=number(name_y))
-        if box.state:
-            write(plot, "text", cut(box.state), class_="tick middle", x=number(middle), y=number(y + 36))
-    for one in arrows:
-        _arrow(plot, one)
-    return finished(plot)
-
-
-def _corner(key: str) -> tuple[float, float]:
-    column, row = PLACES[key]
-    return float(BETWEEN + column * (BOX_WIDTH + BETWEEN)), float(2 + row * (BOX_HEIGHT + 54))
-
-
-def _arrow(plot: Element, one: Arrow) -> None:
-    """To the right within a row, downwards within a column."""
-    to_x, to_y = _corner(one.target)
-    from_x, from_y = _corner(one.source) if one.source else (to_x - BOX_WIDTH - BETWEEN, to_y)
-    if from_y == to_y:
-        y, begin, end = to_y + BOX_HEIGHT / 2, from_x + BOX_WIDTH + 4, to_x - 4
-        draw(plot, "path", class_="arrow", d=f"M{number(begin)} {number(y)}H{number(end)}m-7 -5l7 5l-7 5")
-        write(plot, "text", one.label, class_="tick middle", x=number((begin + end) / 2), y=number(y - 8))
-        return
-    x, begin, end = to_x + BOX_WIDTH / 2, from_y + BOX_HEIGHT + 4, to_y - 4
-    draw(plot, "path", class_="arrow", d=f"M{number(x)} {number(begin)}V{number(end)}m-5 -7l5 7l5 -7")
-    write(plot, "text", one.label, class_="tick", x=number(x + 8), y=number((begin + end) / 2 + 4))
 
 
 def _time_axis(plot: Element, begin: datetime, end: datetime, across: Scale) -> None:

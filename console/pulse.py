@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from console.details import Figure
 from console.health import scrape
-from console.plots import Arrow, Box, pipeline_plot, short
+from console.pipeline import TALL, WIDE, Arrow, Box, pipeline_plot
+from console.plots import short
 from core.clock import Clock
 from core.event import Mode
 from core.layout import LEDGER
@@ -91,8 +92,10 @@ class Pulse:
             Figure("idempotency hits", _percent(hits), f"of the events received {minute} had come before"),
         ]
 
-    def picture(self, mode: Mode) -> Markup:
-        """The pipeline of live traffic, or of test traffic: what flows along each arrow a second."""
+    def pictures(self, mode: Mode) -> dict[str, Markup]:
+        """The pipeline of live traffic, or of test traffic: what flows along each arrow a second. Twice, for ``wide``
+        windows and ``tall`` ones; a page shows one of them.
+        """
         ledger, notify = stream_of(LEDGER, mode), stream_of(NOTIFY, mode)
         decided = self._rate(DECISIONS, stream=ledger)
         boxes = {
@@ -113,7 +116,9 @@ class Pulse:
             Arrow("ledger", "notify", _per_s(self._rate(DECISIONS, stream=notify, decision="applied"))),
         ]
         said = ", ".join(f"{one.source or 'webhooks'} to {one.target} {one.label}" for one in arrows)
-        return pipeline_plot(f"The pipeline, {mode} traffic", f"What flows a second: {said}.", boxes, arrows)
+        title, words = f"The pipeline, {mode} traffic", f"What flows a second: {said}."
+        grids = {"wide": WIDE, "tall": TALL}
+        return {name: pipeline_plot(title, words, boxes, arrows, grid) for name, grid in grids.items()}
 
     def _state(self, stream: str) -> str:
         blocked = self._gauge("payhook_stream_blocked", stream)

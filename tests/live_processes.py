@@ -85,7 +85,7 @@ class LiveProcesses:
         return {one.name: (one.value, one.level) for one in self.pulse.figures("ledger")}
 
     def texts(self) -> list[str]:
-        svg = ElementTree.fromstring(str(self.pulse.picture("live")))
+        svg = ElementTree.fromstring(str(self.pulse.pictures("live")["wide"]))
         return [one.text or "" for one in svg.iter() if one.tag.endswith("text")]
 
 

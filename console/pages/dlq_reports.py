@@ -13,11 +13,13 @@ from markupsafe import Markup
 
 from console.access.roles import Role, User
 from console.access.routes import require
+from console.day import Plotted as DayPlot
+from console.day import day_plots
 from console.details import Figure, figures_of
 from console.formats import span
 from console.forms import Fields
 from console.health import read_status_file
-from console.pages.place import DlqPlace, Viewer, WorkStream
+from console.pages.place import DlqPlace, TooMuchAsked, Viewer, WorkStream
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
 from core.status_file import fresh
@@ -63,6 +65,7 @@ class Overview:
     figures: Sequence[Figure]
     groups: Sequence[Group]
     plots: Sequence[Plotted]
+    stats: Stats
     shards: Sequence[str]
 
 
@@ -71,13 +74,13 @@ class Live:
     """The four figures of one stream, of all its journals, and the pipeline of its traffic."""
 
     figures: Sequence[Figure]
-    picture: Markup
+    pictures: Mapping[str, Markup]
 
 
 async def live_of(place: DlqPlace, stream: WorkStream, user: User) -> dict[str, Any]:
     """What the template of the part that renews itself shows: the metrics as of now, and what waits for people."""
     waiting = await place.asking.ask(place.attention.now)
-    live = Live(place.pulse.figures(stream.name), place.pulse.picture(stream.mode))
+    live = Live(place.pulse.figures(stream.name), place.pulse.pictures(stream.mode))
     return {"live": live, "waiting": waiting, "approvals": waiting.approvals_for(user)}
 
 
@@ -90,7 +93,7 @@ def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
         one.follow()
     index = JoinedIndex(indexes)
     stats = index.stats()
-    return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), list(indexes))
+    return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), stats, list(indexes))
 
 
 def plots(stats: Stats) -> list[Plotted]:
@@ -158,12 +161,22 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         now = place.clock.now()
         streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
         live = await live_of(place, stream, user)
-        return place.show(request, "dlq/overview.html", shown=shown, reported=streams, **live)
+        day = await _day(place, stream, shown.stats)
+        return place.show(request, "dlq/overview.html", shown=shown, reported=streams, day=day, **live)
 
     @router.get("/live")
     async def live(request: Request, user: Viewer) -> Response:
         """The part of the overview that renews itself."""
         return place.show(request, "dlq/_live.html", **await live_of(place, place.stream(request), user))
+
+
+async def _day(place: DlqPlace, stream: WorkStream, stats: Stats) -> list[DayPlot] | None:
+    """None: the last day of a long journal takes longer than a page may; what is still being read is there later."""
+    places = [one.files for one in place.parts(stream).values()]
+    try:
+        return day_plots(await place.asking.ask(place.day.read, stream.name, places, stats.at), stats)
+    except TooMuchAsked:
+        return None
 
 
 PER_PAGE = 50

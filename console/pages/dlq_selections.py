@@ -17,7 +17,7 @@ from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
-from dlq.index import Filter
+from dlq.index import Filter, Item, ItemState
 from dlq.selection import Kept, Progress, Run, RunRefused, Runs, Verdict
 
 KEPT_PER_PAGE = 50
@@ -217,11 +217,19 @@ def _listed(stream: WorkStream, before: int) -> tuple[Sequence[Kept], Sequence[K
     return stream.selections.kept(before, KEPT_PER_PAGE), stream.selections.proposals()
 
 
+def _known(stream: WorkStream, numbers: tuple[int, ...]) -> dict[int, Item]:
+    """What the list of dead events says of items now; of ignored and unknown events it says nothing."""
+    stream.index.follow()
+    found = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
+    return {item.item_seq: item for item in found.items}
+
+
 def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
     """Everything of a selection's page."""
     kept = stream.selections.get(number)
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
+    known = _known(stream, tuple(one.target.item_seq for one in items))
     run = progress.run if progress is not None else None
     why = stream.dead.runs.why_two_people(number, run.run, run.actor) if run is not None else None
     return {
@@ -230,5 +238,6 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
         "progress": progress,
         "why_two": why,
         "items": items[:ITEMS_PER_PAGE],
+        "known": known,
         "more": len(items) > ITEMS_PER_PAGE,
     }

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request, Response
@@ -15,6 +15,7 @@ from fastapi import Depends, Request, Response
 from console.access.roles import Role, User
 from console.access.routes import require
 from console.attention import Attention
+from console.day import DayReader
 from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse
@@ -174,13 +175,15 @@ class WorkStream:
 @dataclass(frozen=True, slots=True)
 class DlqPlace:
     """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
-    ``attention``: what waits for people."""
+    ``attention``: what waits for people. ``day``: what streams did in the last one.
+    """
 
     streams: Mapping[str, WorkStream]
     asking: Asking
     clock: Clock
     pulse: Pulse
     attention: Attention
+    day: DayReader = field(default_factory=DayReader)
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""

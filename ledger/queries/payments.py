@@ -5,6 +5,8 @@ What is found are stories to choose from: each is an entity (a payment, say), or
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,9 @@ from ledger.queries.lake import Lake, all_of, one_of, text
 
 FOUND_MAX = 50
 TEXT_CHARS_MAX = 500
+ROWS_PER_PAYMENT = 20
+"""So many of the newest rows that match are looked at for each payment that is listed: an account has most rows."""
+
 BODIES_MAX = 200
 """Bodies that are read to see whether they really hold an order id where the setting says."""
 
@@ -33,7 +38,7 @@ _AMOUNT = re.compile(r"(?:([A-Za-z]{3}) ?)?(\d{1,3}(?:,\d{3})+|\d{1,16})(\.\d{1,
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One story: ``entity_key``, or where there is none the key of its one event. ``events``: how many of it match.
+    """One story: an entity's by its key, or where an event has no entity that event's.
 
     ``decision``, ``event_type`` and ``at`` are of its newest row that matches; ``amounts`` what its first booking came
     to, by currency, in minor units. ``stream``: whose journal has it.
@@ -41,7 +46,6 @@ class Payment:
 
     key: str
     is_entity: bool
-    events: int
     decision: str
     event_type: str | None
     at: datetime
@@ -112,14 +116,20 @@ def find_payments(
     words = words.strip()[:TEXT_CHARS_MAX]
     if not words:
         return Payments(())
-    exact = " OR ".join(f"{name} = {text(words)}" for name in ("event_key", "entity_key", "fact_key"))
-    for conditions in ([exact], _conditions(words), _of_orders(ledger, words, order_field)):
+    # One after the other: each looks through the journal, or through the bodies, and mostly the first one finds it.
+    for conditions_of in (_exactly, _partly, functools.partial(_of_orders, ledger, order_field)):
+        conditions = conditions_of(words)
         if conditions and (found := _found(ledger, conditions, limit, only)) is not None:
             return found
     return Payments(())
 
 
-def _conditions(words: str) -> list[str]:
+def _exactly(words: str) -> list[str]:
+    """What holds of a row that has the text as a key; every key has a provider before a colon."""
+    return [f"{name} = {text(words)}" for name in ("event_key", "entity_key", "fact_key")] if ":" in words else []
+
+
+def _partly(words: str) -> list[str]:
     """What holds of a row that has the text, of which one is enough."""
     texts, amount = sorted({words, key_part(words)}), read_amount(words)
     if amount is not None and (amount.currency is not None or "." in words or "," in words):
@@ -136,19 +146,20 @@ def _found(
     ledger: LedgerJournals, conditions: Sequence[str], limit: int, only: Collection[Decision]
 ) -> Payments | None:
     """None: nothing is like that."""
-    payments = [one for at in ledger.places for one in _of_journal(ledger, at, conditions, limit + 1, only)]
+    found = [_of_journal(ledger, at, conditions, limit, only) for at in ledger.places]
     # Of a payment that moved to another shard, the newest row says where it stands.
-    newest = {one.key: one for one in sorted(payments, key=lambda one: one.at)}
+    newest = {one.key: one for one in sorted((one for part in found for one in part.found), key=lambda one: one.at)}
     payments = sorted(newest.values(), key=lambda one: one.at, reverse=True)
-    return Payments(tuple(payments[:limit]), len(payments) > limit) if payments else None
+    is_more = len(payments) > limit or any(part.more for part in found)
+    return Payments(tuple(payments[:limit]), is_more) if payments else None
 
 
 def _of_journal(
     ledger: LedgerJournals, at: StreamLayout, conditions: Sequence[str], limit: int, only: Collection[Decision]
-) -> list[Payment]:
+) -> Payments:
     lake = Lake(journal=str(at.journal), postings=str(at.postings))
     if "journal" not in lake:
-        return []
+        return Payments(())
     if "postings" not in lake:
         conditions = [one for one in conditions if "FROM postings" not in one]
     every = [" OR ".join(f"({one})" for one in conditions), "provider IS NOT NULL", f"seq > {ledger.own_after(at)}"]
@@ -156,24 +167,25 @@ def _of_journal(
         decided = one_of("decision", sorted(one.value for one in only))
         every.append(f"{_KEY} IN (SELECT {_KEY} FROM journal WHERE {decided})")
     # First which, then what: only of those few are the other columns read.
-    groups = lake.ask(
-        f"SELECT {_KEY} AS key, max(seq) AS seq, count(DISTINCT item_seq) AS events FROM journal {all_of(every)} "
-        f"GROUP BY 1 HAVING {_KEY} IS NOT NULL ORDER BY 2 DESC LIMIT {limit}"
+    newest = lake.ask(
+        f"SELECT seq, {_KEY} AS key FROM journal {all_of(every)} AND {_KEY} IS NOT NULL "
+        f"ORDER BY seq DESC LIMIT {ROWS_PER_PAYMENT * limit}"
     ).to_pylist()
-    columns = "seq, entity_key, decision, event_type, decided_at"
-    seqs = [one["seq"] for one in groups]
-    rows = {
-        one["seq"]: one for one in lake.ask(f"SELECT {columns} FROM journal WHERE {one_of('seq', seqs)}").to_pylist()
-    }
-    payments = [_payment(one, rows[one["seq"]], at.stream) for one in groups]
-    return _with_amounts(lake, payments) if "postings" in lake else payments
+    last: dict[str, int] = {}
+    for one in newest:
+        last.setdefault(one["key"], one["seq"])
+    listed = dict(itertools.islice(last.items(), limit))
+    columns = f"SELECT {_KEY} AS key, entity_key, decision, event_type, decided_at FROM journal"
+    rows = lake.ask(f"{columns} WHERE {one_of('seq', listed.values())} ORDER BY seq DESC").to_pylist()
+    payments = [_payment(one, at.stream) for one in rows]
+    found = _with_amounts(lake, payments) if "postings" in lake else payments
+    return Payments(tuple(found), len(last) > limit or len(newest) == ROWS_PER_PAYMENT * limit)
 
 
-def _payment(group: Mapping[str, Any], row: Mapping[str, Any], stream: str) -> Payment:
+def _payment(row: Mapping[str, Any], stream: str) -> Payment:
     return Payment(
-        key=group["key"],
+        key=row["key"],
         is_entity=row["entity_key"] is not None,
-        events=group["events"],
         decision=row["decision"],
         event_type=row["event_type"],
         at=row["decided_at"],
@@ -199,7 +211,7 @@ def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
     ]
 
 
-def _of_orders(ledger: LedgerJournals, words: str, order_field: str) -> list[str]:
+def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str]:
     """What holds of the rows whose bodies have an order id."""
     hashes: list[str] = []
     for at in ledger.places if order_field else ():

@@ -55,7 +55,7 @@ def test_figures_and_rates_are_shown_and_renew_themselves(watched: Watched, widt
     minute(watched.processes, 100)
     minute(watched.processes, 3_000)
     page, seen = watched.stage.sign_in("eve", width)
-    tiles, picture = page.locator("[data-live] .tile"), page.locator(".pipeline svg")
+    tiles, picture = page.locator("[data-live] .tile"), page.locator(".pipeline svg:visible")
     expect(tiles).to_have_count(4)
     expect(tiles.filter(has_text="Idempotency hits")).to_contain_text("10.0%")
     expect(tiles.filter(has_text="Dead letters")).to_have_class("tile warn")

@@ -53,14 +53,14 @@ def test_the_picture_has_the_rate_of_each_arrow(house: LiveProcesses) -> None:
     texts = house.texts()
     assert [one for one in texts if one.endswith("/s")] == ["22/s", "20/s", "20/s", "18/s", "2/s", "10/s"]
     assert [one for one in texts if one in ("Receiver", "Kafka", "Processor", "Ledger", "Dead letters", "Subscribers")]
-    assert "blocked" in texts and 'class="box bad"' in str(house.pulse.picture("live"))
+    assert "blocked" in texts and 'class="box bad"' in str(house.pulse.pictures("live")["wide"])
 
 
 def test_what_nobody_tells_is_not_known_rather_than_none(house: LiveProcesses) -> None:
     nobody = Pulse({}, httpx2.AsyncClient(trust_env=False), house.clock, AlertsSettings())
     asyncio.run(nobody.look())
     assert {one.value for one in nobody.figures("ledger")} == {UNKNOWN}
-    assert re.findall(r">([^<]+/s)<", str(nobody.picture("live"))) == []
+    assert re.findall(r">([^<]+/s)<", str(nobody.pictures("live")["wide"])) == []
     house.looks(0)
     assert house.figures()["idempotency hits"] == (UNKNOWN, ""), "of nothing there is no share"
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from core.money import Money
+from dlq.index import DeadLetterIndex, Payloads
 from tests.damaged_lake import DAMAGES
 from tests.unit.console.listening import Browser, csrf_of
 from tests.unit.console.pages.conftest import Pages
@@ -158,6 +160,21 @@ def test_nothing_marked_selects_nothing(pages: Pages) -> None:
     assert forms.post("/dlq/selections", what="marked", item="x")[0] == 422
     status, reported = forms.post("/dlq/selections", what="all", provider="nobody")
     assert status == 409 and "nothing" in reported
+
+
+def test_a_selection_lists_the_event_the_error_and_the_amount_of_each_item(own_pages: Pages) -> None:
+    places, clock = own_pages.letters.layout, own_pages.letters.clock
+    payloads = Payloads(places.bodies)
+    priced = DeadLetterIndex(
+        places.dead_letter_index, places.journal, payloads, clock, amounts=lambda *_: Money(1_250, "EUR")
+    )
+    priced.follow()
+    ada = Forms(own_pages.browser("ada"))
+    ada.post("/dlq/selections", what="all", **{"class": "ZeroDivisionError"})
+    page = text(own_pages.browser("eve").get("/dlq/selections/1").text)
+    for number in range(3):
+        row = rf"stripe:evt_bug{number}:charge.captured charge.captured ZeroDivisionError : division by zero 12.50 EUR"
+        assert re.search(row, page), page
 
 
 def test_a_purge_of_many_waits_for_another_person(own_pages: Pages) -> None:

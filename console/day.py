@@ -1,0 +1,123 @@
+"""The last day of a stream as plots: latency, throughput, retries by attempt, depth. Its journal tells it all."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from markupsafe import Markup
+
+from console.plots import Steps, steps_plot
+from core.clock import EPOCH
+from core.layout import StreamLayout
+from dlq.index import Stats
+from journal.shards import own_rows_after
+from ledger.queries.activity import ATTEMPT_MAX, Activity, activity
+from ledger.queries.lake import Rows
+
+SPAN = timedelta(days=1)
+STEP = timedelta(minutes=15)
+KEPT_S = 60.0
+"""So long an answer is shown again: a long journal's last day takes a while to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plotted:
+    """One plot under its caption."""
+
+    caption: str
+    plot: Markup
+
+
+class DayReader:
+    """Reads the last day of streams. Its methods block; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[datetime, Sequence[Activity]]] = {}
+
+    def read(self, stream: str, places: Sequence[StreamLayout], now: datetime) -> Sequence[Activity]:
+        """Every step of the day up to now, oldest first, those without an event too.
+
+        :param places: the stream's journals
+        :raises LedgerUnreadable: a journal is damaged
+        """
+        with self._lock:
+            known = self._kept.get(stream)
+            if known is None or not 0 <= (now - known[0]).total_seconds() < KEPT_S:
+                known = self._kept[stream] = (now, _steps(places, now))
+            return known[1]
+
+
+def _steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
+    last = now - (now - EPOCH) % STEP
+    first = last - SPAN + STEP
+    journals = [
+        Rows(str(one.journal), one.stream, own_rows_after(one.journal) if number else 0)
+        for number, one in enumerate(places)
+    ]
+    found = {one.at: one for one in activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))}
+    moments = (first + number * STEP for number in range(SPAN // STEP))
+    return [found.get(at, Activity(at)) for at in moments]
+
+
+def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
+    """Latency, throughput, retries and deaths in steps of 15 minutes; depth by the hour."""
+    now = stats.at
+    return [_latency(steps, now), _throughput(steps, now), _retries(steps, now), _depth(stats)]
+
+
+def _latency(steps: Sequence[Activity], now: datetime) -> Plotted:
+    lines = [
+        Steps(name, [(one.at, value) for one in steps if (value := read(one)) is not None])
+        for name, read in _LATENCIES.items()
+    ]
+    known = [value for _, value in lines[-1].points]
+    words = f"P99 was {max(known):.2f} s at most." if known else "No event came in the last 24 hours."
+    return Plotted(
+        "Latency, seconds from receipt to decision",
+        steps_plot("Latency of the last day", words, lines, now, since=steps[0].at, whole=False),
+    )
+
+
+_LATENCIES: Mapping[str, Callable[[Activity], float | None]] = {
+    "P50": lambda one: one.p50_s,
+    "P99": lambda one: one.p99_s,
+}
+
+
+def _throughput(steps: Sequence[Activity], now: datetime) -> Plotted:
+    step_s = STEP.total_seconds()
+    lines = [
+        Steps("events decided a second", [(one.at, one.events / step_s) for one in steps]),
+        Steps("first tries a second", [(one.at, one.first_tries / step_s) for one in steps]),
+    ]
+    words = (
+        f"{sum(one.events for one in steps):,} events were decided, {sum(one.first_tries for one in steps):,} tried."
+    )
+    return Plotted("Throughput", steps_plot("Throughput of the last day", words, lines, now, whole=False))
+
+
+def _retries(steps: Sequence[Activity], now: datetime) -> Plotted:
+    names = {
+        attempt: f"try {attempt}{' and later' if attempt == ATTEMPT_MAX else ''}"
+        for attempt in range(2, ATTEMPT_MAX + 1)
+    }
+    lines = [Steps(name, [(one.at, one.retries.get(attempt, 0)) for one in steps]) for attempt, name in names.items()]
+    lines.append(Steps("died", [(one.at, one.dead) for one in steps]))
+    retries, dead = sum(sum(one.retries.values()) for one in steps), sum(one.dead for one in steps)
+    words = f"{retries:,} retries and {dead:,} deaths in 24 hours."
+    return Plotted("Retries by attempt and deaths, in 15 minutes", steps_plot("Retries and deaths", words, lines, now))
+
+
+def _depth(stats: Stats) -> Plotted:
+    """Counted back from what is dead now by what died and was closed since."""
+    hours = [hour for hour in stats.hours if hour.at > stats.at - SPAN - timedelta(hours=1)]
+    since = itertools.accumulate((hour.closed - hour.died for hour in reversed(hours)), initial=stats.open)
+    points = [(hour.at, max(0, depth)) for hour, depth in zip(reversed(hours), list(since)[1:], strict=True)]
+    line = Steps("dead events", [*reversed(points), (stats.at, stats.open)])
+    words = f"{stats.open:,} are dead now, {points[-1][1] if points else 0:,} were a day ago."
+    return Plotted("Dead letters, by the hour", steps_plot("Depth of the last day", words, [line], stats.at))

@@ -1,0 +1,119 @@
+"""The picture of the pipeline as inline SVG: a box for each part, and arrows between them with their rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from console.plots import Element, canvas, cut, draw, finished, number, write
+
+BOX_WIDTH, BOX_HEIGHT = 116, 46
+BESIDE, BELOW = 74, 54
+"""Between two boxes of a row, and of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One part of a pipeline: its name, and in a word how it is; empty: not known."""
+
+    name: str
+    state: str
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From one box to another by their keys, with its rate; from nowhere: into the pipeline."""
+
+    source: str
+    target: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Column and row of each box; what comes from nowhere comes from the left, or ``from_above``."""
+
+    places: Mapping[str, tuple[int, int]]
+    from_above: bool = False
+
+    @property
+    def width(self) -> float:
+        columns = 1 + max(column for column, _ in self.places.values())
+        return self._left + columns * (BOX_WIDTH + BESIDE) - BESIDE + 4
+
+    @property
+    def height(self) -> float:
+        rows = 1 + max(row for _, row in self.places.values())
+        return self._top + rows * (BOX_HEIGHT + BELOW) - BELOW + 4
+
+    def corner(self, key: str) -> tuple[float, float]:
+        column, row = self.places[key]
+        return float(self._left + column * (BOX_WIDTH + BESIDE)), float(self._top + row * (BOX_HEIGHT + BELOW))
+
+    def source(self, arrow: Arrow) -> tuple[float, float]:
+        """Where an arrow's source has its corner, or would have it."""
+        if arrow.source:
+            return self.corner(arrow.source)
+        x, y = self.corner(arrow.target)
+        return (x, y - BOX_HEIGHT - BELOW) if self.from_above else (x - BOX_WIDTH - BESIDE, y)
+
+    @property
+    def _left(self) -> int:
+        return 2 if self.from_above else BESIDE
+
+    @property
+    def _top(self) -> int:
+        return BELOW if self.from_above else 2
+
+
+WIDE = Grid(
+    {
+        **{name: (column, 0) for column, name in enumerate(("receiver", "kafka", "processor", "ledger"))},
+        "dlq": (2, 1),
+        "notify": (3, 1),
+    }
+)
+TALL = Grid(
+    {
+        **{name: (0, row) for row, name in enumerate(("receiver", "kafka", "processor", "ledger"))},
+        "dlq": (1, 2),
+        "notify": (1, 3),
+    },
+    from_above=True,
+)
+"""For a narrow window: each box as large as in a wide one."""
+
+
+def pipeline_plot(
+    title: str, described: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow], grid: Grid = WIDE
+) -> Markup:
+    """The pipeline: a box for each key of a grid, and arrows between them with their rates."""
+    plot = canvas(title, described, grid.height, grid.width)
+    for key, box in boxes.items():
+        x, y = grid.corner(key)
+        shape = "box bad" if box.is_bad else "box" if box.state or key == "ledger" else "box unknown"
+        draw(plot, "rect", class_=shape, x=x, y=y, width=float(BOX_WIDTH), height=float(BOX_HEIGHT), rx=8.0)
+        middle = x + BOX_WIDTH / 2
+        name_y = y + (19 if box.state else 28)
+        write(plot, "text", cut(box.name), class_="name middle", x=number(middle), y=number(name_y))
+        if box.state:
+            write(plot, "text", cut(box.state), class_="tick middle", x=number(middle), y=number(y + 36))
+    for one in arrows:
+        _arrow(plot, one, grid)
+    return finished(plot)
+
+
+def _arrow(plot: Element, one: Arrow, grid: Grid) -> None:
+    """To the right within a row, downwards within a column."""
+    (from_x, from_y), (to_x, to_y) = grid.source(one), grid.corner(one.target)
+    if from_y == to_y:
+        y, begin, end = to_y + BOX_HEIGHT / 2, from_x + BOX_WIDTH + 4, to_x - 4
+        draw(plot, "path", class_="arrow", d=f"M{number(begin)} {number(y)}H{number(end)}m-7 -5l7 5l-7 5")
+        write(plot, "text", one.label, class_="tick middle", x=number((begin + end) / 2), y=number(y - 8))
+        return
+    x, begin, end = to_x + BOX_WIDTH / 2, from_y + BOX_HEIGHT + 4, to_y - 4
+    draw(plot, "path", class_="arrow", d=f"M{number(x)} {number(begin)}V{number(end)}m-5 -7l5 7l5 -7")
+    write(plot, "text", one.label, class_="tick", x=number(x + 8), y=number((begin + end) / 2 + 4))

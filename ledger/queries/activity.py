@@ -1,0 +1,98 @@
+"""What a stream did over time, from its journal alone: tries, retries by attempt, what died, and how late it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from core.decision import Decision
+from ledger.queries.lake import Lake, Tables, all_of, decided, tables_of, text
+
+ATTEMPT_MAX = 5
+"""Tries of this attempt and later ones are counted together."""
+
+_TRIED = (Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.RETRY, Decision.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What was decided from ``at`` on for one step. ``events``: those that came and were decided first then.
+
+    ``first_tries`` and ``retries`` (by attempt, from 2 on; `ATTEMPT_MAX` stands for all later ones) are tries of a
+    handler, whatever they came to; ``dead``: events that died. ``p50_s`` and ``p99_s``: seconds from the receipt of an
+    event to its first decision; None where none came.
+    """
+
+    at: datetime
+    events: int = 0
+    first_tries: int = 0
+    retries: Mapping[int, int] = field(default_factory=dict)
+    dead: int = 0
+    p50_s: float | None = None
+    p99_s: float | None = None
+
+
+def activity(journal: Tables, since: datetime, until: datetime, step_s: int) -> list[Activity]:
+    """Steps in which anything was decided, oldest first. Of several journals the slowest one's delays count.
+
+    :raises LedgerUnreadable: a journal is damaged
+    """
+    assert step_s > 0
+    found: dict[datetime, Activity] = {}
+    for rows in tables_of(journal):
+        for one in _of_journal(Lake(journal=[rows]), rows.after, since, until, step_s):
+            found[one.at] = one if one.at not in found else _together(found[one.at], one)
+    return [found[at] for at in sorted(found)]
+
+
+def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s: int) -> list[Activity]:
+    if "journal" not in lake:
+        return []
+    begin = f"date_bin(INTERVAL '{step_s} seconds', decided_at)"
+    # Commands of people have no provider: they are no events.
+    wanted = all_of([*decided(since, until), f"seq > {after}", "provider IS NOT NULL"])
+    delay = "(arrow_cast(decided_at, 'Int64') - arrow_cast(received_at, 'Int64')) / 1e6"
+    is_first = "first AND received_at IS NOT NULL"
+    steps = lake.ask(
+        f"SELECT {begin} AS at, sum(CASE WHEN first THEN 1 ELSE 0 END) AS events, "
+        f"sum(CASE WHEN decision = {text(Decision.DEAD.value)} THEN 1 ELSE 0 END) AS dead, "
+        f"approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p50_s, "
+        f"approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p99_s "
+        f"FROM journal {wanted} GROUP BY 1"
+    ).to_pylist()
+    tried = ", ".join(text(one.value) for one in _TRIED)
+    # A row's attempt counts the failures that another try followed.
+    number = f"CASE WHEN decision = {text(Decision.RETRY.value)} THEN attempt ELSE attempt + 1 END"
+    tries = lake.ask(
+        f"SELECT {begin} AS at, least({number}, {ATTEMPT_MAX}) AS attempt, count(*) AS tries "
+        f"FROM journal {wanted} AND decision IN ({tried}) GROUP BY 1, 2"
+    ).to_pylist()
+    by_step: dict[datetime, dict[int, int]] = {}
+    for one in tries:
+        by_step.setdefault(one["at"], {})[one["attempt"]] = one["tries"]
+    return [
+        Activity(
+            **{name: one[name] for name in ("at", "events", "dead", "p50_s", "p99_s")},
+            first_tries=by_step.get(one["at"], {}).get(1, 0),
+            retries={attempt: n for attempt, n in sorted(by_step.get(one["at"], {}).items()) if attempt > 1},
+        )
+        for one in steps
+    ]
+
+
+def _together(one: Activity, other: Activity) -> Activity:
+    attempts = sorted(one.retries.keys() | other.retries.keys())
+    return Activity(
+        at=one.at,
+        events=one.events + other.events,
+        first_tries=one.first_tries + other.first_tries,
+        retries={attempt: one.retries.get(attempt, 0) + other.retries.get(attempt, 0) for attempt in attempts},
+        dead=one.dead + other.dead,
+        p50_s=_slower(one.p50_s, other.p50_s),
+        p99_s=_slower(one.p99_s, other.p99_s),
+    )
+
+
+def _slower(one: float | None, other: float | None) -> float | None:
+    return max((value for value in (one, other) if value is not None), default=None)
