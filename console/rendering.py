@@ -70,6 +70,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Dead letters", "/dlq", Role.VIEWER),
     Link("Alerts", "/alerts", Role.VIEWER),
     Link("Selections", "/dlq/selections", Role.VIEWER),
+    Link("Subscribers", "/subscribers", Role.VIEWER),
     Link("Audit log", "/dlq/audit", Role.VIEWER),
     Link("Ledger", "/ledger", Role.FINANCE),
     Link("Users", "/users", Role.ADMIN),

@@ -21,6 +21,7 @@ from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.received import received_routes
 from console.pages.search import search_routes
+from console.pages.subscribers import add_subscribers
 from console.pages.users import user_routes
 from console.received import AskReceived, not_read
 from core.event import Mode
@@ -60,7 +61,7 @@ def _ledger(place: Place, reading: Recorder) -> APIRouter:
 
 def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
-    for add in (add_overview, add_alerts, add_list, add_item, add_selections):
+    for add in (add_overview, add_alerts, add_subscribers, add_list, add_item, add_selections):
         add(router, place)
     add_audit(router, place, audit_log)
     return router

@@ -20,6 +20,7 @@ from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse
 from console.rendering import address, render, segment
+from console.subscribers import SubscriberSettings
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
@@ -176,6 +177,7 @@ class WorkStream:
 class DlqPlace:
     """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
     ``attention``: what waits for people. ``day``: what streams did in the last one.
+    ``subscribers``: those that the settings name; it blocks.
     """
 
     streams: Mapping[str, WorkStream]
@@ -184,6 +186,7 @@ class DlqPlace:
     pulse: Pulse
     attention: Attention
     day: DayReader = field(default_factory=DayReader)
+    subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""

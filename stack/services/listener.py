@@ -53,6 +53,7 @@ from stack.children import metrics_urls
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
+from stack.subscribers import read_subscribers
 from stack.watching import receipt_tail, watched
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
@@ -154,8 +155,9 @@ def _pages(
         for name in stream_names(settings)
     }
     finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field)
-    places = DlqPlace(streams, Asking(), clock, pulse, attention)
-    return routers(finance, places, audit_log, users, bookings, received)
+    subscribers = partial(read_subscribers, settings.notify)
+    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
+    return routers(finance, operators, audit_log, users, bookings, received)
 
 
 @contextlib.contextmanager

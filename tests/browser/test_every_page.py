@@ -28,6 +28,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/": ("/",),
     "/received": ("/received",),
     "/alerts": ("/alerts",),
+    "/subscribers": ("/subscribers",),
     "/search": ("/search", "/search?q=acct_1", "/search?q=nothing-is-like-this"),
     "/dlq": ("/dlq", "/dlq?view=items", "/dlq?view=items&state=waiting", "/dlq?view=items&from=2099-01-01"),
     "/dlq/items/{item_seq}": ("/dlq/items/5", "/dlq/items/8", "/dlq/items/11"),

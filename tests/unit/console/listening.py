@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from console.access.users import Users
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.received import AskReceived, not_read
+from console.subscribers import SubscriberSettings
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
@@ -58,6 +59,7 @@ class Listener:
         sleep: Callable[[float], object] = lambda _: None,
         shards: int = 1,
         received: AskReceived = not_read,
+        subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
@@ -83,6 +85,7 @@ class Listener:
             producer,
             received=received,
             attention=self.attention,
+            subscribers=subscribers,
         )
         origins = origins_of("127.0.0.1", 8081)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins, routers, self.attention.badges)

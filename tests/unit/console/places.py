@@ -21,6 +21,7 @@ from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
+from console.subscribers import SubscriberSettings
 from core.clock import Clock
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
@@ -77,6 +78,7 @@ def pages(
     pulse: Pulse | None = None,
     received: AskReceived = not_read,
     attention: Attention | None = None,
+    subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     attention = attention or attention_at(data, acts, clock, dead)
@@ -88,8 +90,8 @@ def pages(
     streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
     finance = Place(layout, ("live",), Asking(), clock)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
-    place = DlqPlace(streams, Asking(), clock, pulse, attention)
-    return routers(finance, place, acts, users, bookings, received)
+    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
+    return routers(finance, operators, acts, users, bookings, received)
 
 
 def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[DeadLetters] = ()) -> Attention:

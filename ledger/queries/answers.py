@@ -1,0 +1,110 @@
+"""How subscribers answered of late, from the journal of the stream that tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from core.decision import Decision
+from ledger.queries.lake import Lake, Tables, all_of, decided, one_of, tables_of, text
+
+_NAME = "split_part(event_key, ':', 2)"
+"""Of an event's key the part that names its subscriber (`processor.source.feed` makes it)."""
+
+_WAITS = one_of("decision", [Decision.RETRY.value, Decision.PARKED.value, Decision.REPLAYED.value])
+_FAILED = f"error_class IS NOT NULL AND {one_of('decision', [Decision.RETRY.value, Decision.DEAD.value])}"
+_TAKEN = f"decision = {text(Decision.APPLIED.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberAnswers:
+    """What one subscriber was sent. ``taken``: events that it answered with 2xx; ``waiting``: those that are still to
+    be sent, of which the next one is due at ``next_try``. ``failing_since``: when it first failed since it took one
+    last; None: it takes them. ``last_at`` and ``last_answer``: of its last answer, or failure to answer.
+    """
+
+    taken: int = 0
+    waiting: int = 0
+    next_try: datetime | None = None
+    failing_since: datetime | None = None
+    last_at: datetime | None = None
+    last_answer: str = ""
+
+
+def subscriber_answers(journal: Tables, since: datetime) -> dict[str, SubscriberAnswers]:
+    """By subscriber, of events that were decided from ``since`` on.
+
+    :raises LedgerUnreadable: a journal is damaged
+    """
+    found: dict[str, SubscriberAnswers] = {}
+    for rows in tables_of(journal):
+        for name, one in _of_journal(Lake(journal=[rows]), rows.after, since).items():
+            found[name] = one if name not in found else _together(found[name], one)
+    return found
+
+
+def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, SubscriberAnswers]:
+    if "journal" not in lake:
+        return {}
+    wanted = all_of([*decided(since, None), f"seq > {after}", "event_key IS NOT NULL", "provider IS NOT NULL"])
+    summed = _by_name(
+        lake,
+        f"SELECT {_NAME} AS name, sum(CASE WHEN {_TAKEN} THEN 1 ELSE 0 END) AS taken, "
+        f"coalesce(max(CASE WHEN {_TAKEN} THEN seq END), 0) AS taken_seq, "
+        f"max(CASE WHEN {_TAKEN} THEN decided_at END) AS taken_at, "
+        f"coalesce(max(CASE WHEN {_FAILED} THEN seq END), 0) AS failed_seq FROM journal {wanted} GROUP BY 1",
+    )
+    waiting = _by_name(
+        lake,
+        f"SELECT {_NAME} AS name, count(*) AS waiting, min(due_at) AS next_try FROM journal {wanted} AND {_WAITS} "
+        "AND seq IN (SELECT max(seq) FROM journal GROUP BY item_seq) GROUP BY 1",
+    )
+    failing = {name: one for name, one in summed.items() if one["failed_seq"] > one["taken_seq"]}
+    last = {
+        one["seq"]: one
+        for one in lake.ask(
+            "SELECT seq, decided_at, error_class, error_message FROM journal "
+            f"WHERE {one_of('seq', [one['failed_seq'] for one in failing.values()])}"
+        ).to_pylist()
+    }
+    begun = " OR ".join(f"({_NAME} = {text(name)} AND seq > {one['taken_seq']})" for name, one in failing.items())
+    began = _by_name(
+        lake,
+        f"SELECT {_NAME} AS name, min(decided_at) AS at FROM journal {wanted} AND {_FAILED} AND ({begun or 'false'}) "
+        "GROUP BY 1",
+    )
+    return {
+        name: SubscriberAnswers(
+            taken=one["taken"],
+            waiting=waiting.get(name, {}).get("waiting", 0),
+            next_try=waiting.get(name, {}).get("next_try"),
+            failing_since=began[name]["at"] if name in failing else None,
+            last_at=last[one["failed_seq"]]["decided_at"] if name in failing else one["taken_at"],
+            last_answer=_error(last[one["failed_seq"]]) if name in failing else "2xx" if one["taken"] else "",
+        )
+        for name, one in summed.items()
+    }
+
+
+def _by_name(lake: Lake, sql: str) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in lake.ask(sql).to_pylist()}
+
+
+def _error(row: dict[str, Any]) -> str:
+    return ": ".join(filter(None, (row["error_class"], row["error_message"])))
+
+
+def _together(one: SubscriberAnswers, other: SubscriberAnswers) -> SubscriberAnswers:
+    """Of two journals: it fails while it fails in one of them."""
+    tries = [at for at in (one.next_try, other.next_try) if at is not None]
+    failing = [at for at in (one.failing_since, other.failing_since) if at is not None]
+    newest = max((one, other), key=lambda each: (each.last_at is not None, each.last_at))
+    return SubscriberAnswers(
+        taken=one.taken + other.taken,
+        waiting=one.waiting + other.waiting,
+        next_try=min(tries, default=None),
+        failing_since=min(failing, default=None),
+        last_at=newest.last_at,
+        last_answer=newest.last_answer,
+    )

@@ -1,0 +1,45 @@
+"""The subscribers that pages show are those of the file, without a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from notify.errors import SubscribersUnreadable
+from notify.handler import DisabledSubscribers, disabled_folder
+from notify.settings import NotifySettings
+from stack.subscribers import read_subscribers
+
+FILE = """
+[shop]
+url = "https://hooks.example/path?token=secret"
+types = ["charge.*"]
+[quiet]
+url = "https://quiet.example"
+enabled = false
+[gone]
+url = "https://gone.example"
+"""
+
+
+def settings(folder: Path, text: str | None) -> NotifySettings:
+    file = folder / "subscribers.toml"
+    if text is not None:
+        file.write_text(text)
+    return NotifySettings(subscribers_file=str(file))
+
+
+def test_each_is_told_with_its_state_and_no_query_of_its_address(tmp_path: Path) -> None:
+    known = settings(tmp_path, FILE)
+    DisabledSubscribers(disabled_folder(known)).disable("gone", "2026-01-31T12:00:00Z", "it answered 410")
+    shop, quiet, gone = read_subscribers(known)
+    assert (shop.state, shop.types, shop.mode) == ("active", ["charge.*"], "live") and "secret" not in shop.url
+    assert (quiet.state, quiet.why) == ("off", "enabled = false in the subscribers file")
+    assert (gone.state, gone.why, gone.since) == ("disabled", "it answered 410", "2026-01-31T12:00:00Z")
+
+
+def test_without_a_file_there_are_none_and_a_wrong_file_is_named(tmp_path: Path) -> None:
+    assert read_subscribers(settings(tmp_path, None)) == []
+    with pytest.raises(SubscribersUnreadable):
+        read_subscribers(settings(tmp_path, "[shop]\nurl = 5"))
