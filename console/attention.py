@@ -26,7 +26,8 @@ EVERY_S = 15.0
 BOOKINGS_EVERY_S = 60.0
 """To find proposals takes a look through the journal."""
 
-PAGE = "/alerts"
+PAGE, FINANCE_PAGE = "/alerts", "/ledger"
+"""The links that have the badge: of operators, and of finance alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ class Attention:
             *([f"{firing} alert{'' if firing == 1 else 's'} firing"] if firing else []),
             *([f"{waiting} approval{'' if waiting == 1 else 's'} waiting"] if waiting else []),
         ]
-        return {PAGE: Badge(firing + waiting, ", ".join(parts))} if parts else {}
+        page = PAGE if user.may(Role.VIEWER) else FINANCE_PAGE
+        return {page: Badge(firing + waiting, ", ".join(parts))} if parts else {}
 
     def _approvals(self, now_s: float) -> Sequence[WaitingApproval]:
         try:

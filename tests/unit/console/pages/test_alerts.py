@@ -94,6 +94,12 @@ def test_each_sees_the_approvals_of_what_they_may_read(own_pages: Pages, name: s
     assert sorted(one["kind"] for one in listed) == kinds
 
 
+def test_finance_has_the_number_of_bookings_that_wait_beside_the_ledger(own_pages: Pages) -> None:
+    own_pages.listener.attention.now()
+    page = own_pages.browser("fay").get("/ledger").text
+    assert badge(page) == "1: 1 approval waiting" and re.search(r'href="/ledger"[^>]*>Ledger <b class="badge"', page)
+
+
 def api_of(pages: Pages) -> Listener:
     """A listener with the API over the same data folder."""
     app, clock, attention = FastAPI(openapi_url=None), pages.letters.clock, pages.listener.attention
