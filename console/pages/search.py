@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from console.access.roles import NotAllowed, Role, User
+from console.access.roles import Role, User
 from console.access.routes import require
 from console.forms import Fields
 from console.pages.place import Place
@@ -27,10 +26,12 @@ def search_routes(place: Place) -> APIRouter:
     @router.get("/search")
     async def search(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
         """Finance finds every payment, an operator those of which an event may be replayed. One alone is shown."""
-        only = _only(user)
+        only = () if user.may(Role.FINANCE) else REPLAYABLE
+        may_search = user.may(Role.FINANCE) or user.may(Role.VIEWER)
         fields = Fields(request.query_params)
-        words = fields.text("q", TEXT_CHARS_MAX)
+        words = fields.text("q", TEXT_CHARS_MAX) if may_search else None
         context = {"fields": fields, "found": None, "only": only, "most": FOUND_MAX, "order_field": place.order_field}
+        context["may_search"] = may_search
         if fields.problems:
             return place.show(request, "search.html", 422, page_of_payment=None, **context)
         if words is None:
@@ -49,17 +50,6 @@ def search_routes(place: Place) -> APIRouter:
         return place.show(request, "search.html", page_of_payment=page_of_payment, **{**context, "found": found})
 
     return router
-
-
-def _only(user: User) -> Collection[Decision]:
-    """
-    :raises NotAllowed: the user is neither an operator nor finance
-    """
-    if user.may(Role.FINANCE):
-        return ()
-    if not user.may(Role.VIEWER):
-        raise NotAllowed(user, Role.VIEWER)
-    return REPLAYABLE
 
 
 def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:
