@@ -41,7 +41,7 @@ def routers(
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
-        search_routes(finance),
+        search_routes(finance, dlq),
         _ledger(finance, Recorder(audit_log, finance.clock, "page")),
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),

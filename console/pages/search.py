@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -10,17 +11,20 @@ from fastapi.responses import RedirectResponse
 from console.access.roles import Role, User
 from console.access.routes import require
 from console.forms import Fields
-from console.pages.place import Place
+from console.pages.place import DlqPlace, Place, WorkStream
 from console.rendering import segment
 from core.decision import Decision
+from core.layout import LEDGER
+from core.routing import of_stream, stream_of
+from dlq.index import Filter, Item
 from ledger.queries import LedgerJournals, Payment, Payments, find_payments
-from ledger.queries.payments import FOUND_MAX, TEXT_CHARS_MAX
+from ledger.queries.payments import FOUND_MAX, TEXT_CHARS_MAX, read_amount
 
 REPLAYABLE = (Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN)
 """What was decided so may be replayed by order."""
 
 
-def search_routes(place: Place) -> APIRouter:
+def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
     router = APIRouter()
 
     @router.get("/search")
@@ -37,8 +41,12 @@ def search_routes(place: Place) -> APIRouter:
         if words is None:
             return place.show(request, "search.html", page_of_payment=None, **context)
 
+        mode = place.mode(request)
+        streams = list(of_stream(dlq.streams, stream_of(LEDGER, mode)).values())
+
         def find(ledger: LedgerJournals) -> Payments:
-            return find_payments(ledger, words, place.order_field, only=only)
+            found = find_payments(ledger, words, place.order_field, only=only)
+            return _joined(found, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
 
         found = await place.asking.ask(find, place.ledger(request))
 
@@ -50,6 +58,36 @@ def search_routes(place: Place) -> APIRouter:
         return place.show(request, "search.html", page_of_payment=page_of_payment, **{**context, "found": found})
 
     return router
+
+
+def _dead_of_amount(streams: Sequence[WorkStream], words: str) -> list[Payment]:
+    """Payments with a dead event of an amount: it isn't booked, so that no posting has it."""
+    amount = read_amount(words)
+    if amount is None:
+        return []
+    found = []
+    for stream in streams:
+        stream.index.follow()
+        pages = [stream.index.page(Filter(amount_minor=minor), limit=FOUND_MAX) for minor in sorted(amount.minors())]
+        items = [item for page in pages for item in page.items if amount.is_of(item.amount_minor, item.currency)]
+        found += [payment for item in items if (payment := _payment_of(item, stream.name)) is not None]
+    return found
+
+
+def _payment_of(item: Item, stream: str) -> Payment | None:
+    key = item.entity_key or item.event_key
+    if key is None or item.amount_minor is None or item.currency is None:
+        return None
+    amounts = {item.currency: item.amount_minor}
+    is_entity = item.entity_key is not None
+    return Payment(key, is_entity, Decision.DEAD.value, item.event_type, item.since, stream, amounts=amounts)
+
+
+def _joined(found: Payments, dead: Sequence[Payment]) -> Payments:
+    """The newest first, each payment once: what the journal says of one counts."""
+    by_key = {one.key: one for one in (*dead, *found.found)}
+    payments = sorted(by_key.values(), key=lambda one: one.at, reverse=True)
+    return Payments(tuple(payments[:FOUND_MAX]), found.more or len(payments) > FOUND_MAX)
 
 
 def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:

@@ -53,6 +53,7 @@ class Filter:
     ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
     ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
     ``receiver``: whose the event is in a stream that reads a journal (`core.routing.receiver_of`): a subscriber.
+    ``amount_minor``: in whichever currency.
     """
 
     kinds: tuple[ErrorKind, ...] = ()
@@ -70,6 +71,7 @@ class Filter:
     tenants: tuple[str, ...] = ()
     items: tuple[int, ...] = ()
     receiver: str | None = None
+    amount_minor: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) > ITEMS_MAX:
@@ -101,7 +103,7 @@ class Where:
 def in_cube(wanted: Filter) -> bool:
     """Whether the table of counts can answer: it knows nothing of single items, nor of moments within an hour."""
     return not (wanted.entity or wanted.text or wanted.since or wanted.until or wanted.items) and not (
-        wanted.accounts or wanted.tenants or wanted.receiver
+        wanted.accounts or wanted.tenants or wanted.receiver or wanted.amount_minor is not None
     )
 
 
@@ -128,6 +130,8 @@ def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
     for column, value in (("entity_key", wanted.entity), ("fingerprint", wanted.fingerprint)):
         if value is not None:
             parts.append(Where(f"{column} = ?", (value,)))
+    if wanted.amount_minor is not None:
+        parts.append(Where("amount_minor = ?", (wanted.amount_minor,)))
     if wanted.since is not None:
         parts.append(Where("since_at >= ?", (to_micros(wanted.since),)))
     if wanted.until is not None:

@@ -84,6 +84,17 @@ class AmountWanted:
             parts.append(f"NOT ({one_of('currency', special)}) AND amount_minor = {minor}")
         return " OR ".join(f"({one})" for one in parts) or "false"
 
+    def minors(self) -> set[int]:
+        """What it is in minor units, by whatever decimals."""
+        decimals = {2, *CURRENCIES_BY_DECIMALS} if self.currency is None else {decimals_of(self.currency)}
+        return {minor for one in decimals if (minor := self._minor(one)) is not None}
+
+    def is_of(self, amount_minor: int | None, currency: str | None) -> bool:
+        """Whether an amount is this one."""
+        if amount_minor is None or currency is None or self.currency not in (None, currency):
+            return False
+        return self._minor(decimals_of(currency)) == amount_minor
+
     def _minor(self, decimals: int) -> int | None:
         scaled = self.amount.scaleb(decimals)
         return int(scaled) if scaled == scaled.to_integral_value() and scaled <= AMOUNT_MINOR_MAX else None

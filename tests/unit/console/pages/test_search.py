@@ -7,6 +7,8 @@ import re
 import pytest
 
 from console.rendering import segment
+from core.money import Money
+from dlq.index import DeadLetterIndex, Payloads
 from tests.dead_letters import HOSTILE
 from tests.unit.console.pages.conftest import Pages
 
@@ -56,6 +58,21 @@ def test_an_operator_finds_what_may_be_replayed_and_no_other_payment(pages: Page
     page = search(pages, "acct_1", "bob")[1]
     found = re.findall(r'href="/ledger/entities/([^"]+)"', page)
     assert found and PAYMENT not in found
+
+
+def test_an_operator_finds_a_dead_event_by_the_amount_of_its_body(own_pages: Pages) -> None:
+    places, clock = own_pages.letters.layout, own_pages.letters.clock
+
+    def amounts(_provider: str, _type: str, body: bytes) -> Money | None:
+        return Money(4_242, "EUR") if b"evt_bug1" in body else Money(42_420, "KWD") if b"evt_bug2" in body else None
+
+    DeadLetterIndex(places.dead_letter_index, places.journal, Payloads(places.bodies), clock, amounts=amounts).follow()
+    one = "/ledger/entities/stripe:acct_1:pi_evt_bug1"
+    assert search(own_pages, "42.42 EUR", "bob") == (303, one)
+    page = search(own_pages, "42.42", "bob")[1]
+    assert f'href="{one}"' in page and "pi_evt_bug2" in page and "42.42 EUR" in page and "42.420 KWD" in page
+    assert "No payment has" in search(own_pages, "424.20", "bob")[1], "42420 minor units are another amount in KWD"
+    assert "No payment has" in search(own_pages, "42.42", "fay")[1], "finance reads what was booked"
 
 
 def test_a_viewer_is_led_to_what_is_dead_of_a_payment(pages: Pages) -> None:
