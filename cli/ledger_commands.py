@@ -1,4 +1,4 @@
-"""``payhook ledger``: balances, events, entities, decisions that match, and whole tables as files."""
+"""``payhook ledger``: balances, postings, events, entities, decisions that match, and whole tables as files."""
 
 from __future__ import annotations
 
@@ -17,25 +17,36 @@ from core.decision import Decision
 from core.moments import span
 from dlq.recorder import EXPORT
 from journal.journals import StreamUnknown
-from ledger.queries import AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals, unknown_events
+from ledger.queries import POSTINGS_MAX, AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals, unknown_events
 from ledger.queries import balances as read_balances
 from ledger.queries import export as write
+from ledger.queries import owed as read_owed
+from ledger.queries import postings as read_postings
 from ledger.queries import search as find
 
 
-@click.command()
-@click.option("--merchant", help="Only this merchant's bookings, with the provider's side of them.")
-@click.option("--currency", help="Only this currency (EUR, JPY, …).")
-@click.option(
+def _read_currency(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    return value.upper() if value else None
+
+
+CURRENCY = click.option("--currency", callback=_read_currency, help="Only this currency (EUR, JPY, …).")
+AS_OF = click.option(
     "--as-of",
     "before",
     callback=read_as_of,
     metavar="TIME",
     help="As it stood then: a day, counted whole, or a time; UTC.",
 )
-@click.option(
+AFTER_ROW = click.option(
     "--seq", "row", metavar="N", help="As it stood after this row of the journal (ledger.1:N: of that shard's)."
 )
+
+
+@click.command()
+@click.option("--merchant", help="Only this merchant's bookings, with the provider's side of them.")
+@CURRENCY
+@AS_OF
+@AFTER_ROW
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
 def balances(
@@ -45,20 +56,77 @@ def balances(
 
     Exit 1 if debits and credits differ.
     """
-
-    if before is not None and row is not None:
-        raise click.UsageError("--as-of or --seq, not both")
-    ledger = place.ledger
-    try:
-        as_of = AsOf(before) if row is None else ledger.after_row(row)
-    except (RowUnreadable, StreamUnknown) as wrong:
-        raise click.BadParameter(str(wrong), param_hint="--seq") from wrong
-    found = read_balances(ledger.postings(), merchant, currency, as_of)
+    found = read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row))
     if as_json:
         click.echo(dumped(found))
     else:
         ledger_tables.print_balances(found)
     sys.exit(0 if all(total.balanced for total in totals(found)) else 1)
+
+
+@click.command()
+@click.option("--account", required=True, help="The account, as `payhook ledger balances` names it.")
+@click.option("--merchant", help="Only this merchant's bookings.")
+@CURRENCY
+@AS_OF
+@AFTER_ROW
+@click.option("--limit", type=click.IntRange(1, POSTINGS_MAX), default=100, show_default=True, help="Most to show.")
+@click.option("--cursor", metavar="NEXT", help="Begin after the page that printed this.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
+@with_place_of_mode
+def postings(
+    place: Place,
+    account: str,
+    merchant: str | None,
+    currency: str | None,
+    before: datetime | None,
+    row: str | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """Show what is booked on an account, the newest first, each with the balance after it.
+
+    Exit 1 if nothing is.
+    """
+    as_of = _as_of(place, before, row)
+    page = read_postings(place.ledger.postings(), account, currency, merchant, as_of, cursor, limit)
+    if as_json:
+        click.echo(dumped(page))
+    else:
+        ledger_tables.print_postings(account, page)
+    sys.exit(0 if page.lines else 1)
+
+
+@click.command()
+@click.option("--merchant", help="Only this merchant.")
+@CURRENCY
+@AS_OF
+@AFTER_ROW
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
+@with_place_of_mode
+def owed(
+    place: Place, merchant: str | None, currency: str | None, before: datetime | None, row: str | None, as_json: bool
+) -> None:
+    """Show what is owed to each merchant, now or as of a moment: captured, less refunds, disputes, fees and payouts.
+
+    Below zero the merchant owes it.
+    """
+    found = read_owed(read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row)))
+    if as_json:
+        click.echo(dumped(found))
+    else:
+        ledger_tables.print_owed(found)
+
+
+def _as_of(place: Place, before: datetime | None, row: str | None) -> AsOf:
+    """The moment that a command asks for."""
+    if before is not None and row is not None:
+        raise click.UsageError("--as-of or --seq, not both")
+    try:
+        return AsOf(before) if row is None else place.ledger.after_row(row)
+    except (RowUnreadable, StreamUnknown) as wrong:
+        raise click.BadParameter(str(wrong), param_hint="--seq") from wrong
 
 
 @click.command()
@@ -159,7 +227,7 @@ UNTIL = click.option(
 @SINCE
 @UNTIL
 @click.option("--amount", help="Only bookings of this amount, such as 12.50; wants --currency.")
-@click.option("--currency", help="Only bookings in this currency.")
+@click.option("--currency", callback=_read_currency, help="Only bookings in this currency.")
 @click.option("--text-in-keys", help="Only with this text in the event's, the fact's or the entity's key.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Most to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")

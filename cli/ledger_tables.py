@@ -22,8 +22,11 @@ from ledger.queries import (
     EntityStory,
     EventStory,
     Hit,
+    Owed,
+    PostingsPage,
     UnknownEvents,
     decimal_text,
+    owed_parts,
     totals,
 )
 from ledger.queries.story import ROWS_MAX
@@ -82,6 +85,36 @@ def print_balances(found: Sequence[Balance]) -> None:
         click.secho(f"debits and credits differ in {', '.join(wrong)}: run payhook verify", fg="red", bold=True)
     else:
         click.echo(f"debits = credits in {', '.join(total.currency for total in sums)}")
+
+
+def print_postings(account: str, page: PostingsPage) -> None:
+    """A line of a booking a row, with the balance that it left."""
+    if not page.lines:
+        click.echo(f"no postings on {account}; `payhook ledger balances` lists the accounts")
+        return
+    rows = Rows("row", "decided (UTC)", "debit", "credit", "balance", "event", right=SUMS, title=account)
+    for line in page.lines:
+        amount, is_debit = money(line.amount_minor, line.currency), line.side == "debit"
+        rows.add(
+            *(line.name, second(line.decided_at), amount if is_debit else None, None if is_debit else amount),
+            *(money(line.balance_minor, line.currency), line.event_key),
+        )
+    rows.print()
+    if page.next is not None:
+        click.echo(f"{len(page.lines):,} of {page.count:,}; older ones: --cursor {page.next}")
+
+
+def print_owed(found: Sequence[Owed]) -> None:
+    """A merchant and currency a row, with what it is made of."""
+    if not found:
+        click.echo("nothing has been booked yet")
+        return
+    parts = owed_parts(found)
+    rows = Rows("merchant", "currency", *parts, "owed", right=[*parts, "owed"])
+    for one in found:
+        amounts = [decimal_text(one.parts[name], one.currency) if name in one.parts else None for name in parts]
+        rows.add(one.merchant, one.currency, *amounts, decimal_text(one.owed_minor, one.currency))
+    rows.print()
 
 
 def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> None:

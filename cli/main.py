@@ -45,6 +45,8 @@ class LazyGroup(click.Group):
 
 LEDGER_COMMANDS = {
     "balances": Later("cli.ledger_commands:balances", "each account's balance, now or as of a moment"),
+    "postings": Later("cli.ledger_commands:postings", "what is booked on an account, with the balance after each"),
+    "owed": Later("cli.ledger_commands:owed", "what is owed to each merchant"),
     "event": Later("cli.ledger_commands:event", "an event's whole story"),
     "entity": Later("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
     "unknown": Later("cli.ledger_commands:unknown", "events of which no table says what they mean for money"),

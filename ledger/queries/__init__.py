@@ -9,15 +9,20 @@ from ledger.queries.balances import (
     AsOf,
     Balance,
     BalancesOverTime,
+    Owed,
     Total,
     balances,
     balances_over_time,
+    owed,
+    owed_parts,
     totals,
 )
+from ledger.queries.cursor import CursorInvalid
 from ledger.queries.export import Exported, Form, NothingBooked, OutExists, OutUnwritable, Source, export
 from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
 from ledger.queries.lake import LedgerUnreadable
 from ledger.queries.payments import Payment, Payments, find_payments
+from ledger.queries.postings import POSTINGS_MAX, PostingLine, PostingsPage, postings
 from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
 from ledger.queries.story import (
     RECEIPTS_MAX,
@@ -35,6 +40,7 @@ from ledger.queries.unknown import UnknownEvents, unknown_events
 
 __all__ = [
     "LIMIT_MAX",
+    "POSTINGS_MAX",
     "RECEIPTS_MAX",
     "AccountOverTime",
     "AmountInvalid",
@@ -42,6 +48,7 @@ __all__ = [
     "Balance",
     "BalancesOverTime",
     "Cause",
+    "CursorInvalid",
     "Delivery",
     "EntityEvent",
     "EntityStory",
@@ -54,8 +61,11 @@ __all__ = [
     "NothingBooked",
     "OutExists",
     "OutUnwritable",
+    "Owed",
     "Payment",
     "Payments",
+    "PostingLine",
+    "PostingsPage",
     "Receipt",
     "RowAmbiguous",
     "RowUnreadable",
@@ -72,6 +82,9 @@ __all__ = [
     "export",
     "find_payments",
     "minor_units",
+    "owed",
+    "owed_parts",
+    "postings",
     "search",
     "totals",
     "unknown_events",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self, TypeAlias
 
 from core.clock import from_micros, to_micros
-from core.keys import key_part
+from core.keys import decode_name, key_part
 from core.money import decimals_of
+from ledger.accounts import Role, merchant_of
 from ledger.queries.lake import Lake, Tables, all_of, decided, moment, one_of, text
 
 
@@ -100,6 +101,41 @@ def totals(found: Sequence[Balance]) -> list[Total]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What is owed to a merchant in one currency, in minor units: credits minus debits over all of its accounts.
+
+    ``parts``: the same by account (``payable``, ``refunds``, …). Below zero the merchant owes it.
+    """
+
+    merchant: str
+    currency: str
+    parts: Mapping[str, int]
+    owed_minor: int
+    decimals: int
+
+
+def owed(found: Sequence[Balance]) -> list[Owed]:
+    """By merchant and currency, of `balances`."""
+    parts: dict[tuple[str, str], dict[str, int]] = {}
+    for one in found:
+        if (merchant := merchant_of(one.account)) is not None:
+            of_merchant = parts.setdefault((decode_name(merchant), one.currency), {})
+            name = one.account.split(":", 2)[-1]
+            of_merchant[name] = of_merchant.get(name, 0) - one.balance_minor
+    return [
+        Owed(merchant, currency, of_merchant, sum(of_merchant.values()), decimals_of(currency))
+        for (merchant, currency), of_merchant in sorted(parts.items())
+    ]
+
+
+def owed_parts(found: Sequence[Owed]) -> list[str]:
+    """The accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
+    there = {name for one in found for name in one.parts}
+    in_chart = [role.value for role in Role if role.value in there]
+    return in_chart + sorted(there - set(in_chart))
+
+
 def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
     """What a line must be like to count, as conditions."""
     conditions = []
@@ -182,7 +218,7 @@ def _stretch(span: timedelta) -> timedelta:
 
 
 def _greatest(lake: Lake, conditions: Sequence[str]) -> tuple[list[str], int]:
-    by_account = f"SELECT account, {_SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
+    by_account = f"SELECT account, {SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
     greatest = f"ORDER BY abs(balance) DESC, account LIMIT {ACCOUNTS_MAX}"
     found = lake.ask(f"SELECT account, count(*) OVER () AS of FROM ({by_account}) {greatest}").to_pylist()
     return [one["account"] for one in found], found[0]["of"] - len(found)
@@ -192,7 +228,7 @@ def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: time
     """By account: the end of each stretch with a booking, and by how much the balance changed in it."""
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
     found = lake.ask(
-        f"SELECT account, {place} AS place, {_SIGNED} AS change FROM postings "
+        f"SELECT account, {place} AS place, {SIGNED} AS change FROM postings "
         f"{all_of(conditions)} GROUP BY account, {place} ORDER BY account, place"
     )
     changes: dict[str, list[Change]] = {}
@@ -208,4 +244,4 @@ def _over_time(account: str, low: datetime, changes: Sequence[Change]) -> Accoun
     return AccountOverTime(account, tuple(points))
 
 
-_SIGNED = "sum(CASE side WHEN 'debit' THEN 1 ELSE -1 END * CAST(amount_minor AS DECIMAL(38, 0)))"
+SIGNED = "sum(CASE side WHEN 'debit' THEN 1 ELSE -1 END * CAST(amount_minor AS DECIMAL(38, 0)))"

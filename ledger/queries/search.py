@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +12,8 @@ from core.keys import key_part, spellings_of
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flat
-from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, one_of, tables_of, text
+from ledger.queries.cursor import Cursor, CursorInvalid
+from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, moment, one_of, tables_of, text
 
 LIMIT_MAX = 10_000
 _COLUMNS = (
@@ -58,30 +60,57 @@ class Hit:
         """The row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.row.seq)
 
+    @property
+    def cursor(self) -> str:
+        """What `search` begins after, for the page behind this decision."""
+        return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
-def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50) -> list[Hit]:
+
+def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> list[Hit]:
     """The newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
 
     Tables of several journals come in their order, both alike.
 
+    :param cursor: `Hit.cursor` of the last decision of the page before
+    :raises CursorInvalid: no decision gave the cursor
     :raises LedgerUnreadable: a table is damaged
     """
     assert 1 <= limit <= LIMIT_MAX
+    begin = None if cursor is None else Cursor.read(cursor, numbers=1)
+    journals = tables_of(journal)
     found = [
-        _newest(rows, lines, wanted, limit) for rows, lines in zip(tables_of(journal), tables_of(postings), strict=True)
+        _newest(rows, lines, wanted, limit, _older(begin, rows, journals))
+        for rows, lines in zip(journals, tables_of(postings), strict=True)
     ]
     if len(found) == 1:
         return found[0]
     return sorted(itertools.chain(*found), key=lambda hit: (hit.row.decided_at, hit.row.seq), reverse=True)[:limit]
 
 
-def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int) -> list[Hit]:
+def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[str]:
+    """What holds of a journal's rows that come after a page. Of rows of one moment those of earlier journals are
+    first.
+    """
+    if begin is None:
+        return []
+    [seq] = begin.numbers
+    if len(journals) == 1:
+        return [f"seq < {seq}"]
+    streams = [one.stream for one in journals]
+    if begin.stream not in streams:
+        raise CursorInvalid(begin.text)
+    sign = "<=" if streams.index(rows.stream) > streams.index(begin.stream) else "<"
+    at = moment(begin.at)
+    return [f"decided_at < {at} OR (decided_at = {at} AND seq {sign} {seq})"]
+
+
+def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
     """Of one journal."""
     lake = Lake(journal=[journal], postings=[postings])
     booked = _of_bookings(wanted)
     if "journal" not in lake or (booked and "postings" not in lake):
         return []
-    conditions = _of_rows(wanted)
+    conditions = [*_of_rows(wanted), *older]
     if journal.after:
         conditions.append(f"seq > {journal.after}")
     if booked:

@@ -285,3 +285,37 @@ def test_rows_of_a_story_are_the_journals(ledger: SmallLedger) -> None:
     reported: dict[str, Any] = json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["rows"][0]
     names = set(JournalRow.__dataclass_fields__)
     assert names <= reported.keys()
+
+
+def test_postings_lead_from_a_balance_to_its_movements(ledger: SmallLedger) -> None:
+    [balance] = json.loads(payhook(ledger, "balances", "--currency", "EUR", "--merchant", "m-1", "--json").output)[1:2]
+    said = payhook(ledger, "postings", "--account", "provider:stripe:clearing", "--currency", "eur")
+    assert said.exit_code == 0
+    assert "1,184.56 EUR" in said.output and "-50.00" not in said.output
+    page = json.loads(
+        payhook(ledger, "postings", "--account", balance["account"], "--currency", "EUR", "--json").output
+    )
+    assert page["lines"][0]["balance_minor"] == balance["balance_minor"]
+    assert page["count"] == len(page["lines"])
+
+
+def test_postings_are_continued_by_what_the_page_before_printed(ledger: SmallLedger) -> None:
+    words = ("postings", "--account", "provider:stripe:clearing", "--currency", "EUR", "--limit", "1")
+    first = payhook(ledger, *words).output
+    found = re.search(r"1 of 2; older ones: --cursor (\S+)", first)
+    assert found is not None, first
+    assert "1,234.56 EUR" in payhook(ledger, *words, "--cursor", found[1]).output
+    wrong = payhook(ledger, *words, "--cursor", "x")
+    assert wrong.exit_code == 1 and "begin without one" in wrong.output
+
+
+def test_an_account_without_postings_is_exit_1_with_what_to_try(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "postings", "--account", "merchant:m-9:payable")
+    assert said.exit_code == 1 and "`payhook ledger balances` lists the accounts" in said.output
+
+
+def test_what_is_owed_to_each_merchant_is_one_row(ledger: SmallLedger) -> None:
+    said = payhook(ledger, "owed").output
+    assert re.search(r"m-1\s+EUR\s+1,234.56\s+-50.00\s+1,184.56", said), said
+    [one] = json.loads(payhook(ledger, "owed", "--merchant", "m-2", "--json").output)
+    assert (one["owed_minor"], one["decimals"], one["parts"]) == (1_234, 0, {"payable": 1_234})

@@ -10,7 +10,8 @@ import pytest
 
 from core.decision import Decision
 from core.money import Movement
-from ledger.queries import Wanted, search
+from ledger.queries import CursorInvalid, Wanted, search
+from ledger.queries.lake import Rows
 from tests.small_ledger import START, SmallLedger
 
 
@@ -86,3 +87,33 @@ def test_what_is_booked_nowhere_is_not_found_by_its_amount(ledger: SmallLedger) 
     ledger.add(None)
     ledger.commit(with_postings=False)
     assert found(ledger, currency="EUR") == []
+
+
+def test_pages_of_hits_follow_each_other(reported: SmallLedger) -> None:
+    pages, cursor = [], None
+    while hits := search(reported.journal, reported.postings, Wanted(), 4, cursor):
+        pages.append([hit.row.seq for hit in hits])
+        cursor = hits[-1].cursor
+    assert pages == [[6, 5, 4, 3], [2, 1]]
+
+
+def test_pages_of_several_journals_leave_nothing_out_and_repeat_nothing(tmp_path: Path) -> None:
+    parts = [SmallLedger(tmp_path / "data", shard=number) for number in (0, 1)]
+    for number in range(4):
+        for part in parts:
+            part.add(Movement.CAPTURE, at=START + timedelta(minutes=number // 2))
+    for part in parts:
+        part.commit()
+    journal = [Rows(part.journal, f"ledger.{part.shard}") for part in parts]
+    lines = [Rows(part.postings, f"ledger.{part.shard}") for part in parts]
+    seen, cursor = [], None
+    while hits := search(journal, lines, Wanted(), 3, cursor):
+        seen += [(hit.stream, hit.row.seq) for hit in hits]
+        cursor = hits[-1].cursor
+    assert len(seen) == len(set(seen)) == 8
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1~1", "1~1~ledger'", "9" * 30 + "~1~ledger"])
+def test_a_cursor_that_no_hit_gave_is_refused(reported: SmallLedger, cursor: str) -> None:
+    with pytest.raises(CursorInvalid):
+        search(reported.journal, reported.postings, Wanted(), 4, cursor)

@@ -1,0 +1,124 @@
+"""The postings of one account, the newest first, each with the balance after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from core.money import decimals_of
+from core.routing import row_name
+from ledger.queries.balances import SIGNED, AsOf, wanted
+from ledger.queries.cursor import Cursor
+from ledger.queries.lake import Lake, Tables, all_of, moment, tables_of, text
+
+POSTINGS_MAX = 1_000
+"""Of one page."""
+
+_COLUMNS = (
+    "seq, line, stream, account, side, amount_minor, currency, merchant, provider, event_key, fact_key, entity_key, "
+    "occurred_at, decided_at"
+)
+_NEWEST_FIRST = "ORDER BY decided_at DESC, stream DESC, seq DESC, line DESC"
+
+
+@dataclass(frozen=True, slots=True)
+class PostingLine:
+    """One line of a booking, and the account's balance (debits minus credits) in its currency after it.
+
+    ``seq`` is the row of the journal of ``stream`` that booked it.
+    """
+
+    seq: int
+    line: int
+    stream: str
+    account: str
+    side: str
+    amount_minor: int
+    currency: str
+    decimals: int
+    balance_minor: int
+    merchant: str | None
+    provider: str | None
+    event_key: str | None
+    fact_key: str | None
+    entity_key: str | None
+    occurred_at: datetime | None
+    decided_at: datetime
+
+    @property
+    def name(self) -> str:
+        """The row's number, with its stream where that isn't the first."""
+        return row_name(self.stream, self.seq)
+
+    @property
+    def cursor(self) -> str:
+        """What `postings` begins after, for the page behind this line."""
+        return Cursor(self.decided_at, (self.seq, self.line), self.stream).text
+
+    @property
+    def signed_minor(self) -> int:
+        """What it does to the balance."""
+        return self.amount_minor if self.side == "debit" else -self.amount_minor
+
+
+@dataclass(frozen=True, slots=True)
+class PostingsPage:
+    """``count``: how many postings match on all pages. ``next``: the cursor of the page after this one."""
+
+    lines: tuple[PostingLine, ...]
+    count: int
+    next: str | None
+
+
+def _older(begin: Cursor) -> str:
+    """What holds of the postings that come after a page, in their order."""
+    (seq, line), at, stream = begin.numbers, moment(begin.at), text(begin.stream)
+    in_stream = f"stream = {stream} AND (seq < {seq} OR (seq = {seq} AND line < {line}))"
+    return f"decided_at < {at} OR (decided_at = {at} AND (stream < {stream} OR ({in_stream})))"
+
+
+def postings(
+    tables: Tables,
+    account: str,
+    currency: str | None = None,
+    merchant: str | None = None,
+    as_of: AsOf | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> PostingsPage:
+    """One page of the postings that `balances` sums for the account: with the same ``merchant`` and ``as_of`` they come
+    to the same.
+
+    :param tables: the path of the postings table, or those of several journals
+    :param cursor: ``next`` of the page before
+    :raises CursorInvalid: no page gave the cursor
+    :raises LedgerUnreadable: a table is damaged
+    """
+    assert 1 <= limit <= POSTINGS_MAX
+    begin = None if cursor is None else Cursor.read(cursor, numbers=2)
+    lake = Lake(postings=tables)
+    if "postings" not in lake:
+        return PostingsPage((), 0, None)
+    single = tables_of(tables)[0].stream
+    source = "postings" if len(tables_of(tables)) > 1 else f"(SELECT *, {text(single)} AS stream FROM postings)"
+    conditions = [f"account = {text(account)}", *wanted(merchant, currency, as_of or AsOf())]
+    [counted] = lake.ask(f"SELECT count(*) AS lines FROM {source} {all_of(conditions)}").to_pylist()
+    older = [*conditions, *([] if begin is None else [_older(begin)])]
+    rows = lake.ask(f"SELECT {_COLUMNS} FROM {source} {all_of(older)} {_NEWEST_FIRST} LIMIT {limit + 1}").to_pylist()
+    sums = lake.ask(f"SELECT currency, {SIGNED} AS balance FROM {source} {all_of(older)} GROUP BY currency")
+    page, more = rows[:limit], len(rows) > limit
+    lines = _with_balances(page, {one["currency"]: int(one["balance"]) for one in sums.to_pylist()})
+    return PostingsPage(lines, counted["lines"], lines[-1].cursor if more else None)
+
+
+def _with_balances(rows: Sequence[Mapping[str, Any]], balances: dict[str, int]) -> tuple[PostingLine, ...]:
+    """``balances``: by currency, after the newest of the rows."""
+    lines = []
+    for row in rows:
+        currency = row["currency"]
+        line = PostingLine(decimals=decimals_of(currency), balance_minor=balances[currency], **row)
+        balances[currency] -= line.signed_minor
+        lines.append(line)
+    return tuple(lines)
