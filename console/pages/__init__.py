@@ -17,6 +17,8 @@ from console.pages.dlq_selections import add_selections
 from console.pages.ledger import add_balances, add_reports, add_search, add_stories, add_unknown
 from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
+from console.pages.ledger_home import add_home
+from console.pages.ledger_postings import add_owed, add_postings
 from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.received import received_routes
@@ -42,7 +44,7 @@ def routers(
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     return [
         search_routes(finance, dlq),
-        _ledger(finance, Recorder(audit_log, finance.clock, "page")),
+        _ledger(finance, Recorder(audit_log, finance.clock, "page"), bookings),
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),
         received_routes(finance, received),
@@ -50,10 +52,11 @@ def routers(
     ]
 
 
-def _ledger(place: Place, reading: Recorder) -> APIRouter:
+def _ledger(place: Place, reading: Recorder, bookings: Mapping[Mode, BookingService]) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
-    for add in (add_balances, add_search, add_unknown, add_reports, add_stories):
+    for add in (add_balances, add_postings, add_owed, add_search, add_unknown, add_reports, add_stories):
         add(router, place)
+    add_home(router, place, bookings)
     add_verification(router, place)
     add_export(router, place, reading)
     return router

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from console.access.roles import Role, User
@@ -150,11 +151,14 @@ def _dict(status: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+FINANCE_HOME = "/ledger/overview"
+
+
 def add_overview(router: APIRouter, place: DlqPlace) -> None:
     @router.get("/")
     async def home(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
         if not user.may(Role.VIEWER):
-            return render(request, "home.html")
+            return RedirectResponse(FINANCE_HOME, 303) if user.may(Role.FINANCE) else render(request, "home.html")
         stream = place.stream(request)
         indexes = {name: one.index for name, one in place.parts(stream).items()}
         shown = await place.asking.ask(overview, indexes)

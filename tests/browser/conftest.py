@@ -67,7 +67,7 @@ class Stage:
         page.fill("#name", name)
         page.fill("#password", password)
         page.click("main button[type=submit]")
-        page.wait_for_url(f"{self.url}/")
+        page.wait_for_url(lambda url: "/login" not in url)
         return page, seen
 
     def stranger(self, width: int = 1280) -> tuple[Page, Seen]:

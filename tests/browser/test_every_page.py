@@ -40,6 +40,9 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/users": ("/users",),
     "/users/{name}": ("/users/bob", "/users/ada"),
     "/ledger": ("/ledger", "/ledger?currency=EUR", "/ledger?merchant=nobody"),
+    "/ledger/overview": ("/ledger/overview",),
+    "/ledger/postings": ("/ledger/postings", "/ledger/postings?account=merchant:m-1:payable&currency=EUR"),
+    "/ledger/owed": ("/ledger/owed", "/ledger/owed?merchant=nobody"),
     "/ledger/events/{key:path}": ("/ledger/events/stripe:evt_paid0:charge.captured", "/ledger/events/seq:8"),
     "/ledger/entities/{key:path}": (
         "/ledger/entities/stripe:acct_1:pi_0",

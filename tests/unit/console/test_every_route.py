@@ -80,7 +80,7 @@ def test_every_route_of_the_api_asks_for_a_token_and_its_role(bench: ApiBench) -
 def test_every_page_shows_itself_to_its_role_alone(bench: ApiBench, name: str) -> None:
     browser = Browser(bench.listener)
     browser.sign_in(name)
-    token = csrf_of(browser.get("/"))
+    token = csrf_of(browser.get("/password"))
     for one in _pages(bench):
         for method in one.methods:
             path = concrete(one.path)

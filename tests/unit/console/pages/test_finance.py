@@ -16,6 +16,7 @@ from console.pages.ledger_export import ExportTooLarge, write
 from ledger.queries import LedgerJournals
 from tests.answers import answered, receipt
 from tests.damaged_lake import DAMAGES
+from tests.dead_letters import DeadLetters
 from tests.filled_ledger import reconcile
 from tests.unit.console.pages.conftest import Pages
 
@@ -147,3 +148,67 @@ def test_reconciliations_and_what_differs(own_pages: Pages) -> None:
     reported = text(page.text)
     assert "Report and ledger differ." in reported and "-1,234 JPY" in reported and "1 × payout" in reported
     assert "stripe:&lt;b&gt;f" in page.text
+
+
+def links(page: str, begin: str) -> list[str]:
+    """The addresses of a page that begin so."""
+    found = (html.unescape(one) for one in re.findall(r'href="([^"]*)"', page))
+    return [one for one in found if one.startswith(begin)]
+
+
+@pytest.mark.parametrize("query", ["", "?currency=EUR", "?merchant=m-1", "?seq=3", "?merchant=m-1&seq=3&currency=EUR"])
+def test_every_balance_leads_to_the_postings_that_it_is_the_sum_of(pages: Pages, query: str) -> None:
+    browser = pages.browser("fay")
+    page = browser.get(f"/ledger{query}").text
+    rows = re.findall(r'<td class="key"><a href="([^"]*)">.*?data-label="balance">([^<]*)</td>', page, re.S)
+    assert rows
+    for address, balance in rows:
+        found = browser.get(html.unescape(address))
+        newest = re.search(r'data-label="balance">([^<]*)</td>', found.text)
+        assert newest is not None and newest[1] == balance, address
+
+
+def test_postings_are_listed_page_by_page(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.pages.ledger_postings.POSTINGS_PER_PAGE", 1)
+    browser = pages.browser("fay")
+    first = browser.get("/ledger/postings?account=provider:stripe:clearing&currency=EUR")
+    assert "2 postings on" in text(first.text) and "1,230.00 EUR" in first.text
+    [older] = links(first.text, "/ledger/postings?account=provider%3Astripe%3Aclearing&currency=EUR&cursor=")
+    second = browser.get(older)
+    assert "1,234.50 EUR" in second.text and ">older<" not in second.text
+    wrong = browser.get("/ledger/postings?account=a&cursor=x")
+    assert wrong.status_code == 422 and "begin without one" in wrong.text
+
+
+def test_postings_of_no_account_ask_for_one_and_of_an_unknown_one_lead_to_the_balances(pages: Pages) -> None:
+    browser = pages.browser("fay")
+    assert browser.get("/ledger/postings").status_code == 200
+    assert "No postings." in text(browser.get("/ledger/postings?account=merchant:none:payable").text)
+
+
+def test_what_is_owed_to_each_merchant_is_the_sum_of_its_accounts(pages: Pages) -> None:
+    browser = pages.browser("fay")
+    page = browser.get("/ledger/owed").text
+    assert "m-1 1,234.50 EUR -4.50 EUR 1,230.00 EUR" in text(page)
+    for address in links(page, "/ledger/postings"):
+        assert "No postings" not in browser.get(address).text
+    assert "1,230.00 EUR" not in browser.get("/ledger/owed?seq=1").text
+    assert "that is like that" in browser.get("/ledger/owed?merchant=nobody").text
+
+
+def test_finance_begins_with_what_is_held_owed_and_waits_for_somebody(own_pages: Pages) -> None:
+    browser = own_pages.browser("fay")
+    assert browser.get("/").headers["location"] == "/ledger/overview"
+    page = text(browser.get("/ledger/overview").text)
+    for words in ("Held by providers 1,230.00 EUR", "Owed to merchants 1,230.00 EUR", "Waiting for approval 1"):
+        assert words in page, page
+    assert "Unknown events 0" in page and "Last reconciliation none" in page and "Verification never" in page
+    reconcile(own_pages.letters)
+    assert "Last reconciliation 1 differ" in text(browser.get("/ledger/overview").text)
+
+
+def test_finance_of_an_empty_ledger_is_told_so(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    letters = DeadLetters(data)
+    page = text(Pages(data, letters, letters.clock).browser("fay").get("/ledger/overview").text)
+    assert "Held by providers nothing" in page and "Nothing is booked yet" in page

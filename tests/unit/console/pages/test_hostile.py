@@ -77,6 +77,7 @@ def test_there_is_a_hostile_item_for_each_text(pages: Pages) -> None:
             "/dlq/selections",
             "/dlq/audit",
         ),
+        *("/ledger/overview", "/ledger/postings?account=merchant:m-1:payable", "/ledger/owed"),
         *("/ledger", "/ledger/search?text=hostile", "/ledger/search?decision=dead", "/ledger/reconciliations"),
         *("/ledger/reversals", "/ledger/entries", "/ledger/export"),
     ],
@@ -115,6 +116,7 @@ def test_pages_of_events_and_entities_by_their_keys(pages: Pages) -> None:
     [
         *("/ledger/events/{}", "/ledger/entities/{}", "/ledger/reconciliations/{}"),
         *("/ledger/search?text={}", "/ledger/search?merchant={}&from={}&amount={}&currency=EUR", "/ledger?merchant={}"),
+        *("/ledger/postings?account={}", "/ledger/postings?account=a&cursor={}", "/ledger/owed?merchant={}"),
         *("/ledger?as_of={}", "/ledger?currency={}", "/ledger/export/file?table={}", "/dlq?text={}", "/dlq?from={}"),
         *(
             "/dlq?view=items&class={}&provider={}&type={}&entity={}&cause={}",

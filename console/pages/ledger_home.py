@@ -1,0 +1,110 @@
+"""``/ledger/overview``: where finance begins. What is held and owed, what waits for a person, and what came last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastapi import APIRouter, Request, Response
+
+from console.bookings import BookingService
+from console.pages.ledger import reconciliations
+from console.pages.ledger_postings import account_of
+from console.pages.ledger_verification import StreamResult, read_results
+from console.pages.place import Place
+from core.decision import Decision
+from core.event import Mode
+from ledger.queries import Balance, Hit, Owed, UnknownEvents, Wanted, balances, owed, owed_parts, search, unknown_events
+from ledger.queries.journals import LedgerJournals
+from ledger.reconciliations import Reconciliation
+from ledger.verify.report import WRONG
+
+OWED_SHOWN = 10
+BOOKED_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FinanceHome:
+    """``held``: what providers hold, and ``owed_in_all``, in minor units by currency. ``owed``: the greatest amounts.
+
+    ``last_run``: the newest reconciliation; None: there was none. ``verified_at``: of the stream whose verification is
+    oldest; None: one never was. ``wrong``: how many invariants don't hold.
+    """
+
+    held: Mapping[str, int]
+    owed_in_all: Mapping[str, int]
+    owed: Sequence[Owed]
+    merchants: int
+    unknown: Sequence[UnknownEvents]
+    waiting: int
+    last_run: Reconciliation | None
+    verified_at: datetime | None
+    wrong: int
+    booked: Sequence[Hit]
+
+    @property
+    def unknown_count(self) -> int:
+        return sum(one.events for one in self.unknown)
+
+    @property
+    def differing(self) -> int:
+        """Differences of the newest reconciliation."""
+        return 0 if self.last_run is None else sum(self.last_run.counts.values())
+
+
+def add_home(router: APIRouter, place: Place, services: Mapping[Mode, BookingService]) -> None:
+    @router.get("/ledger/overview")
+    async def home(request: Request) -> Response:
+        mode = place.mode(request)
+        shown = await place.asking.ask(read_home, place, mode, place.ledger(request), services[mode])
+        parts = owed_parts(shown.owed)
+        return place.show(request, "ledger/home.html", shown=shown, parts=parts, account_of=account_of)
+
+
+def read_home(place: Place, mode: Mode, journals: LedgerJournals, service: BookingService) -> FinanceHome:
+    """
+    :raises LedgerUnreadable: a table is damaged
+    """
+    found = balances(journals.postings())
+    to_merchants = owed(found)
+    runs = reconciliations(journals).runs()
+    results = read_results(place.layout, mode)
+    return FinanceHome(
+        held=_held(found),
+        owed_in_all=_by_currency(to_merchants),
+        owed=sorted(to_merchants, key=lambda one: -abs(one.owed_minor) / 10**one.decimals)[:OWED_SHOWN],
+        merchants=len({one.merchant for one in to_merchants}),
+        unknown=unknown_events(journals.journals()),
+        waiting=sum(one.waits for one in service.proposals()),
+        last_run=runs[0] if runs else None,
+        verified_at=_oldest(results),
+        wrong=sum(one.state == WRONG for result in results for one in result.invariants),
+        booked=_booked(journals),
+    )
+
+
+def _held(found: Sequence[Balance]) -> dict[str, int]:
+    held: Counter[str] = Counter()
+    for one in found:
+        if one.account.startswith("provider:"):
+            held[one.currency] += one.balance_minor
+    return dict(sorted(held.items()))
+
+
+def _by_currency(found: Sequence[Owed]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for one in found:
+        sums[one.currency] += one.owed_minor
+    return dict(sorted(sums.items()))
+
+
+def _oldest(results: Sequence[StreamResult]) -> datetime | None:
+    moments = [one.at for one in results if one.at is not None]
+    return min(moments) if len(moments) == len(results) else None
+
+
+def _booked(journals: LedgerJournals) -> list[Hit]:
+    applied = search(journals.journals(), journals.postings(), Wanted(decision=Decision.APPLIED), BOOKED_SHOWN)
+    return [hit for hit in applied if hit.amount_minor is not None]

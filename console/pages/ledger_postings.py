@@ -1,0 +1,62 @@
+"""``/ledger/postings`` and ``/ledger/owed``: the movements of a balance, and what each merchant is owed."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from console.forms import Fields
+from console.pages.ledger import Asked, read_balances
+from console.pages.place import Place
+from core.keys import key_part
+from ledger.queries import CursorInvalid, Owed, PostingsPage, balances, owed, owed_parts, postings
+from ledger.queries.journals import LedgerJournals
+
+POSTINGS_PER_PAGE = 100
+OWED_MAX = 200
+"""Merchants and currencies on one page; another merchant is found by its name."""
+
+
+def add_postings(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/postings")
+    async def of_account(request: Request) -> Response:
+        fields, journals = Fields(request.query_params), place.ledger(request)
+        asked = await place.asking.ask(read_balances, fields, journals)
+        account = fields.text("account")
+        context = {"fields": fields, "account": account, "found": None}
+        if fields.problems:
+            return place.show(request, "ledger/postings.html", 422, **context)
+        if account is None:
+            return place.show(request, "ledger/postings.html", **context)
+        try:
+            found = await place.asking.ask(_page, journals, asked, account, fields.text("cursor"))
+        except CursorInvalid as wrong:
+            fields.wrong("account", str(wrong))
+            return place.show(request, "ledger/postings.html", 422, **context)
+        return place.show(request, "ledger/postings.html", **{**context, "found": found})
+
+
+def _page(journals: LedgerJournals, asked: Asked, account: str, cursor: str | None) -> PostingsPage:
+    tables = journals.postings()
+    return postings(tables, account, asked.currency, asked.merchant, asked.as_of, cursor, POSTINGS_PER_PAGE)
+
+
+def add_owed(router: APIRouter, place: Place) -> None:
+    @router.get("/ledger/owed")
+    async def to_merchants(request: Request) -> Response:
+        fields, journals = Fields(request.query_params), place.ledger(request)
+        asked = await place.asking.ask(read_balances, fields, journals)
+        context = {"fields": fields, "found": None, "parts": [], "more": 0, "account_of": account_of}
+        if fields.problems:
+            return place.show(request, "ledger/owed.html", 422, **context)
+        found = await place.asking.ask(_owed, journals, asked)
+        context |= {"found": found[:OWED_MAX], "parts": owed_parts(found), "more": len(found) - OWED_MAX}
+        return place.show(request, "ledger/owed.html", **context)
+
+
+def _owed(journals: LedgerJournals, asked: Asked) -> list[Owed]:
+    return owed(balances(journals.postings(), asked.merchant, asked.currency, asked.as_of))
+
+
+def account_of(merchant: str, part: str) -> str:
+    """The account whose balance is a part of what the merchant is owed."""
+    return f"merchant:{key_part(merchant)}:{part}"
