@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
-from fastapi.openapi.utils import get_openapi
-from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from console.access.roles import Role, User
 from console.access.routes import Everybody, require, signed_in
 from console.api_attention import attention_routes
 from console.api_dead import routes as dead_routes
+from console.api_description import describe, sections_of
+from console.api_ledger import ledger_routes
 from console.api_routes import (
     COMMAND_ID,
     CommandDecided,
     OrderAsked,
     OrderGiven,
-    ProblemView,
     StrictRoute,
     acting,
     problems,
@@ -32,6 +31,7 @@ from console.bookings import Bookings, booking_routes
 from console.dead_letters import Streams
 from console.received import AskReceived, Received, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
+from console.rendering import render
 from core.event import Mode
 from core.layout import LEDGER
 from core.routing import mode_of, stream_of
@@ -41,6 +41,8 @@ from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import AnswerStore, Run
+
+REFERENCE_URL = "/docs"
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """Who may give which order."""
@@ -73,18 +75,9 @@ def mount_api(
     async def openapi() -> dict[str, Any]:
         return describe(api)
 
-
-def describe(api: FastAPI) -> dict[str, Any]:
-    """The API's OpenAPI description."""
-    described = get_openapi(
-        title="payhook management API",
-        version="1",
-        summary="Orders on dead events, and what became of them.",
-        routes=api.routes,
-        servers=[{"url": API}],
-    )
-    described["components"]["schemas"]["ProblemView"] = ProblemView.model_json_schema()
-    return described
+    @app.get(REFERENCE_URL, include_in_schema=False, dependencies=[described])
+    async def reference(request: Request) -> Response:
+        return render(request, "api.html", sections=sections_of(describe(api)), document=DOCS_URL)
 
 
 def create_api(
@@ -99,12 +92,23 @@ def create_api(
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
         _add_order(api, action, services)
-    for router in (dead_routes(streams), reading(streams), running(streams), booking_routes(bookings)):
+    for router in (
+        dead_routes(streams),
+        reading(streams),
+        running(streams),
+        booking_routes(bookings),
+        ledger_routes(bookings),
+    ):
         api.router.routes.extend(router.routes)
     if attention is not None:
         api.router.routes.extend(attention_routes(attention).routes)
 
-    @api.get("/dlq/commands/{command_id}", responses=problems(404, 422), dependencies=[Depends(require(Role.VIEWER))])
+    @api.get(
+        "/dlq/commands/{command_id}",
+        summary="Show what became of a command",
+        responses=problems(404, 422),
+        dependencies=[Depends(require(Role.VIEWER))],
+    )
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """What the processor decided of a command; 404 until it has."""
         _service(services, mode)

@@ -99,13 +99,13 @@ def routes(streams: Streams) -> APIRouter:
 
         return await asyncio.to_thread(follow_and_ask)
 
-    @router.get("/items", responses=refusals, response_model=Page)
+    @router.get("/items", summary="List dead items", responses=refusals, response_model=Page)
     async def items(asked: Annotated[ListAsked, Query()]) -> Response:
         """Dead items, a page of them; ``cursor`` is ``next`` of the page before."""
         page = (asked.filter(), asked.cursor, asked.limit, asked.sort)
         return await read(asked.stream, lambda dead: dead.index.page(*page))
 
-    @router.get("/items/{item_seq}", responses=refusals, response_model=StoryDescribed)
+    @router.get("/items/{item_seq}", summary="Show a dead item", responses=refusals, response_model=StoryDescribed)
     async def item(item_seq: Number, request: Request, stream: StreamWanted = "ledger") -> Response:
         """Everything that is known of one item: decisions, attempts, errors, bytes, its entity's other events.
 
@@ -114,12 +114,12 @@ def routes(streams: Streams) -> APIRouter:
         actor = signed_in(request).name
         return await read(stream, lambda dead: dead.item(item_seq, actor))
 
-    @router.get("/stats", responses=refusals, response_model=Stats)
+    @router.get("/stats", summary="Show how much is dead", responses=refusals, response_model=Stats)
     async def stats(asked: Annotated[WithStream, Query()]) -> Response:
         """What the items come to: how many, how old, of which kind, how fast they come and go."""
         return await read(asked.stream, lambda dead: dead.index.stats(asked.filter()))
 
-    @router.get("/groups", responses=refusals, response_model=Groups)
+    @router.get("/groups", summary="List dead items by cause", responses=refusals, response_model=Groups)
     async def groups(asked: Annotated[WithStream, Query()]) -> Response:
         """Items by their error's fingerprint: 3,000 of one cause are one line."""
         return await read(asked.stream, lambda dead: Groups(dead.index.groups(asked.filter())))

@@ -59,7 +59,7 @@ def reading(streams: Streams) -> APIRouter:
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 
-    @router.get("/selections", responses=refusals)
+    @router.get("/selections", summary="List selections", responses=refusals)
     async def selections(
         stream: StreamWanted = "ledger", before: Annotated[int, Query(ge=1, le=NEWEST)] = NEWEST, limit: Limit = 100
     ) -> SelectionsView:
@@ -68,13 +68,13 @@ def reading(streams: Streams) -> APIRouter:
         following = kept[-1].selection.number if len(kept) == limit else None
         return SelectionsView(selections=list(map(SelectionView.of, kept)), next=following)
 
-    @router.get("/proposals", responses=refusals)
+    @router.get("/proposals", summary="List runs that wait for an approval", responses=refusals)
     async def proposals(stream: StreamWanted = "ledger") -> SelectionsView:
         """Runs that wait for a second person, oldest first."""
         kept = await asyncio.to_thread(streams.of(stream).selections.proposals)
         return SelectionsView(selections=list(map(SelectionView.of, kept)), next=None)
 
-    @router.get(ONE, responses=refusals)
+    @router.get(ONE, summary="Show a selection", responses=refusals)
     async def selection(number: Number, stream: StreamWanted = "ledger") -> ProgressView | SelectionView:
         """One selection; with its run's progress where one was begun."""
         selections = streams.of(stream).selections
@@ -85,7 +85,7 @@ def reading(streams: Streams) -> APIRouter:
 
         return await asyncio.to_thread(read)
 
-    @router.get(f"{ONE}/items", responses=refusals)
+    @router.get(f"{ONE}/items", summary="List a selection's items", responses=refusals)
     async def items(
         number: Number,
         stream: StreamWanted = "ledger",
@@ -98,7 +98,7 @@ def reading(streams: Streams) -> APIRouter:
         following = found[-1].place if len(found) == limit else None
         return SelectedItems(items=list(map(SelectedItem.of, found)), next=following)
 
-    @router.get(f"{ONE}/dry-run", responses=refusals)
+    @router.get(f"{ONE}/dry-run", summary="Show what a replay would do", responses=refusals)
     async def dry_run(
         number: Number,
         asked: Annotated[DryRunAsked, Query()],
@@ -127,14 +127,14 @@ def running(streams: Streams) -> APIRouter:
         started = await asyncio.to_thread(dead.runs.start, number, run, signed_in(request).name)
         return RunStarted.started(started.run, again=started.again)
 
-    @acting(router, "/selections", Role.REPLAYER, 201)
+    @acting(router, "/selections", Role.REPLAYER, 201, summary="Freeze a selection")
     async def freeze(asked: SelectionAsked, request: Request, stream: StreamWanted = "ledger") -> SelectionView:
         """Freezes what is dead and matches now under a new number. Exactly this is what a run of it acts on."""
         freeze, actor = streams.of(stream).selections.freeze, signed_in(request).name
         frozen = await asyncio.to_thread(freeze, asked.wanted(), actor, asked.note, asked.seen())
         return SelectionView.of(Kept(frozen, None))
 
-    @acting(router, f"{ONE}/replay", Role.REPLAYER)
+    @acting(router, f"{ONE}/replay", Role.REPLAYER, summary="Replay a selection")
     async def replay(
         number: Number, asked: ReplayAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
@@ -142,7 +142,7 @@ def running(streams: Streams) -> APIRouter:
         second person (`state`)."""
         return await begin(request, streams.of(stream), number, asked.run())
 
-    @acting(router, f"{ONE}/resolve", Role.REPLAYER)
+    @acting(router, f"{ONE}/resolve", Role.REPLAYER, summary="Resolve a selection")
     async def resolve(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
@@ -150,7 +150,7 @@ def running(streams: Streams) -> APIRouter:
         a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("resolve", asked.reason, propose=asked.propose))
 
-    @acting(router, f"{ONE}/purge", Role.ADMIN)
+    @acting(router, f"{ONE}/purge", Role.ADMIN, summary="Purge a selection")
     async def purge(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
@@ -158,7 +158,7 @@ def running(streams: Streams) -> APIRouter:
         limits it waits for a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("purge", asked.reason, propose=asked.propose))
 
-    @acting(router, f"{ONE}/release", Role.REPLAYER)
+    @acting(router, f"{ONE}/release", Role.REPLAYER, summary="Propose to release a selection")
     async def release(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
@@ -166,7 +166,7 @@ def running(streams: Streams) -> APIRouter:
         event. It always waits for a second person (`state`)."""
         return await begin(request, streams.of(stream), number, Run("release", asked.reason, propose=asked.propose))
 
-    @acting(router, f"{ONE}/approve", Role.ADMIN, 200)
+    @acting(router, f"{ONE}/approve", Role.ADMIN, 200, summary="Approve a selection's run")
     async def approve(
         number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunView:
@@ -175,7 +175,7 @@ def running(streams: Streams) -> APIRouter:
         return RunView.of(await asyncio.to_thread(runs.approve, number, actor, asked.reason))
 
     def simple(verb: str, change: Callable[[Runs, int, str, str], RunKept], why: str) -> None:
-        @acting(router, f"{ONE}/{verb}", Role.REPLAYER, 200)
+        @acting(router, f"{ONE}/{verb}", Role.REPLAYER, 200, summary=f"{verb.capitalize()} a selection's run")
         async def changed(
             number: Number, _asked: NothingAsked, request: Request, stream: StreamWanted = "ledger"
         ) -> RunView:
@@ -184,7 +184,7 @@ def running(streams: Streams) -> APIRouter:
             return RunView.of(await asyncio.to_thread(change, runs, number, actor, request_id))
 
         changed.__doc__ = why
-        router.routes[-1].description = router.routes[-1].summary = why  # type: ignore[attr-defined]
+        router.routes[-1].description = why  # type: ignore[attr-defined]
 
     simple("pause", Runs.pause, "Nothing more of the run is taken up; what is on its way goes on")
     simple("resume", Runs.resume, "A paused run goes on")

@@ -67,7 +67,7 @@ def event_stories(
     stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyStatus]]
 ) -> dict[str, dict[str, Any]]:
     """By key: rows, postings, deliveries and what became of the bodies; a key that is unknown has none."""
-    return {key: {**_event_story(story), "bodies": bodies[key]} for key, story in stories.items()}
+    return {key: event_story(story, bodies[key]) for key, story in stories.items()}
 
 
 def hit(found: Hit) -> dict[str, Any]:
@@ -136,7 +136,8 @@ class Proposal:
         )
 
 
-def _event_story(story: EventStory) -> dict[str, Any]:
+def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, Any]:
+    """Rows, postings, deliveries, and what became of the bodies."""
     return {
         "rows": [_row(row, story) for row in story.rows],
         "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],
@@ -146,6 +147,7 @@ def _event_story(story: EventStory) -> dict[str, Any]:
         "stream": story.stream,
         "others": story.others,
         "cut": story.cut,
+        "bodies": bodies,
     }
 
 

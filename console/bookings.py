@@ -52,14 +52,14 @@ class BookingService:
         orders: Orders,
         clock: Clock,
     ) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._control_topic = control_topic
         self._orders = orders
         self._clock = clock
 
     def proposals(self) -> Sequence[Proposed]:
         """What was proposed, newest first, and what became of it."""
-        return all_proposals(self._ledger, self._control_topic)
+        return all_proposals(self.ledger, self._control_topic)
 
     def propose_entry(self, entry: Entry, actor: str, reason: str, command_id: str) -> CommandSent:
         """Sends a proposal, unless it was decided already; the processor takes it down. ``command_id``: the same
@@ -68,7 +68,7 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        at = self._ledger.of_entity(entry.entity_key)
+        at = self.ledger.of_entity(entry.entity_key)
         with self._orders.giving(actor, PROPOSE_ENTRY, f"{at.stream} {entry.entity_key}", reason) as giving:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
@@ -84,11 +84,11 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        at = proposed_at(self._ledger, self._control_topic, proposal_id)
+        at = proposed_at(self.ledger, self._control_topic, proposal_id)
         with self._orders.giving(actor, "approve_booking", f"{at.stream} proposal {proposal_id}", reason) as giving:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
-            found = waiting(self._ledger, self._control_topic, proposal_id).command
+            found = waiting(self.ledger, self._control_topic, proposal_id).command
             if account_of(found.actor) == account_of(actor):
                 raise AnotherPersonWanted(proposal_id, found.actor)
             return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
@@ -177,6 +177,7 @@ def booking_routes(services: Bookings) -> APIRouter:
 
     @router.get(
         "/proposals",
+        summary="List proposed bookings",
         responses=problems(401, 403, 404, 422, 503),
         response_model=Proposals,
         dependencies=[Depends(require(Role.FINANCE))],
@@ -186,14 +187,14 @@ def booking_routes(services: Bookings) -> APIRouter:
         found = await asyncio.to_thread(_service(services, mode).proposals)
         return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
 
-    @acting(router, "/entries", Role.FINANCE)
+    @acting(router, "/entries", Role.FINANCE, summary="Propose a booking")
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:
         """Proposes a booking by hand."""
         service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
         run: Run = request.state.idempotency
         return await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason, run.request_id)
 
-    @acting(router, "/proposals/{command_id}/approve", Role.ADMIN)
+    @acting(router, "/proposals/{command_id}/approve", Role.ADMIN, summary="Approve a proposed booking")
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:

@@ -19,6 +19,9 @@ from console.access.roles import Role
 from console.access.sessions import Sessions
 from console.access.sign_in import Access, SignInThrottle
 from console.access.users import Users
+from console.api import mount_api
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.health import Watched, create_app
@@ -29,7 +32,8 @@ from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.limits import AloneLimits
 from tests.dead_letters import DeadLetters
-from tests.unit.console.places import SentTo, attention_at, dead_letters, pages
+from tests.unit.console.places import SentTo, attention_at, bookings_at, dead_letters, pages
+from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL
 
 PASSWORD = "correct horse battery"
@@ -78,7 +82,9 @@ class Site:
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
+        bookings: Bookings = {"live": bookings_at(data, self.audit_log, clock, "api", kafka)}
         attention = attention_at(data, self.audit_log, clock, [self.dead])
+        mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}), received, attention)
         routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received, attention)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers, attention.badges)
 

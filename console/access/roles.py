@@ -22,7 +22,7 @@ class Role(StrEnum):
     """May do everything, also purge and approve."""
 
     FINANCE = "finance"
-    """Reads the ledger's and audit's pages."""
+    """Reads the ledger's pages, and proposes bookings."""
 
 
 INCLUDED: Mapping[Role, frozenset[Role]] = {
@@ -71,4 +71,4 @@ class NotAllowed(PayhookError):
     def __init__(self, user: User, role: Role) -> None:
         self.user = user
         self.role = role
-        super().__init__(f"{user.name} isn't a {role}; an administrator gives roles with `payhook users roles`")
+        super().__init__(f"you need the role {role}; an administrator gives it with `payhook users roles {user.name}`")

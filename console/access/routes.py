@@ -27,13 +27,14 @@ class RouteUndeclared(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """A dependency: the signed-in user, who has the role. None: any signed-in user.
+    """A dependency: the signed-in user, who has the role, or one of the ``others``. None: any signed-in user.
 
     The framework asks for it when it has read the body, which may take its time: who the user is, and what they may do,
     is looked up again then.
     """
 
     role: Role | None
+    others: tuple[Role, ...] = ()
 
     def __call__(self, request: Request) -> User:
         """
@@ -49,7 +50,7 @@ class Required:
         """
         if user is None:
             raise NotSignedIn
-        if self.role is not None and not user.may(self.role):
+        if self.role is not None and not any(user.may(role) for role in (self.role, *self.others)):
             raise NotAllowed(user, self.role)
         return user
 
@@ -68,12 +69,12 @@ Demand: TypeAlias = Required | Everybody
 
 
 @functools.cache
-def require(role: Role | None) -> Required:
+def require(role: Role | None, *others: Role) -> Required:
     """For ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
 
-    None: any signed-in user.
+    None: any signed-in user. One of ``others`` will do too.
     """
-    return Required(role)
+    return Required(role, others)
 
 
 def user_of(request: Request) -> User | None:

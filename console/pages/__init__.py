@@ -42,8 +42,11 @@ def routers(
     received: AskReceived = not_read,
 ) -> list[APIRouter]:
     """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
+    stories = APIRouter()
+    add_stories(stories, finance)
     return [
         search_routes(finance, dlq),
+        stories,
         _ledger(finance, Recorder(audit_log, finance.clock, "page"), bookings),
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),
@@ -54,7 +57,7 @@ def routers(
 
 def _ledger(place: Place, reading: Recorder, bookings: Mapping[Mode, BookingService]) -> APIRouter:
     router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
-    for add in (add_balances, add_postings, add_owed, add_search, add_unknown, add_reports, add_stories):
+    for add in (add_balances, add_postings, add_owed, add_search, add_unknown, add_reports):
         add(router, place)
     add_home(router, place, bookings)
     add_verification(router, place)

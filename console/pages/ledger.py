@@ -14,6 +14,7 @@ from console.details import journal_says, run_details, timeline
 from console.forms import Fields
 from console.pages.place import Place
 from console.plots import Steps, steps_plot
+from console.stories import StoryReader, check_reader
 from core import moments
 from core.decision import Decision
 from core.money import decimals_of
@@ -211,13 +212,14 @@ RECEIPTS_SHOWN_MAX = 50
 
 def add_stories(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/events/{key:path}")
-    async def event(request: Request, key: str) -> Response:
+    async def event(request: Request, key: str, user: StoryReader) -> Response:
         try:
             story, bodies = await place.asking.ask(place.ledger(request).story, key)
         except (RowAmbiguous, StreamUnknown) as unknown:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key, problem=str(unknown))
         if not story.rows:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key)
+        check_reader(user, story.rows)
         shown = 0
         deliveries = []
         for delivery in story.deliveries:
@@ -229,10 +231,11 @@ def add_stories(router: APIRouter, place: Place) -> None:
         return place.show(request, "ledger/event.html", **context)
 
     @router.get("/ledger/entities/{key:path}")
-    async def entity(request: Request, key: str) -> Response:
+    async def entity(request: Request, key: str, user: StoryReader) -> Response:
         story = await place.asking.ask(place.ledger(request).entity, key, ENTITY_EVENTS_MAX)
         if not story.total:
             return place.show(request, "ledger/unknown.html", 404, what="entity", key=key)
+        check_reader(user, itertools.chain.from_iterable(event.rows for event in story.events))
         return place.show(request, "ledger/entity.html", key=key, story=story)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from console.forms import Fields
@@ -45,7 +47,7 @@ def add_owed(router: APIRouter, place: Place) -> None:
     async def to_merchants(request: Request) -> Response:
         fields, journals = Fields(request.query_params), place.ledger(request)
         asked = await place.asking.ask(read_balances, fields, journals)
-        context = {"fields": fields, "found": None, "parts": [], "more": 0, "account_of": account_of}
+        context: dict[str, Any] = {"fields": fields, "found": None, "parts": [], "more": 0, "account_of": account_of}
         if fields.problems:
             return place.show(request, "ledger/owed.html", 422, **context)
         found = await place.asking.ask(_owed, journals, asked)

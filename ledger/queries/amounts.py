@@ -39,13 +39,14 @@ def minor_units(text: str, currency: str) -> int:
     :raises AmountInvalid: no number, or finer or greater than what is booked
     """
     if not _NUMBER.fullmatch(text):
-        raise AmountInvalid(text, currency, "a number such as 1234.50 is wanted, with a point and nothing else in it")
+        raise AmountInvalid(text, currency, "write a number such as 1234.50, with a point and nothing else in it")
     decimals = decimals_of(currency)
     amount = Decimal(text).scaleb(decimals)
     if abs(amount) > AMOUNT_MINOR_MAX:
         raise AmountInvalid(text, currency, f"it is beyond {AMOUNT_MINOR_MAX} minor units")
     if amount != amount.to_integral_value():
-        raise AmountInvalid(text, currency, f"{currency} has {decimals} decimals")
+        has = f"{decimals} decimals" if decimals else "no decimals"
+        raise AmountInvalid(text, currency, f"{currency} has {has}")
     return int(amount)
 
 

@@ -35,15 +35,17 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """All accounts of one currency."""
+    """All accounts of one currency, of whose minor unit it has ``decimals``."""
 
     currency: str
     debit_minor: int
     credit_minor: int
+    decimals: int
+    balanced: bool
 
-    @property
-    def balanced(self) -> bool:
-        return self.debit_minor == self.credit_minor
+    @classmethod
+    def of(cls, currency: str, debit_minor: int, credit_minor: int) -> Self:
+        return cls(currency, debit_minor, credit_minor, decimals_of(currency), debit_minor == credit_minor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def totals(found: Sequence[Balance]) -> list[Total]:
     """By currency: in double entry a currency's debits are its credits."""
     codes = sorted({one.currency for one in found})
     return [
-        Total(
+        Total.of(
             code,
             sum(one.debit_minor for one in found if one.currency == code),
             sum(one.credit_minor for one in found if one.currency == code),

@@ -8,11 +8,17 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from console.api import mount_api
+from console.bookings import Bookings
+from console.dead_letters import Streams
 from console.health import Watched, create_app
 from core.clock import Clock
+from dlq.audit_log import AuditLog
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener
+from tests.unit.console.places import bookings_at
+from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 
 
 class Pages:
@@ -22,6 +28,9 @@ class Pages:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
+        acts = AuditLog(data / "lake" / "acts")
+        bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", ToTheEngine(letters))}
+        mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}))
         self.listener = Listener(app, data, clock, producer=ToTheEngine(letters), sleep=lambda _: letters.batch())
 
         self._signed_in: dict[str, Browser] = {}

@@ -42,7 +42,7 @@ def test_an_amount_is_read_back_from_its_text(amount_minor: int, currency: str) 
     ("text", "currency", "problem"),
     [
         ("12.505", "EUR", "EUR has 2 decimals"),
-        ("0.5", "JPY", "JPY has 0 decimals"),
+        ("0.5", "JPY", "JPY has no decimals"),
         ("1,250", "EUR", "a point and nothing else"),
         ("12,50", "EUR", "a point and nothing else"),
         ("NaN", "EUR", "a number"),

@@ -1,0 +1,172 @@
+"""The API's OpenAPI description, and the same as what a page shows: no script of another host is needed to read it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from console.access.routes import Required, demand_of
+from console.api_routes import ProblemView
+from console.forms import SESSION
+from console.refusals import API
+
+SECURITY_SCHEMES = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A user's token: `payhook users token NAME --days N` shows it once.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION,
+        "description": "Of who signed in at /login. Behind https its name begins with __Host-.",
+    },
+}
+METHODS = ("get", "post")
+_SECTIONS = {"/dlq/": "Dead letters and selections", "/ledger/": "Ledger"}
+
+
+def describe(api: FastAPI) -> dict[str, Any]:
+    """The OpenAPI description of the routes, each with how to sign in and the role that it asks for."""
+    described = get_openapi(
+        title="payhook management API",
+        version="1",
+        summary="What the ledger holds, what is dead, orders on both, and what became of them.",
+        description="Every request needs a user. A POST needs an Idempotency-Key.",
+        routes=api.routes,
+        servers=[{"url": API}],
+    )
+    described["components"]["schemas"]["ProblemView"] = ProblemView.model_json_schema()
+    described["components"]["securitySchemes"] = SECURITY_SCHEMES
+    described["security"] = [{name: []} for name in SECURITY_SCHEMES]
+    for route in api.routes:
+        if isinstance(route, APIRoute):
+            for method in route.methods or ():
+                operation = described["paths"][route.path_format][method.lower()]
+                operation["x-payhook-roles"] = _roles(route)
+    return described
+
+
+def _roles(route: APIRoute) -> list[str]:
+    demand = demand_of(route)
+    if not isinstance(demand, Required) or demand.role is None:
+        return []
+    return [role.value for role in (demand.role, *demand.others)]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedField:
+    """A parameter, or a field of a body or an answer. ``kind``: its JSON type, and what it may be."""
+
+    name: str
+    kind: str
+    is_required: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One route as the page shows it. ``answers``: statuses with what they mean."""
+
+    method: str
+    path: str
+    summary: str
+    text: str
+    roles: Sequence[str]
+    parameters: Sequence[DescribedField]
+    body: Sequence[DescribedField]
+    answer: Sequence[DescribedField]
+    answers: Sequence[tuple[str, str]]
+
+    @property
+    def anchor(self) -> str:
+        """Its place on the page."""
+        return f"{self.method} {self.path}".lower().replace(" ", "-").replace("/", "-").translate(_NO_BRACES)
+
+
+_NO_BRACES = str.maketrans("", "", "{}")
+
+
+def sections_of(document: Mapping[str, Any]) -> list[tuple[str, list[Operation]]]:
+    """Every operation of a description, by what its path is about, in the description's order."""
+    found = list(_operations(document))
+    names = [*dict.fromkeys(_section(one.path) for one in found)]
+    return [(name, [one for one in found if _section(one.path) == name]) for name in names]
+
+
+def _section(path: str) -> str:
+    return next((name for begin, name in _SECTIONS.items() if path.startswith(begin)), "Other")
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
+    for path, method in itertools.product(document["paths"], METHODS):
+        operation = document["paths"][path].get(method)
+        if operation is None:
+            continue
+        parameters = [
+            DescribedField(one["name"], _kind(document, one["schema"]), one.get("required", False), _text(one))
+            for one in operation.get("parameters", ())
+        ]
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        good: Mapping[str, Any] = next(
+            (one for status, one in operation["responses"].items() if status.startswith("2")), {}
+        )
+        answer = good.get("content", {}).get("application/json", {}).get("schema", {})
+        yield Operation(
+            method=method.upper(),
+            path=path,
+            summary=operation["summary"],
+            text=operation.get("description", ""),
+            roles=operation["x-payhook-roles"],
+            parameters=parameters,
+            body=_fields(document, body),
+            answer=_fields(document, answer),
+            answers=[(status, one["description"]) for status, one in sorted(operation["responses"].items())],
+        )
+
+
+def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[DescribedField]:
+    """The fields of an object; of one of several objects those of the first."""
+    resolved = _resolved(document, schema)
+    required = resolved.get("required", ())
+    return [
+        DescribedField(name, _kind(document, one), name in required, _text(one))
+        for name, one in resolved.get("properties", {}).items()
+    ]
+
+
+def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" in schema:
+        found: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return found
+    return _resolved(document, schema["anyOf"][0]) if "anyOf" in schema else schema
+
+
+def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """``string``, ``list of integer``, ``one of live, test``; of a schema with a name that name."""
+    if "$ref" in schema:
+        named = _resolved(document, schema)
+        return _one_of(named["enum"]) if "enum" in named else schema["$ref"].rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(document, one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return _one_of(schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_kind(document, schema.get('items', {}))}"
+    bounds = [f"{word} {schema[name]}" for name, word in (("minimum", "from"), ("maximum", "to")) if name in schema]
+    return " ".join([str(schema.get("type", "any")), *bounds])
+
+
+def _one_of(values: Sequence[object]) -> str:
+    return f"one of {', '.join(map(str, values))}"
+
+
+def _text(described: Mapping[str, Any]) -> str:
+    return str(described.get("description", ""))

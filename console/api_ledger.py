@@ -1,0 +1,234 @@
+"""The API's reading of the ledger: what finance's pages and `payhook ledger` read, by the same queries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from console.access.roles import Role
+from console.access.routes import require, signed_in
+from console.api_routes import StrictRoute, problems
+from console.as_json import event_story, hit, plain
+from console.bookings import Bookings
+from console.ledger_words import (
+    BalancesAsked,
+    BalancesPage,
+    EntityAsked,
+    HitsPage,
+    Key,
+    LedgerAsked,
+    PostingsAsked,
+    ReconciliationAsked,
+    ReconciliationRun,
+    ReconciliationsPage,
+    SearchAsked,
+    Unknown,
+    Verification,
+    invalid,
+)
+from console.pages.ledger import reconciliations
+from console.pages.ledger_verification import read_results
+from console.pages.place import Asking
+from console.stories import STORY_READERS, check_reader
+from core.layout import Layout
+from ingest.idempotency.request import Problem
+from journal.journals import StreamUnknown
+from ledger.queries import (
+    Balance,
+    CursorInvalid,
+    EntityStory,
+    LedgerJournals,
+    PostingsPage,
+    RowAmbiguous,
+    balances,
+    owed,
+    postings,
+    search,
+    totals,
+    unknown_events,
+)
+from ledger.reconciliations import Reconciliation, UnknownRun, as_dict
+
+Answer = TypeVar("Answer")
+
+FIND = "GET /api/ledger/search?text=… finds a part of a key"
+UNDECIDED = "it was answered, and isn't decided yet: ask again in a moment, or see `payhook status`"
+
+
+class LedgerReader:
+    """Each method but the private ones is a route."""
+
+    def __init__(self, services: Bookings, asking: Asking) -> None:
+        self._services = services
+        self._asking = asking
+
+    async def balances(self, asked: Annotated[BalancesAsked, Query()]) -> Response:
+        """Each account's debits, credits and balance (debits minus credits), now or as of a moment."""
+        return await self._answer(asked, lambda journals: _balances(journals, asked))
+
+    async def postings(self, asked: Annotated[PostingsAsked, Query()]) -> Response:
+        """What is booked on an account, the newest first, each with the balance after it."""
+
+        def read(journals: LedgerJournals) -> PostingsPage:
+            as_of, tables = asked.moment(journals), journals.postings()
+            return _paged(
+                lambda: postings(
+                    tables, asked.account, asked.currency, asked.merchant, as_of, asked.cursor, asked.limit
+                )
+            )
+
+        return await self._answer(asked, read)
+
+    async def search(self, asked: Annotated[SearchAsked, Query()]) -> Response:
+        """Decisions that match, the newest first."""
+        wanted = asked.wanted()
+
+        def read(journals: LedgerJournals) -> HitsPage:
+            tables = journals.journals(), journals.postings()
+            found = _paged(lambda: search(*tables, wanted, asked.limit + 1, asked.cursor))
+            hits = found[: asked.limit]
+            return HitsPage([hit(one) for one in hits], hits[-1].cursor if len(found) > asked.limit else None)
+
+        return await self._answer(asked, read)
+
+    async def event(self, key: Key, request: Request, asked: Annotated[LedgerAsked, Query()]) -> Response:
+        """An event's whole story, by its key, a fact's key, or seq:N of a row of the journal.
+
+        Who may replay reads the stories of what they may replay, finance all of them.
+        """
+        user = signed_in(request)
+
+        def read(journals: LedgerJournals) -> dict[str, Any]:
+            try:
+                story, bodies = journals.story(key)
+            except (RowAmbiguous, StreamUnknown) as wrong:
+                raise Problem(404, "event-unknown", "No such event", str(wrong)) from None
+            if not story.rows:
+                raise _not_found("event", UNDECIDED if story.receipts else FIND)
+            check_reader(user, story.rows)
+            return {"key": key, **event_story(story, bodies)}
+
+        return await self._answer(asked, read)
+
+    async def entity(self, key: Key, request: Request, asked: Annotated[EntityAsked, Query()]) -> Response:
+        """An entity's events (a payment's, say) in Kafka's order, with the balances that they leave.
+
+        Who may replay reads the stories of what they may replay, finance all of them.
+        """
+        user = signed_in(request)
+
+        def read(journals: LedgerJournals) -> EntityStory:
+            story = journals.entity(key, asked.limit)
+            if not story.total:
+                raise _not_found("entity")
+            check_reader(user, itertools.chain.from_iterable(event.rows for event in story.events))
+            return story
+
+        return await self._answer(asked, read)
+
+    async def unknown(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
+        """Events of which no table says what they mean for money, by type and reason."""
+        return await self._answer(asked, lambda journals: Unknown(unknown_events(journals.journals())))
+
+    async def verification(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
+        """What each invariant says, and whether it held when it was last looked at."""
+        return await self._answer(
+            asked, lambda journals: Verification(read_results(Layout(journals.first.root), asked.mode))
+        )
+
+    async def reconciliations(self, asked: Annotated[ReconciliationAsked, Query()]) -> Response:
+        """Providers' reports that were compared with the ledger, the newest first."""
+
+        def read(journals: LedgerJournals) -> ReconciliationsPage:
+            runs = reconciliations(journals).runs()
+            return ReconciliationsPage([as_dict(run) for run in runs[: asked.limit]], len(runs))
+
+        return await self._answer(asked, read)
+
+    async def reconciliation(self, run_id: Key, asked: Annotated[ReconciliationAsked, Query()]) -> Response:
+        """One reconciliation, and its first differences, kind by kind."""
+
+        def read(journals: LedgerJournals) -> ReconciliationRun:
+            found = reconciliations(journals)
+            try:
+                run: Reconciliation = found.run(run_id)
+            except UnknownRun as wrong:
+                title = "No such reconciliation"
+                raise Problem(404, "reconciliation-unknown", title, str(wrong)) from None
+            differences = itertools.islice(found.differences(run_id), asked.limit)
+            return ReconciliationRun(as_dict(run), list(differences))
+
+        return await self._answer(asked, read)
+
+    async def _answer(self, asked: LedgerAsked, read: Callable[[LedgerJournals], Any]) -> Response:
+        service = self._services.get(asked.mode)
+        if service is None:
+            raise Problem(404, "mode-unknown", "No such ledger", f"no {asked.mode} traffic is taken here")
+        places = service.ledger.places
+        return await self._asking.ask(lambda: JSONResponse(plain(read(LedgerJournals.of(places)))))
+
+
+def ledger_routes(services: Bookings) -> APIRouter:
+    """For finance; stories for who may replay too."""
+    router, reader = APIRouter(prefix="/ledger", route_class=StrictRoute), LedgerReader(services, Asking())
+    finance = Depends(require(Role.FINANCE))
+    for path, read, summary, shape, readers in (
+        ("/balances", reader.balances, "List balances", BalancesPage, finance),
+        ("/postings", reader.postings, "List an account's postings", PostingsPage, finance),
+        ("/search", reader.search, "Search decisions", HitsPage, finance),
+        ("/events/{key:path}", reader.event, "Show an event's story", dict[str, Any], STORY_READERS),
+        ("/entities/{key:path}", reader.entity, "Show an entity's story", EntityStory, STORY_READERS),
+        ("/unknown", reader.unknown, "List unknown events", Unknown, finance),
+        ("/verification", reader.verification, "Show the last verification", Verification, finance),
+        ("/reconciliations", reader.reconciliations, "List reconciliations", ReconciliationsPage, finance),
+        ("/reconciliations/{run_id}", reader.reconciliation, "Show a reconciliation", ReconciliationRun, finance),
+    ):
+        router.add_api_route(
+            path,
+            read,
+            summary=summary,
+            responses=problems(401, 403, 404, 422, 503),
+            response_model=shape,
+            dependencies=[readers],
+        )
+    return router
+
+
+def _paged(read: Callable[[], Answer]) -> Answer:
+    """
+    :raises Problem: the cursor is none
+    """
+    try:
+        return read()
+    except CursorInvalid as wrong:
+        raise invalid("cursor", str(wrong)) from None
+
+
+def _balances(journals: LedgerJournals, asked: BalancesAsked) -> BalancesPage:
+    found = balances(journals.postings(), asked.merchant, asked.currency, asked.moment(journals))
+    listed = _after(found, asked.cursor)
+    page = listed[: asked.limit]
+    more = _place(page[-1]) if len(listed) > asked.limit else None
+    return BalancesPage(list(page), totals(found), owed(found), more)
+
+
+def _place(one: Balance) -> str:
+    return f"{one.currency}~{one.account}"
+
+
+def _after(found: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
+    """The balances behind the page that ended there, in the order of accounts and currencies."""
+    if cursor is None:
+        return found
+    currency, mark, account = cursor.partition("~")
+    if not mark:
+        raise invalid("cursor", str(CursorInvalid(cursor)))
+    return [one for one in found if (one.account, one.currency) > (account, currency)]
+
+
+def _not_found(what: str, then: str = FIND) -> Problem:
+    return Problem(404, f"{what}-unknown", f"No such {what}", f"the ledger knows no such {what}; {then}")
