@@ -22,6 +22,7 @@ from core.work import Posting, Side
 from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, Target, propose_entry
 from journal.reader import lineage_of
 from journal.schema import JournalRow
+from ledger.queries import minor_units
 from ledger.reversals import all_proposals, bookings_of, entry_of, evidence_sha256, reversal_of
 
 ACTIONS = {"propose_reversal": "reversal"}
@@ -105,13 +106,13 @@ def _print_proposals(found: Sequence[Proposal]) -> None:
         print_details(details, f"{one.command_id}  {one.state}")
 
 
-Line = tuple[str, int, str]
+Line = tuple[str, str, str]
 
 
 @click.command("enter")
 @click.argument("entity", metavar="ENTITY", type=KEPT_TEXT)
-@click.option("--debit", "debited", nargs=3, type=(str, int, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
-@click.option("--credit", "credited", nargs=3, type=(str, int, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
+@click.option("--debit", "debited", nargs=3, type=(str, str, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
+@click.option("--credit", "credited", nargs=3, type=(str, str, str), multiple=True, metavar="ACCOUNT AMOUNT CURRENCY")
 @click.option(
     "--evidence",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -136,12 +137,13 @@ def enter(
 ) -> None:
     """Propose a booking by hand for ENTITY (a payment, say). Nothing is booked until another person approves it.
 
-    Amounts are in minor units. Give each line with --debit or --credit, as often as it takes:
+    Amounts are decimal numbers of their currency: 12.50 EUR, 1250 JPY, 1.250 KWD. Give each line with --debit or
+    --credit, as often as it takes:
 
     \b
       payhook ledger enter stripe:acct_1:pi_1 \\
-        --debit merchant:m1:dispute_losses 1250 EUR \\
-        --credit merchant:m1:disputes 1250 EUR \\
+        --debit merchant:m1:dispute_losses 12.50 EUR \\
+        --credit merchant:m1:disputes 12.50 EUR \\
         --evidence letter.pdf --reason "lost, says the bank"
     """
     now = SystemClock().now()
@@ -161,9 +163,9 @@ def enter(
 
 def _lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:
     found = []
-    for account, amount_minor, currency in given:
+    for account, amount, currency in given:
         try:
-            found.append(Posting(account, side, Money(amount_minor, currency)))
+            found.append(Posting(account, side, Money(minor_units(amount, currency), currency)))
         except PayhookError as wrong:
-            raise click.UsageError(f"--{side} {account} {amount_minor} {currency}: {wrong}") from wrong
+            raise click.UsageError(f"--{side} {account} {amount} {currency}: {wrong}") from wrong
     return found

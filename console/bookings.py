@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.access.roles import Role
 from console.access.routes import require, signed_in
@@ -29,7 +29,7 @@ from dlq.orders import DeltaView, Giving, Orders
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import Run
 from journal.reader import lineage_of
-from ledger.queries import LedgerJournals
+from ledger.queries import AmountInvalid, LedgerJournals, minor_units
 from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting
 
 
@@ -117,8 +117,35 @@ class LineAsked(BaseModel):
 
     account: Text = Field(description="an account of the ledger, such as merchant:m-1:dispute_losses")
     side: Literal["debit", "credit"]
-    amount_minor: int = Field(ge=1, le=AMOUNT_MINOR_MAX, description="in the currency's minor unit")
+    amount: Text | None = Field(
+        None, description="a decimal number as a text: 12.50 EUR, 1250 JPY, 1.250 KWD", examples=["12.50"]
+    )
+    amount_minor: int | None = Field(
+        None, ge=1, le=AMOUNT_MINOR_MAX, description="or, in place of amount, a number of the currency's minor units"
+    )
     currency: str = Field(pattern="^[A-Z]{3}$")
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> Self:
+        if self.amount is None and self.amount_minor is None:
+            raise ValueError("amount or amount_minor is missing")
+        if self.amount is not None and self.amount_minor is not None:
+            raise ValueError("amount or amount_minor, not both")
+        try:
+            amount_minor = self.posting().money.amount_minor
+        except AmountInvalid as wrong:
+            raise ValueError(str(wrong)) from None
+        if amount_minor < 1:
+            raise ValueError("an amount is above zero; the side says which way it goes")
+        return self
+
+    def posting(self) -> Posting:
+        """
+        :raises AmountInvalid: the amount isn't one of its currency
+        """
+        minor = self.amount_minor if self.amount is None else minor_units(self.amount, self.currency)
+        assert minor is not None
+        return Posting(self.account, self.side, Money(minor, self.currency))
 
 
 class EntryAsked(BaseModel):
@@ -138,8 +165,7 @@ class EntryAsked(BaseModel):
         :raises Problem: the time can't be read
         :raises EntryUnfit, CommandInvalid: it can't be booked
         """
-        lines = [Posting(one.account, one.side, Money(one.amount_minor, one.currency)) for one in self.lines]
-        return entry_of(self.entity, self._moment(), self.evidence_sha256, lines)
+        return entry_of(self.entity, self._moment(), self.evidence_sha256, [one.posting() for one in self.lines])
 
     def _moment(self) -> datetime:
         try:

@@ -25,7 +25,7 @@ from core.work import Posting
 from dlq.command import CommandInvalid, new_command_id
 from dlq.entry import ENTRY_LINES_MAX, Entry, entry_to_tree
 from dlq.run import COMMAND_ID_CHARS
-from ledger.queries import Hit, LedgerJournals, Wanted, search
+from ledger.queries import Hit, LedgerJournals, Wanted, minor_units, search
 from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
 
 SHOWN_MAX = 100
@@ -38,7 +38,7 @@ class LineUnreadable(PayhookError):
     def __init__(self, number: int, problem: str) -> None:
         self.number = number
         self.problem = problem
-        super().__init__(f"line {number}: {problem}; `debit merchant:m-1:refunds 1250 EUR` is wanted")
+        super().__init__(f"line {number}: {problem}; write such as `debit merchant:m-1:refunds 12.50 EUR`")
 
 
 class BookingPages:
@@ -133,7 +133,7 @@ def entry_asked(fields: Fields) -> Entry | None:
 
 
 def postings_of(text: str) -> list[Posting]:
-    """One line each: its side, account, amount in minor units, and currency.
+    """One line each: its side, account, amount as a decimal number, and currency.
 
     :raises LineUnreadable: it isn't that
     """
@@ -143,12 +143,12 @@ def postings_of(text: str) -> list[Posting]:
 
 def _posting(number: int, words: Sequence[str]) -> Posting:
     match words:
-        case ["debit" | "credit" as side, account, amount, currency] if amount.isascii() and amount.isdigit():
+        case ["debit" | "credit" as side, account, amount, currency]:
             try:
-                return Posting(account, side, Money(int(amount[:20]), currency))
+                return Posting(account, side, Money(minor_units(amount, currency), currency))
             except PayhookError as wrong:
                 raise LineUnreadable(number, str(wrong)) from wrong
-    raise LineUnreadable(number, "it isn't a side, an account, a whole amount in minor units and a currency")
+    raise LineUnreadable(number, "it isn't a side, an account, an amount and a currency")
 
 
 def _listed(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[Proposed], list[Hit]]:

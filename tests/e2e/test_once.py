@@ -163,7 +163,7 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
 
     letter = tmp_path / "letter.pdf"
     letter.write_bytes(b"from the bank")
-    lines = ("--debit", "merchant:m-1:refunds", "700", "EUR", "--credit", "merchant:m-1:payable", "700", "EUR")
+    lines = ("--debit", "merchant:m-1:refunds", "7.00", "EUR", "--credit", "merchant:m-1:payable", "7.00", "EUR")
     said = office.says("ledger", "enter", "stripe:by-hand", *lines, "--evidence", str(letter), "--reason", "fee")
     assert office.approved("amy", said.split("proposed as ")[1].split()[0]) == 202
     assert stack.command_decided("book_entry", 1) == ["applied"]

@@ -241,7 +241,7 @@ def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
     fay, ada = Browser(office.listener), Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303 and ada.sign_in(ADA).status_code == 303
     page = fay.get("/ledger/entries")
-    lines = f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR"
+    lines = f"debit {LOST} 12.50 EUR\ncredit {OPEN} 12.50 EUR"
     fields = {
         "entity": PAYMENT,
         "occurred": "2026-01-30",
@@ -249,7 +249,7 @@ def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
         "evidence": "ab" * 32,
         "reason": "lost, says the bank",
     }
-    wrong = fay.post("/ledger/entries", {**fields, "lines": lines.replace("1250 EUR\n", "1200 EUR\n")}, csrf_of(page))
+    wrong = fay.post("/ledger/entries", {**fields, "lines": lines.replace("12.50 EUR\n", "12.00 EUR\n")}, csrf_of(page))
     assert wrong.status_code == 422 and "they must be equal" in wrong.text
     assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
     office.letters.batch()
@@ -271,7 +271,7 @@ def test_a_form_that_is_sent_twice_proposes_once(office: Office) -> None:
     fay = Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303
     page = fay.get("/ledger/entries")
-    lines = f"debit {LOST} 1250 EUR\ncredit {OPEN} 1250 EUR"
+    lines = f"debit {LOST} 12.50 EUR\ncredit {OPEN} 12.50 EUR"
     fields = {
         "form": form_of(page),
         "entity": PAYMENT,
@@ -285,7 +285,7 @@ def test_a_form_that_is_sent_twice_proposes_once(office: Office) -> None:
     assert fay.post("/ledger/entries", fields, csrf_of(page)).status_code == 303
     office.letters.batch()
     assert office.states() == [("propose_entry", "waits")]
-    changed = {**fields, "lines": lines.replace("1250", "1300")}
+    changed = {**fields, "lines": lines.replace("12.50", "13.00")}
     assert form_of(fay.post("/ledger/entries", {**fields, "reason": ""}, csrf_of(page))) == fields["form"]
     assert fay.post("/ledger/entries", changed, csrf_of(page)).status_code == 303
     office.letters.batch()

@@ -29,7 +29,7 @@ def enter(letter: Path, *lines: str) -> Result:
 
 
 def test_what_would_be_booked_is_shown(letter: Path) -> None:
-    said = enter(letter, "--debit", LOST, "1250", "EUR", "--credit", OPEN, "1250", "EUR")
+    said = enter(letter, "--debit", LOST, "12.50", "EUR", "--credit", OPEN, "12.50", "EUR")
     assert said.exit_code == 0, said.output
     for text in (LOST, OPEN, "12.50 EUR", hashlib.sha256(b"from the bank").hexdigest(), "nothing was sent"):
         assert text in said.output
@@ -38,9 +38,12 @@ def test_what_would_be_booked_is_shown(letter: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (("--debit", LOST, "1250", "EUR", "--credit", OPEN, "1200", "EUR"), "must be equal"),
+        (("--debit", LOST, "12.50", "EUR", "--credit", OPEN, "12.00", "EUR"), "must be equal"),
         (("--debit", "merchant:m1:tips", "1", "EUR", "--credit", OPEN, "1", "EUR"), "isn't an account of the ledger"),
-        (("--debit", LOST, "12.50", "EUR", "--credit", OPEN, "12.50", "EUR"), "not a valid integer"),
+        (("--debit", LOST, "12.505", "EUR", "--credit", OPEN, "12.505", "EUR"), "EUR has 2 decimals"),
+        (("--debit", LOST, "12.50", "JPY", "--credit", OPEN, "12.50", "JPY"), "JPY has no decimals"),
+        (("--debit", LOST, "1.2345", "KWD", "--credit", OPEN, "1.2345", "KWD"), "KWD has 3 decimals"),
+        (("--debit", LOST, "12,50", "EUR", "--credit", OPEN, "12,50", "EUR"), "write a number such as 1234.50"),
         (("--debit", LOST, "-5", "EUR", "--credit", OPEN, "-5", "EUR"), "above zero"),
         (("--debit", LOST, "5", "euro", "--credit", OPEN, "5", "euro"), "three capital letters"),
         ((), "2 to 100 lines"),
@@ -50,6 +53,20 @@ def test_what_cant_be_booked_is_refused(letter: Path, lines: tuple[str, ...], sa
     said = enter(letter, *lines)
     assert said.exit_code in (1, 2)
     assert says in " ".join(said.output.split()) + str(said.exception)
+
+
+@pytest.mark.parametrize(
+    ("typed", "currency", "shown"),
+    [
+        ("12.5", "EUR", "12.50 EUR"),
+        ("1250", "EUR", "1,250.00 EUR"),
+        ("1250", "JPY", "1,250 JPY"),
+        ("1.25", "KWD", "1.250 KWD"),
+    ],
+)
+def test_amounts_are_typed_as_they_are_shown(letter: Path, typed: str, currency: str, shown: str) -> None:
+    said = enter(letter, "--debit", LOST, typed, currency, "--credit", OPEN, typed, currency)
+    assert said.exit_code == 0 and shown in said.output
 
 
 def test_an_entry_needs_its_document(letter: Path) -> None:
