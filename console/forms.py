@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Depends
 from starlette.datastructures import FormData, QueryParams
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
@@ -25,6 +27,15 @@ FORM_BYTES_MAX = 1 << 18
 FORM_S_MAX = 30.0
 FIELDS_MAX = 2_000
 VISITOR_BYTES = 32
+
+UPLOAD_TYPE = "multipart/form-data"
+UPLOAD_PATHS = frozenset({"/ledger/reconciliations"})
+"""Pages whose form may hold a file."""
+UPLOAD_BYTES_MAX = 64 << 20
+"""About 300,000 lines of a settlement report; `payhook ledger reconcile` has no such limit."""
+UPLOAD_S_MAX = 120.0
+UPLOAD_FIELDS_MAX = 20
+UPLOAD_FIELD_BYTES_MAX = 1 << 14
 
 
 class FormRefused(PayhookError):
@@ -49,36 +60,76 @@ def csrf_token(secret: str) -> str:
 async def checked_form(request: Request, secret: str | None) -> Receive:
     """Reads a form and checks its token; returns what gives the same body to the next reader.
 
+    A form with a file is in ``request.state.upload`` instead, on the pages that take one.
+
     :raises FormRefused: it isn't a form of the browser whose cookie holds ``secret``
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+    request.state.upload = None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == UPLOAD_TYPE and request.url.path in UPLOAD_PATHS:
+        request.state.upload = await _checked_upload(request, secret)
+        return _again(b"", request.receive)
+    if kind != FORM_TYPE:
         raise FormRefused(415, f"a form is wanted ({FORM_TYPE})")
-    body = await _body(request)
+    body = await _body(request, FORM_BYTES_MAX)
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         raise FormRefused(400, "the form can't be read") from None
-    tokens = fields.get(FIELD, [])
-    known = "" if secret is None else csrf_token(secret)
-    if not known or len(tokens) != 1 or not hmac.compare_digest(tokens[0].encode(errors="replace"), known.encode()):
-        raise FormRefused(403, "the page was too old, or not one of payhook's; go back, reload it, and try again")
+    _check_token(fields.get(FIELD, []), secret)
     return _again(body, request.receive)
 
 
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
+async def _checked_upload(request: Request, secret: str | None) -> FormData:
+    """A form with a file, which is on the disk where it is large."""
+    parts = _parts(request, UPLOAD_BYTES_MAX)
+    limits = {"max_fields": UPLOAD_FIELDS_MAX, "max_part_size": UPLOAD_FIELD_BYTES_MAX}
+    with _reading(UPLOAD_S_MAX):
+        try:
+            async with asyncio.timeout(UPLOAD_S_MAX):
+                form = await MultiPartParser(request.headers, parts, max_files=1, **limits).parse()
+        except MultiPartException:
+            raise FormRefused(400, "the form can't be read") from None
     try:
+        _check_token([one for one in form.getlist(FIELD) if isinstance(one, str)], secret)
+    except FormRefused:
+        await form.close()
+        raise
+    return form
+
+
+def _check_token(tokens: Sequence[str], secret: str | None) -> None:
+    known = "" if secret is None else csrf_token(secret)
+    if not known or len(tokens) != 1 or not hmac.compare_digest(tokens[0].encode(errors="replace"), known.encode()):
+        raise FormRefused(403, "the page was too old, or not one of payhook's; go back, reload it, and try again")
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
+    with _reading(FORM_S_MAX):
         async with asyncio.timeout(FORM_S_MAX):
-            async for part in request.stream():
-                size += len(part)
-                if size > FORM_BYTES_MAX:
-                    raise FormRefused(413, f"the form is larger than {FORM_BYTES_MAX} bytes")
-                parts.append(part)
+            return b"".join([part async for part in _parts(request, bytes_max)])
+
+
+async def _parts(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > bytes_max:
+            raise FormRefused(413, f"the form is larger than {bytes_max:,} bytes")
+        yield part
+
+
+@contextlib.contextmanager
+def _reading(seconds: float) -> Iterator[None]:
+    """
+    :raises FormRefused: the form didn't come whole
+    """
+    try:
+        yield
     except TimeoutError:
-        raise FormRefused(408, f"the form wasn't there within {FORM_S_MAX:g} s") from None
+        raise FormRefused(408, f"the form wasn't there within {seconds:g} s") from None
     except ClientDisconnect:
         raise FormRefused(400, "the browser went away") from None
-    return b"".join(parts)
 
 
 def _again(body: bytes, rest: Receive) -> Receive:

@@ -12,8 +12,8 @@ from core.clock import Clock
 from core.errors import PayhookError, Unconfirmed
 from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
 
-READ_PAYLOAD, EXPORT = "read_payload", "export"
-"""Actions of who takes something out."""
+READ_PAYLOAD, EXPORT, RECONCILE = "read_payload", "export", "reconcile"
+"""Actions of who takes something out, or compares a report with the ledger."""
 
 
 class Log(Protocol):

@@ -19,6 +19,7 @@ from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_export import add_export
 from console.pages.ledger_home import add_home
 from console.pages.ledger_postings import add_owed, add_postings
+from console.pages.ledger_uploads import add_uploads
 from console.pages.ledger_verification import add_verification
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.pages.received import received_routes
@@ -62,6 +63,7 @@ def _ledger(place: Place, reading: Recorder, bookings: Mapping[Mode, BookingServ
     add_home(router, place, bookings)
     add_verification(router, place)
     add_export(router, place, reading)
+    add_uploads(router, place, reading)
     return router
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
 from console.details import journal_says, run_details, timeline
-from console.forms import Fields
+from console.forms import UPLOAD_BYTES_MAX, Fields
 from console.pages.place import Place
 from console.plots import Steps, steps_plot
 from console.stories import StoryReader, check_reader
@@ -258,10 +258,7 @@ class Kinded:
 def add_reports(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/reconciliations")
     async def runs(request: Request) -> Response:
-        page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
-        found = await place.asking.ask(reconciliations(place.ledger(request)).runs)
-        shown, pages = _page(found, page, RUNS_PER_PAGE)
-        return place.show(request, "ledger/reconciliations.html", runs=shown, page=page, pages=pages)
+        return await show_runs(place, request, Fields(request.query_params))
 
     @router.get("/ledger/reconciliations/{run_id}")
     async def run(request: Request, run_id: str) -> Response:
@@ -273,6 +270,15 @@ def add_reports(router: APIRouter, place: Place) -> None:
             return place.show(request, "ledger/unknown.html", 404, what="reconciliation", key=run_id)
         context = {"details_known": run_details(head), "says": journal_says}
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
+
+
+async def show_runs(place: Place, request: Request, fields: Fields, status: int = 200) -> Response:
+    """The list of runs, with the form that uploads a report."""
+    page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
+    found = await place.asking.ask(reconciliations(place.ledger(request)).runs)
+    shown, pages = _page(found, page, RUNS_PER_PAGE)
+    context = {"runs": shown, "page": page, "pages": pages, "fields": fields, "uploads": place.uploads}
+    return place.show(request, "ledger/reconciliations.html", status, bytes_max=UPLOAD_BYTES_MAX, **context)
 
 
 def reconciliations(journals: LedgerJournals) -> Reconciliations:

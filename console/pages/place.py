@@ -21,6 +21,7 @@ from console.details import Detail
 from console.pulse import Pulse
 from console.rendering import address, render, segment
 from console.subscribers import SubscriberSettings
+from console.uploads import ReportUploads
 from core.clock import Clock
 from core.errors import PayhookError
 from core.event import Mode
@@ -99,7 +100,8 @@ MODE = "mode"
 @dataclass(frozen=True, slots=True)
 class Place:
     """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long.
-    ``order_field``: of bodies, that holds order ids; empty: none.
+    ``order_field``: of bodies, that holds order ids; empty: none. ``uploads``: compares reports that are uploaded; None:
+    they aren't taken here.
     """
 
     layout: Layout
@@ -107,6 +109,7 @@ class Place:
     asking: Asking
     clock: Clock
     order_field: str = ""
+    uploads: ReportUploads | None = None
 
     def mode(self, request: Request) -> Mode:
         """Whose traffic a request looks at: ``?mode=test``, else live."""

@@ -33,6 +33,7 @@ from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
 from console.received import AskReceived
+from console.uploads import ReportUploads
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -49,7 +50,9 @@ from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
 from ledger.queries import LedgerJournals
+from providers.settlement import REPORTS
 from stack.children import metrics_urls
+from stack.comparing import compare_by_command
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
@@ -154,7 +157,8 @@ def _pages(
         name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
         for name in stream_names(settings)
     }
-    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field)
+    uploads = ReportUploads(sorted(REPORTS), partial(compare_by_command, settings), clock)
+    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field, uploads)
     subscribers = partial(read_subscribers, settings.notify)
     operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
     return routers(finance, operators, audit_log, users, bookings, received)

@@ -64,8 +64,9 @@ NO_PAGES = {
     *("/healthz", "/readyz", "/status", "/metrics", "/openapi.json", "/static/{name}"),
     *("/dlq/items/{item_seq}/payload", "/ledger/export/file", "/dlq/selections/{number}/progress", "/live", "/login"),
     "/received/live",
+    "/ledger/reports/{upload_id}",
 }
-"""What machines read, files, a part of a page, and the page of strangers, which has a test of its own."""
+"""What machines read, files, a part of a page, one that leads on, and that of strangers, which has its own test."""
 
 REFUSED = (
     *(

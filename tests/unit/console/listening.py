@@ -24,6 +24,7 @@ from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.received import AskReceived, not_read
 from console.subscribers import SubscriberSettings
+from console.uploads import Compare
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
@@ -60,6 +61,7 @@ class Listener:
         shards: int = 1,
         received: AskReceived = not_read,
         subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
+        compare: Compare | None = None,
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
@@ -86,6 +88,7 @@ class Listener:
             received=received,
             attention=self.attention,
             subscribers=subscribers,
+            compare=compare,
         )
         origins = origins_of("127.0.0.1", 8081)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins, routers, self.attention.badges)

@@ -22,6 +22,7 @@ from console.pages.place import Asking
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
 from console.subscribers import SubscriberSettings
+from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
@@ -79,6 +80,7 @@ def pages(
     received: AskReceived = not_read,
     attention: Attention | None = None,
     subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
+    compare: Compare | None = None,
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     attention = attention or attention_at(data, acts, clock, dead)
@@ -88,7 +90,8 @@ def pages(
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
     users = UserService(Users(layout.users), sessions, acts, clock, "page")
     streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
-    finance = Place(layout, ("live",), Asking(), clock)
+    uploads = ReportUploads(["adyen", "stripe"], compare or no_spark, clock)
+    finance = Place(layout, ("live",), Asking(), clock, uploads=uploads)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
     operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
     return routers(finance, operators, acts, users, bookings, received)
@@ -99,6 +102,11 @@ def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[DeadLe
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", SentTo(), shards=max(1, len(dead)))}
     standing = partial(read_standing, Layout(data).alerts, AlertsSettings(), clock)
     return Attention(standing, {one.stream: one.selections for one in dead}, bookings, clock)
+
+
+def no_spark(asked: ReportAsked, report: Path) -> str:
+    """For tests that compare nothing."""
+    raise ReconcileFailed(f"{report.name}: nothing is compared here")
 
 
 class SentTo(Taking):
