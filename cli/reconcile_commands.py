@@ -181,6 +181,7 @@ SHOWN_MAX = 100
 def print_run(run: Reconciliation, found: Reconciliations) -> None:
     """The run's head, then what differs, kind by kind."""
     print_details((detail.name, detail.shown) for detail in run_details(run))
+    _print_totals(run)
     for kind, explained in KINDS.items():
         count = run.counts[kind]
         title = f"{kind} ({count:,}): {explained}"
@@ -193,6 +194,16 @@ def print_run(run: Reconciliation, found: Reconciliations) -> None:
             click.echo(f"and {count - SHOWN_MAX:,} more: `payhook ledger reconciliations --run {run.run_id} --json`")
     verdict = "report and ledger agree" if run.clean else "report and ledger differ"
     click.secho(f"{verdict}: run {run.run_id}", bold=True, fg=None if run.clean else "red")
+
+
+def _print_totals(run: Reconciliation) -> None:
+    """A kind and currency a row: what the report and the ledger come to."""
+    numbers = ("report", "ledger", "difference")
+    rows = Rows("kind", *numbers, right=numbers, title="totals; above zero came to us")
+    for one in run.totals:
+        amounts = (one.reported_minor, one.booked_minor, one.differs_minor)
+        rows.add(one.kind, *(money(minor, one.currency) for minor in amounts))
+    rows.print()
 
 
 def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from core.errors import PayhookError
 from core.location import Location, location_of
+from core.money import decimals_of
 from journal.append import Appender
 from journal.lake import ensure_table, has_table, open_table
 from journal.reader import read_rows
@@ -34,6 +35,15 @@ KINDS: Mapping[Kind, str] = {
     "account_differs": "both have it, on other accounts of the provider",
     "twice": "the report has one movement in several lines",
 }
+
+KINDS_OF_MONEY: Mapping[str, str] = {
+    "payable": "payments",
+    "refunds": "refunds",
+    "disputes": "disputes",
+    "fees": "fees",
+    "payouts": "payouts",
+}
+"""What totals are made of, by the account of the chart that isn't the provider's."""
 
 _OF_A_RUN = (
     pa.field("run_id", pa.string(), nullable=False),
@@ -81,6 +91,7 @@ RUNS_SCHEMA = pa.schema(
         pa.field("seconds", pa.float64(), nullable=False),
         pa.field("other_shards", pa.string()),
         pa.field("account", pa.string()),
+        pa.field("totals", pa.string()),
     ]
 )
 _CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
@@ -137,6 +148,32 @@ class Seen:
     postings_version: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class KindTotal:
+    """All movements of one kind and currency, in minor units: above zero came to us. ``reported`` and ``booked`` count
+    the report's lines and the ledger's facts in its period.
+    """
+
+    kind: str
+    currency: str
+    reported: int
+    reported_minor: int
+    booked: int
+    booked_minor: int
+    decimals: int
+
+    @classmethod
+    def of(
+        cls, kind: str, currency: str, reported: int, reported_minor: int, booked: int, booked_minor: int
+    ) -> KindTotal:
+        return cls(kind, currency, reported, reported_minor, booked, booked_minor, decimals_of(currency))
+
+    @property
+    def differs_minor(self) -> int:
+        """By how much the report has more than the ledger."""
+        return self.reported_minor - self.booked_minor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
     """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
@@ -167,6 +204,7 @@ class Reconciliation:
     seconds: float
     other_shards: Sequence[Seen] = ()
     account: str | None = None
+    totals: Sequence[KindTotal] = ()
 
     @property
     def clean(self) -> bool:
@@ -200,6 +238,7 @@ class Reconciliations:
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
         row["other_shards"] = json.dumps([asdict(one) for one in run.other_shards])
+        row["totals"] = json.dumps([asdict(one) for one in run.totals])
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
@@ -248,7 +287,8 @@ def _run(row: dict[str, Any]) -> Reconciliation:
     counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
     others = [Seen(**one) for one in json.loads(row.pop("other_shards") or "[]")]
     not_compared = json.loads(row.pop("not_compared"))
-    return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, **row)
+    totals = [KindTotal(**one) for one in json.loads(row.pop("totals", None) or "[]")]
+    return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, totals=totals, **row)
 
 
 def as_dict(run: Reconciliation) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dlq.command import propose_entry
 from dlq.commands import encode
 from dlq.entry import Entry
 from ledger.queries import LedgerJournals
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation
+from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal, Reconciliation
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
 from tests.unit.processor.harness import CONTROL
 
@@ -90,5 +90,10 @@ def reconcile(letters: DeadLetters) -> None:
         journal_seq=7,
         postings_version=1,
         seconds=0.5,
+        totals=[
+            KindTotal.of("payments", "EUR", 2, 124_450, 1, 123_450),
+            KindTotal.of("refunds", "EUR", 1, -450, 1, -450),
+            KindTotal.of("fees", "EUR", 2, -350, 0, 0),
+        ],
     )
     found.add(run)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -85,6 +86,12 @@ def figures(session: SparkSession) -> dict[str, int]:
     """How many facts of the report were compared, and what of either side couldn't be."""
     [row] = session.sql(_FIGURES).toArrow().to_pylist()
     return {name: int(count) for name, count in row.items()}
+
+
+def totals(session: SparkSession) -> list[dict[str, Any]]:
+    """By account of the chart and currency: the report's lines and the ledger's facts, and what they come to."""
+    found: list[dict[str, Any]] = session.sql(_TOTALS).toArrow().to_pylist()
+    return found
 
 
 def _text(value: str) -> str:
@@ -200,7 +207,19 @@ _DIFFERENCES = """
 
 _FIGURES = """
     SELECT (SELECT count(*) FROM reported) AS compared,
-           (SELECT count(*) FROM unmatched WHERE NOT listed) AS unlisted,
+           (SELECT count(*) FROM unmatched WHERE NOT listed AND role <> 'fees') AS unlisted,
            (SELECT count(*) FROM lines LEFT ANTI JOIN ranked ON ranked.fact_key = lines.fact_key WHERE adds)
                AS adding_to_none
+    """
+
+_TOTALS = """
+    SELECT role, currency, sum(reported) AS reported, sum(reported_minor) AS reported_minor,
+           sum(booked) AS booked, sum(booked_minor) AS booked_minor
+    FROM (
+        SELECT role, currency, 1L AS reported, minor AS reported_minor, 0L AS booked, 0L AS booked_minor FROM lines
+        UNION ALL
+        SELECT role, currency, 0L, 0L, 1L, minor FROM facts LEFT SEMI JOIN reported USING (fact_key)
+        UNION ALL
+        SELECT role, currency, 0L, 0L, 1L, minor FROM unmatched WHERE listed OR role = 'fees')
+    GROUP BY role, currency
     """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,8 +32,16 @@ from journal.schema import TIMESTAMP
 from journal.shards import own_after
 from ledger.accounts import BOOKINGS, Role
 from ledger.postings import POSTINGS_SCHEMA, mark_of
-from ledger.reconcile.compare import Scope, differences, figures, register
-from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations, Seen
+from ledger.reconcile.compare import Scope, differences, figures, register, totals
+from ledger.reconciliations import (
+    DIFFERENCES_SCHEMA,
+    KINDS,
+    KINDS_OF_MONEY,
+    KindTotal,
+    Reconciliation,
+    Reconciliations,
+    Seen,
+)
 from ledger.settings import LedgerSettings
 from ledger.spark import read_session, read_table
 from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
@@ -67,7 +76,7 @@ LINES_SCHEMA = pa.schema(
 @dataclass(slots=True)
 class Staged:
     """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates,
-    ``accounts`` those of its movements.
+    ``accounts`` those of its movements. ``fee_lines`` and ``fees_minor``: what the provider kept, by currency.
     """
 
     path: Path
@@ -77,6 +86,8 @@ class Staged:
     first_at: datetime | None = None
     last_at: datetime | None = None
     accounts: set[str] = field(default_factory=set)
+    fee_lines: Counter[str] = field(default_factory=Counter)
+    fees_minor: Counter[str] = field(default_factory=Counter)
 
 
 def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) -> Staged:
@@ -111,6 +122,9 @@ def direction_of(movement: Movement) -> int:
 
 def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterator[tuple[object, ...]]:
     for line in chunk:
+        if line.fee is not None:
+            staged.fee_lines[line.fee.currency] += 1
+            staged.fees_minor[line.fee.currency] += line.fee.amount_minor
         if isinstance(line, NotCompared):
             staged.not_compared[line.category] += 1
         elif line.fact.money.amount_minor == 0:
@@ -256,7 +270,7 @@ def _compare(
         books.found.make()
         found_files = _write(session, _stamped(differences(session), run_id, at, wanted, staged), scratch / run_id)
         books.found.append(found_files)
-        counted = figures(session)
+        counted, sums = figures(session), _totals(totals(session), staged)
     finally:
         for view in kept:
             view.unpersist()
@@ -281,9 +295,26 @@ def _compare(
         seconds=round(clock.monotonic() - started, 3),
         other_shards=others,
         account=_account(wanted, staged),
+        totals=sums,
     )
     books.found.add(found)
     return found
+
+
+def _totals(found: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal]:
+    """By kind, then by currency. What the report says of fees isn't among its movements."""
+    sums = {(one["role"], one["currency"]): [int(one[name]) for name in _SUMS] for one in found}
+    for currency, lines in staged.fee_lines.items():
+        _, _, *booked = sums.get((Role.FEES.value, currency), [0] * len(_SUMS))
+        sums[Role.FEES.value, currency] = [lines, -staged.fees_minor[currency], *booked]
+    return [
+        KindTotal.of(kind, currency, *sums[role, currency])
+        for role, kind in KINDS_OF_MONEY.items()
+        for currency in sorted(code for of_role, code in sums if of_role == role)
+    ]
+
+
+_SUMS = ("reported", "reported_minor", "booked", "booked_minor")
 
 
 def _scope(wanted: Wanted, staged: Staged) -> Scope:

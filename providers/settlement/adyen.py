@@ -36,7 +36,17 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "currency": ("gross currency",),
     "debit": ("gross debit (gc)",),
     "credit": ("gross credit (gc)",),
+    "net_currency": ("net currency",),
+    "net_debit": ("net debit (nc)",),
+    "net_credit": ("net credit (nc)",),
+    "commission": ("commission (nc)",),
+    "markup": ("markup (nc)",),
+    "scheme_fees": ("scheme fees (nc)",),
+    "interchange": ("interchange (nc)",),
 }
+_FEES = ("commission", "markup", "scheme_fees", "interchange")
+"""Columns of what Adyen kept of a line, in the currency of the settlement: the first alone, or the others."""
+_OPTIONAL = frozenset({"zone", "method", "net_currency", "net_debit", "net_credit", *_FEES})
 _CODES: Mapping[str, str] = {
     "settled": "CAPTURE",
     "settledreversed": "SETTLED_REVERSED",
@@ -60,7 +70,7 @@ class AdyenSettlement:
     title = "Adyen's Settlement details report"
     names_account = True
     columns = _COLUMNS
-    required = frozenset(_COLUMNS) - {"zone", "method"}
+    required = frozenset(_COLUMNS) - _OPTIONAL
     wanted_to_repair = (
         "a second chargeback is a loss too, which its line doesn't tell: have Adyen send its webhook again, or book it "
         "by an entry"
@@ -76,7 +86,7 @@ class AdyenSettlement:
         kind = row.text("type")
         code = _CODES.get(kind.lower())
         if code is None:
-            return NotCompared(row.line, kind)
+            return NotCompared(row.line, kind, _fee_of_line(row) if kind.lower() == "fee" else None)
         account = row.text("account")
         if self._only and account != self._only:
             return NotCompared(row.line, f"of the account {account}")
@@ -94,13 +104,31 @@ class AdyenSettlement:
         entity = None if code == _TWO else entity_key(self._entity, NAME, account, payment or reference)
         is_further_round = code in DATED and fact.fact_key in self._told
         self._told.add(fact.fact_key)
-        return SettlementLine(row.line, fact, row.moment("created", row.zone("zone")), entity, is_further_round)
+        return SettlementLine(
+            row.line, fact, row.moment("created", row.zone("zone")), entity, is_further_round, fee=_fee(row)
+        )
 
     def _at_once(self, row: Row, account: str) -> bool:
         at_once = captures_at_once(self._adyen, account, row.optional("method") or None)
         if at_once is None:
             raise row.wrong("method", "is wanted: providers.adyen.capture of the account depends on it")
         return at_once
+
+
+def _fee(row: Row) -> Money | None:
+    """What Adyen kept of a payment."""
+    parts = [row.money(name, "net_currency") for name in _FEES if row.optional(name)]
+    kept = sum(one.amount_minor for one in parts)
+    return Money(kept, parts[0].currency) if kept else None
+
+
+def _fee_of_line(row: Row) -> Money | None:
+    """Of a line that is a fee itself: its net amount."""
+    for name, sign in (("net_debit", 1), ("net_credit", -1)):
+        if row.optional(name):
+            money = row.money(name, "net_currency")
+            return Money(sign * money.amount_minor, money.currency) if money.amount_minor else None
+    return None
 
 
 def _money(row: Row, movement: Movement) -> Money:

@@ -20,8 +20,10 @@ from core.errors import PayhookError
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from providers.money import PAYOUTS, decimal_money_of
 
-ALWAYS: frozenset[Movement] = frozenset(set(Movement) - PAYOUTS)
-"""What a report holds in any case; payouts are in some files and not in others."""
+ALWAYS: frozenset[Movement] = frozenset(set(Movement) - PAYOUTS - {Movement.FEE})
+"""Movements of which a report has lines in any case. Payouts are in some files and not in others, and fees are amounts
+of other lines: they are compared as sums.
+"""
 TO_US = frozenset({Movement.CAPTURE, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
 """Movements that bring money to us where their amount is above zero."""
 LINE_BYTES_MAX = 1 << 20
@@ -167,6 +169,7 @@ class SettlementLine:
     None where the file doesn't tell all that the adapter would know, so that the event can't be made from it.
     ``adds``: the line belongs to a fact that another line reports, and its amount is part of that one's.
     ``or_fact_key``: the name that the fact has instead where one object moves money several times.
+    ``fee``: what the provider kept of it; below zero it was given back. None: nothing, or the file doesn't say.
     """
 
     line: int
@@ -175,14 +178,16 @@ class SettlementLine:
     entity_key: str | None
     adds: bool = False
     or_fact_key: str | None = None
+    fee: Money | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompared:
-    """A line that the ledger has no movement for: fees, transfers, reserves."""
+    """A line that the ledger has no movement for: fees, transfers, reserves. ``fee``: as of `SettlementLine`."""
 
     line: int
     category: str
+    fee: Money | None = None
 
 
 ReportLine: TypeAlias = SettlementLine | NotCompared

@@ -14,6 +14,7 @@ the category says which of its movements.
 - A charge may be captured more than once, and a dispute's money go and come back. The adapter names the first by the
   charge or the dispute, each further one by its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
+- ``fee`` is what Stripe kept of a line, in the settlement currency; ``net`` is gross less fee.
 - Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is recognised
   by its source and its sign.
 """
@@ -37,6 +38,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "source": ("source_id", "source"),
     "gross": ("gross", "amount"),
     "currency": ("currency",),
+    "fee": ("fee",),
     "facing_amount": ("customer_facing_amount", "customer facing amount"),
     "facing_currency": ("customer_facing_currency", "customer facing currency"),
     "charge": ("charge_id",),
@@ -57,6 +59,8 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "payout_cancel": Movement.PAYOUT_FAILED,
 }
 """By reporting category, and by the types of balance transactions that stand in its place."""
+_FEES = frozenset({"fee", "network_cost", "stripe_fee", "stripe_fx_fee"})
+"""Categories (and types) of lines that are a fee themselves."""
 _PARTIAL = "partial_capture_reversal"
 _FAILED = frozenset({"charge_failure", "payment_failure_refund"})
 _NO_CARD = "py_"
@@ -92,7 +96,7 @@ class StripeBalance:
             return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
         movement = _MOVEMENTS.get(category) or _adjusted(row, category)
         if movement is None:
-            return NotCompared(row.line, category)
+            return NotCompared(row.line, category, _fee(row, category))
         return self._line(row, movement, row.text("source"))
 
     def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
@@ -101,7 +105,7 @@ class StripeBalance:
         fact = moved(NAME, movement, source, money, account=self._account, payment=payment, paired=paired)
         by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _SEVERAL else None
         entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
-        return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction)
+        return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction, _fee(row))
 
 
 def _adjusted(row: Row, category: str) -> Movement | None:
@@ -122,6 +126,15 @@ def _money(row: Row, movement: Movement) -> Money:
         size, currency = abs(seen.amount_minor), seen.currency
         amount_minor = size if amount_minor >= 0 else -size
     return Money(amount_minor if movement in TO_US else -amount_minor, currency)
+
+
+def _fee(row: Row, category: str = "") -> Money | None:
+    """What Stripe kept of the line; of a line that is a fee, its gross too."""
+    kept = row.money("fee", "currency") if row.optional("fee") else None
+    if category in _FEES:
+        gross = row.money("gross", "currency")
+        kept = Money((0 if kept is None else kept.amount_minor) - gross.amount_minor, gross.currency)
+    return kept if kept is not None and kept.amount_minor else None
 
 
 def _tells_all(row: Row, movement: Movement) -> bool:

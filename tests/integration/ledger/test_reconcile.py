@@ -185,6 +185,41 @@ def test_a_report_of_what_was_booked_reconciles_clean(compare: Compare, tmp_path
     assert (run.journal_seq, run.provider, run.report_name) == (8, "stripe", "report.csv")
 
 
+def test_totals_by_kind_are_those_of_the_report_and_of_the_ledger(compare: Compare, tmp_path: Path) -> None:
+    paid, back, kept = (
+        fact("ch_1", amount_minor=10_000),
+        fact("re_1", Movement.REFUND, 2_000),
+        fact("dp_1", Movement.FEE, 1_500),
+    )
+    yen, lost, sent = (
+        fact("ch_2", amount_minor=700, currency="JPY"),
+        fact("ch_3"),
+        fact("po_1", Movement.PAYOUT_PAID, 6_180),
+    )
+    lines = [
+        stripe_line(paid, fee="3.20"),
+        stripe_line(back),
+        stripe_line(yen, fee="25"),
+        stripe_line(lost, fee="0.30"),
+        stripe_line(sent),
+        stripe_line(fact("x", amount_minor=-1_500), reporting_category="fee"),
+    ]
+    compared = compare(books_of(tmp_path, rows_of(paid, back, yen, kept, sent)), stripe_csv(*lines))
+    assert compared.kinds() == {("missing_here", lost.fact_key)}, "a fee is no line of a report"
+    totals = {(one.kind, one.currency): one for one in compared.run.totals}
+    assert {key: (one.reported, one.reported_minor, one.booked, one.booked_minor) for key, one in totals.items()} == {
+        ("payments", "EUR"): (2, 11_000, 1, 10_000),
+        ("payments", "JPY"): (1, 700, 1, 700),
+        ("refunds", "EUR"): (1, -2_000, 1, -2_000),
+        ("fees", "EUR"): (3, -1_850, 1, -1_500),
+        ("fees", "JPY"): (1, -25, 0, 0),
+        ("payouts", "EUR"): (1, -6_180, 1, -6_180),
+    }
+    assert totals["payments", "EUR"].differs_minor == 1_000
+    again = Reconciliations(tmp_path / "lake" / "reconciliation", tmp_path / "lake" / "runs").run(compared.run.run_id)
+    assert again.totals == compared.run.totals
+
+
 def test_a_dispute_whose_money_went_twice_reconciles_by_its_transactions(compare: Compare, tmp_path: Path) -> None:
     """Stripe's adapter names each further withdrawal by its balance transaction; the report's lines have both ids."""
     first, back = fact("dp_1", Movement.DISPUTE_OPENED), fact("dp_1", Movement.DISPUTE_WON)

@@ -128,6 +128,23 @@ def test_what_books_nothing_is_counted_by_its_type(tmp_path: Path, kind: str) ->
     assert read(tmp_path, adyen_csv(line)) == [NotCompared(2, kind)]
 
 
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"Commission (NC)": "0.45"}, Money(45, "EUR")),
+        ({"Markup (NC)": "0.10", "Scheme Fees (NC)": "0.05", "Interchange (NC)": "0.20"}, Money(35, "EUR")),
+        ({"Net Currency": "USD", "Commission (NC)": "-0.45"}, Money(-45, "USD")),
+        ({}, None),
+        ({"Type": "Fee", "Gross Credit (GC)": "", "Net Debit (NC)": "7.00"}, Money(700, "EUR")),
+        ({"Type": "Fee", "Gross Credit (GC)": "", "Net Credit (NC)": "7.00"}, Money(-700, "EUR")),
+    ],
+)
+def test_what_adyen_kept_of_a_line_is_its_fee(tmp_path: Path, changes: dict[str, str], kept: Money | None) -> None:
+    columns = (*ADYEN_COLUMNS, "Commission (NC)", "Markup (NC)", "Scheme Fees (NC)", "Interchange (NC)")
+    [line] = read(tmp_path, as_csv(columns, [{**adyen_line(CAPTURE), **changes}]))
+    assert line.fee == kept
+
+
 def test_of_several_accounts_one_can_be_chosen(tmp_path: Path) -> None:
     other = MoneyFact("adyen:MOD2:capture", Movement.CAPTURE, "Other", "PAY2", Money(5, "EUR"))
     body = adyen_csv(adyen_line(CAPTURE), adyen_line(other))

@@ -138,11 +138,34 @@ def test_two_partial_refunds_of_a_charge_are_two_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "category", ["fee", "transfer", "platform_earning", "other_adjustment", "charge_failure", "topup", "new_in_2031"]
+    "category", ["transfer", "platform_earning", "other_adjustment", "charge_failure", "topup", "new_in_2031"]
 )
 def test_what_books_nothing_is_counted_by_its_category(tmp_path: Path, category: str) -> None:
     line = stripe_line(CHARGE, reporting_category=category, source_id="", gross="what?")
     assert read(tmp_path, stripe_csv(line)) == [NotCompared(2, category)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"fee": "0.59"}, Money(59, "EUR")),
+        ({"fee": "-0.30", "reporting_category": "refund", "source_id": "re_1", "gross": "-1.00"}, Money(-30, "EUR")),
+        ({"fee": "0.00"}, None),
+        ({"fee": ""}, None),
+        ({"reporting_category": "fee", "source_id": "", "gross": "-15.00"}, Money(1_500, "EUR")),
+        ({"reporting_category": "network_cost", "source_id": "", "gross": "0.40"}, Money(-40, "EUR")),
+        ({"reporting_category": "transfer", "source_id": "", "gross": "-15.00", "fee": "0.10"}, Money(10, "EUR")),
+    ],
+)
+def test_what_stripe_kept_of_a_line_is_its_fee(tmp_path: Path, changes: dict[str, str], kept: Money | None) -> None:
+    [line] = read(tmp_path, stripe_csv(stripe_line(CHARGE, **changes)))
+    assert line.fee == kept
+
+
+@pytest.mark.parametrize("changes", [{"fee": "what?"}, {"reporting_category": "fee", "gross": "what?"}])
+def test_a_fee_that_cannot_be_read_names_its_line(tmp_path: Path, changes: dict[str, str]) -> None:
+    with pytest.raises(RowUnreadable, match="line 2"):
+        read(tmp_path, stripe_csv(stripe_line(CHARGE, **changes)))
 
 
 def test_the_dashboards_export_is_read_too(tmp_path: Path) -> None:

@@ -148,6 +148,11 @@ def test_reconciliations_and_what_differs(own_pages: Pages) -> None:
     reported = text(page.text)
     assert "Report and ledger differ." in reported and "-1,234 JPY" in reported and "1 × payout" in reported
     assert "stripe:&lt;b&gt;f" in page.text
+    for totals in (
+        "payments 1,244.50 EUR of 2 1,234.50 EUR of 1 10.00 EUR",
+        "fees -3.50 EUR of 2 0.00 EUR of 0 -3.50 EUR",
+    ):
+        assert totals in reported
 
 
 def links(page: str, begin: str) -> list[str]:
