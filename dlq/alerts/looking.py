@@ -29,6 +29,7 @@ from core.routing import WHOLE, Shard
 from core.status_file import STANDBY, fresh, past_moment_of, read_said
 from core.topics import described
 from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
+from dlq.command import BOOK_ENTRY
 from dlq.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
 from journal.lake import has_table
@@ -202,13 +203,26 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
         return None
 
 
-class UnknownOfADay:
-    """Unknown events of the last 24 hours. An item that was taken up again, or an undo whose movement came since, is
-    none of them any more."""
+@dataclass(frozen=True, slots=True)
+class UnknownItem:
+    """``what`` isn't known of it. An undo has a ``pair``, without its sign, and is of ``entity_key``."""
+
+    decided_us: int
+    what: str
+    pair: str | None
+    entity_key: str | None
+
+
+class UnknownItems:
+    """Unknown events: undos until they are settled, others for 24 hours.
+
+    What settles one: it was taken up again; of an undo also its movement that came since, or an entry by hand for its
+    entity.
+    """
 
     def __init__(self) -> None:
-        self._items: dict[int, tuple[int, str, str | None]] = {}
-        """By item: when it was decided, what isn't known of it, and its pair without the sign."""
+        self._items: dict[int, UnknownItem] = {}
+        """By the item's number."""
 
     def take(self, rows: pa.Table, part: Shard) -> None:
         """The next rows."""
@@ -217,27 +231,40 @@ class UnknownOfADay:
         # One that is unknown in these rows may be taken up again in them.
         items = {*self._items, *rows["item_seq"].filter(is_unknown).to_pylist()}
         again = pc.is_in(rows["item_seq"], value_set=pa.array(items, pa.int64()))
-        some = rows.filter(pc.or_(pc.or_(is_unknown, came), again))
+        entered = pc.equal(pc.fill_null(rows["event_type"], ""), BOOK_ENTRY)
+        some = rows.filter(pc.or_(pc.or_(is_unknown, came), pc.or_(again, entered)))
         for row in some.to_pylist():
             if row["decision"] == Decision.UNKNOWN.value:
                 if is_of(part, row["entity_key"], row["partition"]):
-                    pair = None if row["pair"] is None else row["pair"][1:]
-                    self._items[row["item_seq"]] = (to_micros(row["decided_at"]), _what(row), pair)
+                    self._items[row["item_seq"]] = _unknown_item(row)
             elif row["item_seq"] in self._items:
                 del self._items[row["item_seq"]]
+            elif row["event_type"] == BOOK_ENTRY and row["decision"] == Decision.APPLIED.value:
+                self._settle_entity(row["entity_key"])
             elif row["reason"] is not None and (row["pair"] or "").startswith("+"):
                 self._settle(row["pair"][1:])
 
     def counts(self, now_us: int) -> dict[str, int]:
         """By what isn't known."""
         day_us = 24 * 60 * MINUTE_US
-        self._items = {item: one for item, one in self._items.items() if now_us - one[0] < day_us}
-        return dict(Counter(what for _, what, _ in self._items.values()).most_common(UNKNOWN_MAX))
+        self._items = {
+            item: one for item, one in self._items.items() if one.pair is not None or now_us - one.decided_us < day_us
+        }
+        return dict(Counter(one.what for one in self._items.values()).most_common(UNKNOWN_MAX))
 
     def _settle(self, pair: str) -> None:
-        waiting = next((item for item, one in self._items.items() if one[2] == pair), None)
+        waiting = next((item for item, one in self._items.items() if one.pair == pair), None)
         if waiting is not None:
             del self._items[waiting]
+
+    def _settle_entity(self, entity_key: str | None) -> None:
+        for item in [item for item, one in self._items.items() if one.pair and one.entity_key == entity_key]:
+            del self._items[item]
+
+
+def _unknown_item(row: Mapping[str, Any]) -> UnknownItem:
+    pair = None if row["pair"] is None else row["pair"][1:]
+    return UnknownItem(to_micros(row["decided_at"]), _what(row), pair, row["entity_key"])
 
 
 def _what(row: Mapping[str, Any]) -> str:
@@ -263,7 +290,7 @@ class DeadItems:
         self._died: Counter[int] = Counter()
         self._closed: Counter[int] = Counter()
         """By the minute, of the longest of the rates' windows."""
-        self._unknown = UnknownOfADay()
+        self._unknown = UnknownItems()
 
     def read(self) -> Dead | None:
         """As the journal is now; None while there is more of it to read than one look takes.
@@ -277,7 +304,7 @@ class DeadItems:
         if (reader.table_id, part) != (self._table_id, self._part) or reader.last_seq < self._seq:
             # Another journal in its place, or one that was restored or divided.
             self._table_id, self._part, self._seq, self._lives = reader.table_id, part, 0, {}
-            self._died, self._closed, self._unknown = Counter(), Counter(), UnknownOfADay()
+            self._died, self._closed, self._unknown = Counter(), Counter(), UnknownItems()
         until = self._clock.monotonic() + READ_S_MAX
         for rows in reader.tables_after(self._seq, _COLUMNS):
             self._take(rows)

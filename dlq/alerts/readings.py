@@ -38,8 +38,8 @@ TRIES = ("applied", "ignored", "unknown", "retry", "dead")
 @dataclass(frozen=True, slots=True)
 class Dead:
     """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it.
-    ``rates``: how fast they come and go, by window. ``unknown``: how many events of the last day are unknown, by what
-    of them isn't known."""
+    ``rates``: how fast they come and go, by window. ``unknown``: how many events are unknown (undos, and
+    others of the last day), by what of them isn't known."""
 
     depth: int
     oldest_at: datetime | None

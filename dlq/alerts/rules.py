@@ -285,7 +285,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             name="unknown",
             severity=Severity.WARNING,
             threshold=0.0,
-            text="{value} events of the last day are unknown ({of}): no table says what they mean for money",
+            text="{value} events are unknown ({of}): no table says what they mean for money",
             for_s=WINDOW_S,
             repeat_s=DAY_S,
             counts_events=True,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import NO_STEP_DECISIONS, Decision
+from dlq.command import BOOK_ENTRY
 from ledger.queries.lake import Lake, Rows, Tables, tables_of, text
 
 GROUPS_MAX = 1_000
@@ -55,7 +56,8 @@ class UnknownEvents:
 def unknown_events(journal: Tables) -> list[UnknownEvents]:
     """Those that are unknown still, the most events first: not replayed since, nor an undo whose movement came later.
 
-    Each movement that came late takes one undo of its pair off the list, the first.
+    Each movement that came late takes one undo of its pair off the list, the first. An entry by hand for an entity
+    takes off what was undone of it before.
 
     :raises LedgerUnreadable: a journal is damaged
     """
@@ -84,7 +86,8 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
                min(coalesce(received_at, decided_at)) AS first_at, max(coalesce(received_at, decided_at)) AS last_at,
                sum(minor) AS minor,
                last_value(event_key ORDER BY seq) AS event_key, last_value(reason ORDER BY seq) AS reason
-        FROM (SELECT seq, provider, event_type, error_code, received_at, decided_at, event_key, reason, {pair} AS pair,
+        FROM (SELECT seq, entity_key, provider, event_type, error_code, received_at, decided_at, event_key, reason,
+                     {pair} AS pair,
                      TRY_CAST(CASE WHEN regexp_like({pair}, '{WITH_AMOUNT}')
                                    THEN regexp_replace({pair}, '{WITH_AMOUNT}', '\\1') END AS bigint) AS minor,
                      row_number() OVER (PARTITION BY substr({pair}, 2) ORDER BY seq) AS nth_of_pair
@@ -92,7 +95,11 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
         LEFT JOIN (SELECT substr({pair}, 2) AS came_of, count(*) AS came FROM journal
                    WHERE decision = 'applied' AND postings IS NULL AND {pair} LIKE '+%' GROUP BY 1)
         ON came_of = substr(pair, 2)
+        LEFT JOIN (SELECT entity_key AS entered_for, max(seq) AS entered FROM journal
+                   WHERE decision = 'applied' AND event_type = '{BOOK_ENTRY}' GROUP BY 1)
+        ON entered_for = entity_key
         WHERE seq > {rows.after} AND (pair IS NULL OR nth_of_pair > coalesce(came, 0))
+          AND (coalesce(error_code, '{TYPE}') <> '{UNDO}' OR coalesce(entered, 0) < seq)
           AND seq IN (SELECT max(seq) FROM journal
                       WHERE decision NOT IN ({no_steps})
                         AND item_seq IN (SELECT item_seq FROM journal WHERE decision = {unknown})

@@ -210,6 +210,20 @@ def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_m
     assert (again := following.read()) is not None and sum(again.unknown.values()) == 1
 
 
+def test_an_undo_is_not_forgotten_after_a_day_but_once_a_person_booked_for_its_payment(journal: Journal) -> None:
+    following = DeadItems(journal.path, clock := ManualClock(AT))
+    journal.new(Decision.UNKNOWN, entity_key="mollie:org:po_1", **UNDO)
+    journal.new(Decision.UNKNOWN, **OF_TYPE)
+    clock.advance(60 * 3_600)
+    dead = following.read()
+    assert dead is not None and dead.unknown == {"mollie: payout.failed, undo": 1}
+    journal.new(Decision.APPLIED, entity_key="mollie:org:po_2", event_type="book_entry")
+    assert (other := following.read()) is not None and other.unknown == dead.unknown
+    journal.new(Decision.APPLIED, entity_key="mollie:org:po_1", event_type="book_entry")
+    assert (booked := following.read()) is not None and booked.unknown == {}
+    assert unknown_now(journal).get("mollie: payout.failed, undo") is None
+
+
 def unknown_now(journal: Journal) -> dict[str, int]:
     """As a watch sees it that begins now, and reads all rows in one table."""
     dead = items(journal).read()

@@ -95,6 +95,16 @@ def test_what_was_taken_up_again_and_an_undo_whose_movement_came_are_not_listed(
     assert [one.events for one in found(lake)] == [1]
 
 
+def test_an_undo_for_whose_payment_a_person_booked_since_is_not_listed(lake: SmallLake) -> None:
+    lake.commit(1, entity_key="mollie:org:po_1", event_type="book_entry", postings=None)
+    unknown(lake, entity_key="mollie:org:po_1", pair="-mollie:po_1:payout_paid:5:EUR", **UNDO)
+    assert [one.events for one in found(lake)] == [1], "that entry was about something before"
+    lake.commit(1, entity_key="mollie:org:po_2", event_type="book_entry", postings=None)
+    assert [one.events for one in found(lake)] == [1]
+    lake.commit(1, entity_key="mollie:org:po_1", event_type="book_entry", postings=None)
+    assert found(lake) == []
+
+
 def test_a_movement_that_came_late_explains_one_undo_of_its_pair_the_first(lake: SmallLake) -> None:
     pair = "mollie:po_1:payout_paid:5:EUR"
     unknown(lake, 2, pair=f"-{pair}", **UNDO)
