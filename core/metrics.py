@@ -301,7 +301,7 @@ _ALERTS = _rows(
     (
         "payhook_unknown_events",
         "events",
-        "Unknown undos, and events of the last day of which no table says what they mean for money, by provider, type and reason",
+        "Unknown undos, and the last day's events that no table knows, by provider, type and reason",
         "what",
     ),
     ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),
