@@ -88,6 +88,7 @@ COUNTS = fields_of(
     _embedded.entity.applicationFee.amount: value currency
     _embedded.entity.details: remainderMethod
     _embedded.entity.details.remainderAmount: value currency
+    _embedded.entity.details.paypalFee: value currency
     _embedded.entity.details.giftcards.*: issuer
     _embedded.entity.details.giftcards.*.amount: value currency
     _embedded.entity.details.vouchers.*: issuer

@@ -48,7 +48,8 @@ METHODS = Methods(
 CAPTURED = names("billie klarna klarnapaylater klarnapaynow klarnasliceit riverty")
 """Methods whose captures are settled, in whatever mode they are captured; cards, Vipps and MobilePay are authorized
 first only where their payment says so (https://docs.mollie.com/docs/place-a-hold-for-a-payment)."""
-REFUNDED_OUTSIDE = "paypal"
+PAYPAL = "paypal"
+REFUNDED_OUTSIDE = PAYPAL
 """A refund of which nothing is settled by Mollie (its ``settlementAmount`` is zero) doesn't name its method: PayPal's
 are the ones that Mollie passes on (https://docs.mollie.com/reference/get-refund); gift cards and vouchers can't be
 refunded there (https://help.mollie.com/hc/en-us/articles/360015904939)."""
@@ -81,15 +82,42 @@ def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
 
 
 def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
-    """The application's fee of a paid payment: "If the payment succeeds, the fee will be deducted from the merchant's
-    balance" (https://docs.mollie.com/reference/get-payment). Mollie's own are invoiced, or in its settlements.
+    """The fees of a paid payment that it tells. Mollie's own are invoiced, or in its settlements.
+
+    The application's: "If the payment succeeds, the fee will be deducted from the merchant's balance".
+    PayPal's, where it settles the payment itself: ``paypalFee`` is "the fee PayPal will charge for this transaction"
+    (https://docs.mollie.com/reference/get-payment), and is taken there.
     """
-    if payment.get("applicationFee") is None:
-        return []
+    found = []
+    if payment.get("applicationFee") is not None:
+        amount = an_object(payment["applicationFee"], "'applicationFee'").get("amount")
+        found.append(_fee(payment, money_at(amount), "application_"))
+    if (kept := object_at(payment, "details").get("paypalFee")) is not None and _is_paypals(payment):
+        found.append(_fee(payment, money_at(kept), "paypal_", PAYPAL))
+    return [fee for fee in found if fee.money.amount_minor]
+
+
+def _fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | None = None) -> MoneyFact:
     reference = text(payment, "id")
-    money = money_at(an_object(payment["applicationFee"], "'applicationFee'").get("amount"))
-    fee = moved(LEDGER, Movement.FEE, reference, money, account=ACCOUNT, payment=reference, prefix="application_")
-    return [fee] if money.amount_minor else []
+    outside = Outside(method, money.amount_minor) if method is not None and money.amount_minor > 0 else None
+    return moved(
+        LEDGER,
+        Movement.FEE,
+        reference,
+        money,
+        account=ACCOUNT,
+        payment=reference,
+        prefix=prefix,
+        outside=outside,
+    )
+
+
+def _is_paypals(payment: Mapping[str, Any]) -> bool:
+    """Whether PayPal settles the payment, and not Mollie."""
+    if optional_text(payment, "method") != PAYPAL:
+        return False
+    outside = _outside_of_payment(payment, money_at(amount_of(payment)))
+    return outside is not None and outside.method == PAYPAL
 
 
 def amount_of(resource: Mapping[str, Any]) -> object:

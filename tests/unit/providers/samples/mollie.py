@@ -259,9 +259,33 @@ WEBHOOKS = [
     ),
 ]
 WITH_FEE = payment() | {"applicationFee": {"amount": samples_of.money(320, "EUR"), "description": "platform"}}
+PAYPALS_FEE = {"paypalReference": "9AL35361CF606152E", "paypalFee": samples_of.money(55, "EUR")}
 WEBHOOKS += [
     Webhook(f"fees of {case}", body, fees=fees)
     for case, body, fees in (
+        (
+            "a payment by PayPal",
+            event("payment.paid", payment(method="paypal", details=PAYPALS_FEE)),
+            ["tr_1:paypal_fee 55 EUR of tr_1, 55 outside:paypal"],
+        ),
+        (
+            "a payment by PayPal that Mollie settles",
+            event("payment.paid", payment(method="paypal", settled_minor=1_000, details=PAYPALS_FEE)),
+            [],
+        ),
+        (
+            "a payment by PayPal with an application's fee",
+            event(
+                "payment.paid",
+                payment(method="paypal", details=PAYPALS_FEE) | {"applicationFee": WITH_FEE["applicationFee"]},
+            ),
+            ["tr_1:application_fee 320 EUR of tr_1", "tr_1:paypal_fee 55 EUR of tr_1, 55 outside:paypal"],
+        ),
+        (
+            "a payment by PayPal of which no fee is told",
+            event("payment.paid", payment(method="paypal", details={})),
+            [],
+        ),
         ("a payment without them", PAID, []),
         ("a payment", event("payment.paid", WITH_FEE), ["tr_1:application_fee 320 EUR of tr_1"]),
         (
