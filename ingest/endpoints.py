@@ -112,6 +112,10 @@ class SecretFiles:
         name = api_file(provider, endpoint)
         return self._secrets(name) if name in self._read or (self._folder / name).exists() else ()
 
+    def takes_from(self, provider: str) -> bool:
+        """Whether any endpoint of the provider has a file of secrets."""
+        return any(name.partition(".")[0] == provider for name in _names(self._folder))
+
     def without_credentials(self, provider: str) -> list[str]:
         """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
         endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]

@@ -48,6 +48,7 @@ from ingest.redis_claims import RedisClaims
 from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
+from providers.adyen_money import NAME as ADYEN
 from providers.port import WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.data_folder import own
@@ -102,6 +103,7 @@ def check(settings: Settings) -> None:
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
+    _warn_of_adyen(settings, secrets)
     for name in (name for name, adapter in adapters.items() if isinstance(adapter, WeaklySigningAdapter)):
         for missing in secrets.without_credentials(name):
             log.warning(
@@ -110,6 +112,17 @@ def check(settings: Settings) -> None:
                 name,
                 missing,
             )
+
+
+def _warn_of_adyen(settings: Settings, secrets: SecretFiles) -> None:
+    """The later events of an Adyen dispute may name another entity than its payment's, so another shard's."""
+    if settings.processor.shards > 1 and secrets.takes_from(ADYEN):
+        log.warning(
+            "adyen: there are %d shards. Turn on 'Include the originalReference for CHARGEBACK_REVERSED events' in "
+            "Adyen's Customer Area (the Standard webhook's Additional settings, Risk): without it the later events of "
+            "a dispute come to a shard that doesn't know its chargeback, and are unknown",
+            settings.processor.shards,
+        )
 
 
 def check_kafka(settings: Settings) -> None:
