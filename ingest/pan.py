@@ -23,7 +23,7 @@ from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import CARD_DIGITS_MIN, BodyMask, Kind, read_json_escapes
+from ingest.pan_body import CARD_DIGITS_MIN, ENVELOPES, BodyMask, Kind, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -119,7 +119,8 @@ class CardMasker:
     def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
         """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
-        mask = BodyMask(self._kinds, ids, frozenset(spared))
+        envelopes = ENVELOPES | {name.encode() for name in adapter.envelopes}
+        mask = BodyMask(self._kinds, ids, frozenset(spared), envelopes)
         return mask.masked(event.body), mask
 
     def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:

@@ -32,7 +32,7 @@ ENVELOPES = frozenset(
     .split()
 )
 """Names of objects and elements. The path to an id goes from a body's root through these alone: none of them is a map
-that a merchant fills (metadata, notes, custom fields, additional data)."""
+that a merchant fills (metadata, notes, custom fields, additional data). `Adapter.envelopes` adds some."""
 
 CARD_DIGITS_MIN = 12
 CARD_DIGITS_MAX = 19
@@ -105,13 +105,14 @@ class BodyMask:
     """Masks the body of one event.
 
     ``kinds``: of names as `field_name` gives them. ``id_fields`` are names as they are in the body, of ids where
-    `ENVELOPES` lead to; ``spared`` texts that stay wherever they stand, as a whole value or in the place of a card
+    ``envelopes`` lead to; ``spared`` texts that stay wherever they stand, as a whole value or in the place of a card
     number. ``found`` gathers what was masked, as it was; ``secret`` says whether a code or a track's data was among it.
     """
 
     kinds: Mapping[bytes, Kind]
     id_fields: frozenset[bytes]
     spared: frozenset[bytes]
+    envelopes: frozenset[bytes] = ENVELOPES
     found: list[bytes] = field(default_factory=list)
     secret: bool = False
 
@@ -166,7 +167,7 @@ class BodyMask:
         for pair in body.split(b"&"):
             name = pair.partition(b"=")[0]
             *path, last = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
-            place = self._place(last, Place(Kind.PLAIN, own=all(part in ENVELOPES for part in path)))
+            place = self._place(last, Place(Kind.PLAIN, own=all(part in self.envelopes for part in path)))
             yield Text(at, at + len(name), Kind.PLAIN, _IN_FORM)
             yield Text(at + len(name) + 1, at + len(pair), place.kind, _IN_FORM)
             at += len(pair) + 1
@@ -242,7 +243,7 @@ class BodyMask:
         kind = self._kind(name)
         if kind is Kind.PLAIN and outer.kind is not Kind.ID:
             kind = outer.kind
-        return Place(kind, outer.own and name in ENVELOPES)
+        return Place(kind, outer.own and name in self.envelopes)
 
     def _kind(self, name: bytes) -> Kind:
         return self.kinds.get(name.translate(None, b"-_").lower(), Kind.PLAIN)

@@ -17,6 +17,7 @@ from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
 from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, open_client
 from ledger.settings import LedgerSettings
+from providers.installed import installed_sources
 from providers.money import nothing_moved
 from providers.reconciled import reader_of
 from providers.registry import build_adapters
@@ -140,4 +141,4 @@ def handler_version(settings: ProvidersSettings) -> str:
 def _sources() -> list[tuple[str, bytes]]:
     own = [(name, files("ledger").joinpath(name).read_bytes()) for name in _OWN]
     adapters = [(one.name, one.read_bytes()) for one in files("providers").iterdir() if one.name.endswith(".py")]
-    return [*own, *sorted(adapters)]
+    return [*own, *sorted(adapters), *installed_sources()]

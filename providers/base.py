@@ -83,6 +83,7 @@ class BaseAdapter(ABC, Generic[D]):
     name: str
     ledger: str | None = None
     identity_fields: frozenset[str]
+    envelopes: frozenset[str] = frozenset()
     header: bytes
     media_type = JSON
     signature_status = 401

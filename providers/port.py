@@ -156,13 +156,15 @@ class Answer:
 ACCEPTED = Answer(200, b'{"status":"accepted"}', "application/json")
 
 
+@runtime_checkable
 class Adapter(Protocol):
     """One provider: its signature, how a request splits, what its events are called and what money they moved.
 
     ``name``: as in ``/webhooks/{name}`` and at the head of every key. ``media_type``: what its webhooks are posted as,
     `JSON` or `FORM`. ``signature_status``: the HTTP status that tells this provider that its signature is wrong, 401
     unless it wants another. ``identity_fields``: names of the body's fields that hold ids; what looks like a card
-    number there is none. ``content_version``: the version of the list of fields that ``content_sha256`` leaves out.
+    number there is none. ``envelopes``: names of objects around such fields, beside those that `ingest.pan_body` knows.
+    ``content_version``: the version of the list of fields that ``content_sha256`` leaves out.
     ``event_types``: which of the provider's types book, are left to a person, or move nothing.
     """
 
@@ -170,6 +172,7 @@ class Adapter(Protocol):
     media_type: str
     signature_status: int
     identity_fields: frozenset[str]
+    envelopes: frozenset[str]
     content_version: int
     event_types: EventTypes
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from core.errors import SettingError
 from core.money import Movement
 from providers.fields import parse_pointer
 
@@ -68,6 +69,7 @@ class StripeSettings(Section):
     )
 
 
+Own = TypeVar("Own", bound=Section)
 CaptureMode = Literal["immediate", "delayed", "manual"]
 
 
@@ -154,3 +156,18 @@ class ProvidersSettings(Section):
     checkout: CheckoutSettings = Field(CheckoutSettings(), description="Where Checkout.com's events name an account")
     paypal: PayPalSettings = Field(PayPalSettings(), description="What PayPal's v1 events don't say")
     mollie: MollieSettings = Field(MollieSettings(), description="What Mollie's webhook is subscribed to")
+    own: dict[str, dict[str, Any]] = Field(
+        {}, description="Settings of adapters in packages of one's own, by the adapter's name"
+    )
+
+    def own_of(self, name: str, model: type[Own]) -> Own:
+        """What is set for the adapter of a package of one's own.
+
+        :raises SettingError: names the setting that is wrong
+        """
+        try:
+            return model.model_validate(self.own.get(name, {}))
+        except ValidationError as wrong:
+            first = wrong.errors(include_url=False)[0]
+            path = ".".join(["providers", "own", name, *map(str, first["loc"])])
+            raise SettingError(path, first["msg"]) from None

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
 from secrets import token_hex
 
 from core.errors import PayhookError
 from load.samples.sender import CannotSign, Sample, Samples, Sending, SignedRequest
+from providers.installed import SAMPLES_GROUP, installed, load_entry
 from providers.port import DEFAULT_ENDPOINT, Adapter
 
 __all__ = [
@@ -29,13 +31,13 @@ __all__ = [
 
 
 class NoSamples(PayhookError):
-    """A provider of the registry has no sample file."""
+    """A provider has no samples."""
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
         super().__init__(
-            f"{provider} is in providers/registry.py and has no samples: add load/samples/{provider}.py with SAMPLES; "
-            "docs/adding-a-provider.md shows one"
+            f"{provider} has no samples: add load/samples/{provider}.py with SAMPLES, or to a package of your own the "
+            f"entry point {provider} of the group {SAMPLES_GROUP}; docs/adding-a-provider.md shows both"
         )
 
 
@@ -49,14 +51,19 @@ class NoSuchSample(PayhookError):
 
 
 def samples_of(provider: str) -> Samples:
-    """The samples of a provider in the registry.
+    """The samples of a provider, of payhook's or of a package of one's own.
 
-    :raises NoSamples: it has no sample file
+    :raises NoSamples: it has none
+    :raises AdapterUnusable: they can't be imported
     """
-    try:
-        samples = import_module(f"{__name__}.{provider}").SAMPLES
-    except ModuleNotFoundError:
-        raise NoSamples(provider) from None
+    module = f"{__name__}.{provider}"
+    if find_spec(module) is not None:
+        samples = import_module(module).SAMPLES
+    else:
+        entry = installed(SAMPLES_GROUP).get(provider)
+        if entry is None:
+            raise NoSamples(provider)
+        samples = load_entry(entry)
     assert isinstance(samples, Samples)
     return samples
 

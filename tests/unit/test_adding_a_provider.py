@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ COPIED = [
     *(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("tests/*.py")),
 ]
 SECONDS_MAX = 120
+PACKAGE = "payhook-fakturo"
+"""The page's package of one's own."""
+SUITE = [f"tests/contract/{name}.py" for name in ("test_adapters", "test_adapters_fuzzed", "test_adapters_received")]
 
 _BLOCKS = re.compile(r"(?:^\*\*`(?P<path>[^`\n]+)`\*\*\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
 
@@ -73,15 +77,44 @@ def copy(folder: Path) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
     )
+
+
+def install_the_package(folder: Path) -> Path:
+    """The page's package of one's own, built and installed into a folder as the page says."""
+    every_block = list(blocks(PAGE.read_text("utf-8")))
+    code = folder / PACKAGE / "payhook_fakturo"
+    code.mkdir(parents=True)
+    (code / "__init__.py").touch()
+    for file, path in (("adapter", "providers/fakturo.py"), ("samples", "load/samples/fakturo.py")):
+        (code / f"{file}.py").write_text("".join(block.text for block in every_block if block.path == path), "utf-8")
+    for block in every_block:
+        if block.path.startswith(PACKAGE):
+            applied(block, folder)
+    words = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(folder / "own")]
+    done = run(folder, "pip", "install", *words, f"./{PACKAGE}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "own"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install_the_package(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="module")
 def page() -> list[Block]:
-    return list(blocks(PAGE.read_text("utf-8")))
+    """The blocks that go into the repository."""
+    return [block for block in blocks(PAGE.read_text("utf-8")) if not block.path.startswith(PACKAGE)]
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +145,32 @@ def test_what_the_page_names_is_there() -> None:
 
 @pytest.mark.parametrize("name", ["fakturo", "tilgo"])
 def test_the_pages_adapters_pass_the_suite_the_receiver_and_their_own_tests(followed: Path, name: str) -> None:
-    suite = ["test_adapters.py", "test_adapters_fuzzed.py", "test_adapters_received.py"]
-    tables = "tests/unit/providers/test_sample_tables.py"
-    done = run(followed, "pytest", "-q", "-k", name, *(f"tests/contract/{file}" for file in suite), tables)
+    passes(run(followed, "pytest", "-q", "-k", name, *SUITE, "tests/unit/providers/test_sample_tables.py"))
+
+
+def test_the_package_passes_the_suite_with_nothing_added_to_the_repository(installed: Path) -> None:
+    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "fakturo", *SUITE]
+    passes(run(CHECKOUT, "pytest", *words, PYTHONPATH=str(installed)))
+
+
+def test_the_packages_setting_counts_and_a_wrong_one_is_named(installed: Path) -> None:
+    shows = "from stack.settings import load_settings; from providers import build_adapters; import sys; "
+    shows += "sys.stdout.write(str(build_adapters(load_settings().providers)['fakturo'].tolerance_s))"
+    for value, says in (("60", "60"), ("0", "providers.own.fakturo.tolerance_s: Input should be greater than 0")):
+        variables = {"PYTHONPATH": str(installed), "PAYHOOK_PROVIDERS__OWN__FAKTURO__TOLERANCE_S": value}
+        done = subprocess.run(
+            [sys.executable, "-c", shows],
+            cwd=CHECKOUT,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert says in done.stdout + done.stderr
+
+
+def passes(done: subprocess.CompletedProcess[str]) -> None:
+    """The suite ran, for the one provider, and passed."""
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-1_000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None

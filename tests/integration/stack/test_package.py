@@ -13,17 +13,23 @@ from click.testing import CliRunner
 from cli.main import main
 from stack import paths
 from stack.package import PYTHON, make_package
+from tests.unit.providers.test_installed import ADAPTER, install
 
 pytestmark = pytest.mark.more(reason="packs all that is installed, twice, for a cluster's executors")
 
 IMPORTED = "ledger.handler, notify.handler, processor.run.worker, processor.source.map_stage, handler_of_my_own"
-SAYS = f"import {IMPORTED}, json, pyspark; print(json.dumps([ledger.__file__, pyspark.__file__]))"
+SAYS = f"""
+import {IMPORTED}, json, pyspark
+from providers import ProvidersSettings, build_adapters
+print(json.dumps([ledger.__file__, pyspark.__file__, *build_adapters(ProvidersSettings())]))
+"""
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = tmp_path_factory.mktemp("own")
     (own / "handler_of_my_own.py").write_text("")
+    install(own, "acme", "acme = acme:Adapter", ADAPTER.format(name="acme"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{paths.CHECKOUT}:{own}")
         folder = tmp_path_factory.mktemp("package")
@@ -49,6 +55,7 @@ def test_everything_that_handlers_import_is_in_it(archive: Path, tmp_path: Path)
     )
     assert said.returncode == 0, said.stderr
     assert said.stdout.count(str(tmp_path / "environment")) == 2, said.stdout
+    assert '"acme"' in said.stdout, "an adapter of a package of one's own"
 
 
 def test_tests_and_tools_of_a_checkout_and_sparks_jars_are_not_in_it(archive: Path) -> None:

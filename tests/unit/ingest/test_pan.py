@@ -246,6 +246,7 @@ class Particular:
     """An adapter that fails, in one way where it finds the card number and in another where it doesn't."""
 
     identity_fields: frozenset[str] = frozenset()
+    envelopes: frozenset[str] = frozenset()
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
         raise ValueError if CARD.encode() in body else KeyError
@@ -335,6 +336,7 @@ class Fragile:
 
     def __init__(self, adapter: Adapter) -> None:
         self.identity_fields = adapter.identity_fields
+        self.envelopes = adapter.envelopes
         self.money = adapter.money
 
     def content_sha256(self, body: bytes, version: int) -> str:
