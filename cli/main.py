@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
+from cli.own_packages import refusal
+
 
 @dataclass(frozen=True, slots=True)
 class Later:
@@ -152,6 +154,9 @@ def main() -> None:
 
 def run() -> NoReturn:
     """The console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
+    problem = refusal()
+    if problem is not None:
+        sys.exit(problem)
     code = 0
     try:
         main()

@@ -1,0 +1,34 @@
+"""Whether `core`, `ingest` and the others are payhook's own: the first of a name on Python's path counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+NOT_IMPORTED = frozenset({"tests", "docs"})
+
+
+def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
+    """The packages of payhook's that others hide, each with where the other one is.
+
+    An editable installation comes last on the path, so anything else of that name hides it.
+    """
+    for own in sorted(checkout.glob("*/__init__.py")):
+        name = own.parent.name
+        spec = None if name in NOT_IMPORTED else find_spec(name)
+        if spec is not None and (spec.origin is None or Path(spec.origin).resolve() != own):
+            yield name, str(spec.origin or next(iter(spec.submodule_search_locations or ["?"])))
+
+
+def refusal() -> str | None:
+    """Why payhook can't run with what is installed; None where it can."""
+    hidden = dict(hidden_packages())
+    if not hidden:
+        return None
+    listed = ", ".join(f"{name} is {place}" for name, place in hidden.items())
+    return (
+        f"payhook: packages of others hide payhook's own: {listed}. Take them out of this environment and out of "
+        f"PYTHONPATH, or give payhook an environment of its own (`make setup` makes {CHECKOUT / '.venv'})"
+    )
