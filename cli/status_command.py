@@ -228,7 +228,8 @@ def _of_stream(stream: dict[str, Any]) -> str:
     why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
     reported = "not ready" if state == "running" and not ready else state
     restarts = stream.get("restarts", 0)
-    return reported + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "")
+    new = f", new: {stream['begun']}" if stream.get("begun") else ""
+    return reported + (f" ({why})" if why else "") + (f", begun again {restarts} times" if restarts else "") + new
 
 
 REASON_SHOWN_CHARS_MAX = 120

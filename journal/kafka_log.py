@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 from confluent_kafka import (
@@ -18,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from core.clock import from_micros
+from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.kafka import open_admin, open_consumer
@@ -138,6 +139,17 @@ class KafkaLog:
                     if self._reads(topic, number)
                 }
         return held
+
+    def offsets_at(self, topic: str, ends: Mapping[int, tuple[int, int]], moment: datetime) -> dict[int, int]:
+        """Of each partition the offset of the first record that was published at ``moment`` or later, else its end.
+
+        :raises KafkaSilent: see there
+        """
+        at_ms = to_micros(moment) // 1_000
+        wanted = [TopicPartition(topic, number, at_ms) for number in ends]
+        with spoken():
+            found = self._consumer(POINT_BYTES).offsets_for_times(wanted, timeout=ANSWER_S_MAX)
+        return {place.partition: place.offset if place.offset >= 0 else ends[place.partition][1] for place in found}
 
     def records_at(self, points: Iterable[Point]) -> dict[Point, Record]:
         return {point: record for point, record in self.first_records(points).items() if record.offset == point[2]}

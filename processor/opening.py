@@ -61,6 +61,7 @@ from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_REC
 from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapStage, Pass
 from processor.source.sources import REPUBLISH, KafkaSource, Republisher, Source, warm_up
+from processor.source.starting import starts_of
 from processor.source.stream import Stream
 from processor.wiring import Wired
 
@@ -208,7 +209,11 @@ class OpenableStream:
             before = self._check_positions(source, there)
             ids = there.topic_ids(source.topics)
         writer = JournalWriter.create_or_open(str(places.journal), stream, self._tenure)
-        state = writer.begin_epoch(source.starts(before, held), self._tenure, ids, shard_note(wired.shard))
+        marks = source.starts(before, held)
+        state = writer.begin_epoch(marks, self._tenure, ids, shard_note(wired.shard))
+        if (begun := source.begun(before, held, marks)) is not None:
+            log.info("%s is new: it %s", stream, begun)
+            self._status.begun = begun
         log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
         self._catch_up.knew(state.notes)
         downstreams = Downstreams(
@@ -343,7 +348,9 @@ def open_source(wired: Wired, shared: Shared) -> Source:
     """The source of a stream, not asked for anything yet; who its feed names is known to the handler from now on."""
     events, control = wired.rules.events_topic, wired.rules.control_topic
     if wired.reads is None:
-        return KafkaSource(shared.session, shared.kafka, events, control, _map_stage(wired, shared), shard=wired.shard)
+        starting = starts_of(wired.config.starting_offsets)
+        stage = _map_stage(wired, shared)
+        return KafkaSource(shared.session, shared.kafka, events, control, stage, shard=wired.shard, starting=starting)
     receivers = wired.reads.feed.receivers(wired.mode)
     wired.reads.receivers.add(receivers)
     records = FeedRecords(wired.config.name, wired.reads.journals, wired.reads.feed, receivers)

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from core.errors import SettingError
 from core.event import Mode
@@ -36,6 +36,7 @@ from core.layout import BODIES_OF, LAKE_FOLDERS
 from core.routing import MODES, WHOLE, Shard, dlq_topic, have_a_name_in_common, in_mode, stream_of, topics_of
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
+from processor.source.starting import EARLIEST, starts_of
 
 SHIPPED = Path(__file__).with_name("streams.toml")
 DEFAULTS = "defaults"
@@ -67,6 +68,11 @@ class StreamConfig(StreamSettings):
         pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$",
         description="kafka (payments.events), kafka:TOPIC, or journal:STREAM: what that stream applied, or reversed",
     )
+    starting_offsets: str = Field(
+        EARLIEST,
+        description="where a new stream begins in its topic of Kafka: earliest (with all that Kafka still holds), "
+        "latest (with what comes from then on), or a time such as 2026-01-31T12:00:00Z; no first start, no effect",
+    )
     handler: str = Field(pattern=_FUNCTION, description="module:function that builds the handler")
     feed: str = Field(
         "",
@@ -86,6 +92,11 @@ class StreamConfig(StreamSettings):
     )
     dlq: DlqSettings = Field(default_factory=lambda: DlqSettings(), description="its dead-letter topic")
     _count: int = PrivateAttr(1)
+
+    @field_validator("starting_offsets")
+    @classmethod
+    def _is_a_start(cls, text: str) -> str:
+        return starts_of(text).text
 
     @property
     def source_stream(self) -> str | None:
@@ -251,6 +262,11 @@ def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> 
         return "source", f"there is no stream {wanted}, or it isn't enabled"
     if known.source_stream is not None:
         return "source", f"{wanted} reads a journal itself: name one that reads kafka"
+    if stream.starting_offsets != EARLIEST:
+        return (
+            "starting_offsets",
+            "one that reads a journal begins with what is applied from then on; leave it out",
+        )
     lacking = set(stream.modes) - set(known.modes)
     if lacking:
         return "modes", f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"

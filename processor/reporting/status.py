@@ -87,7 +87,7 @@ class StatusFile:
 
 class StreamStatus:
     """``state`` in the status is ``running``, ``standby``, ``refused``, ``failed`` or ``off``; ``restarts`` counts
-    those here.
+    those here. ``begun``: where it began, in words, if that was in this process.
 
     ``generations``: of the stream that decides what receivers publish; None for every other one. ``spans``: where
     traces are on.
@@ -109,6 +109,7 @@ class StreamStatus:
         self._batches = itertools.count(1)
         self._restarts = 0
         self._last_failure: str | None = None
+        self.begun: str | None = None
 
     def announce(self, announced: Announced) -> None:
         """To receivers, as soon as it is known that the stream goes on, or refuses to."""
@@ -178,6 +179,8 @@ class StreamStatus:
 
     def _report(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
         whole = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
+        if self.begun is not None:
+            whole["begun"] = self.begun
         self._file.write({**whole, "last_failure": self._last_failure, **figures}, in_memory=in_memory)
 
 

@@ -109,6 +109,11 @@ class JournalSource:
             journal[topic] = {0: first_own if is_new_journal else self._since.start(topic, ends[0][1])}
         return {**self._control.starts(state, control), **journal}
 
+    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:  # noqa: ARG002 - one place
+        if any(is_sparse(topic) for topic in (state.marks if state is not None else ())):
+            return None
+        return f"begins with what {', '.join(self._journals)} applies from now on"
+
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """What changed the books since the slowest receiver's mark; pins the versions after which `frame` begins."""
         tables = {source: open_table(str(journal)) for source, journal in self._journals.items()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.ports import Outgoing
 from processor.decide.records import RECORD_SCHEMA
 from processor.history import check as positions
+from processor.source.starting import EARLIEST, FROM_EARLIEST, Starting
 from processor.source.while_blocked import ControlTopic, Orders
 
 if TYPE_CHECKING:
@@ -80,6 +82,9 @@ class Source(Protocol):
     def starts(self, state: JournalState | None, held: Held) -> Marks:
         """Where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
 
+    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
+        """Where it begins, in words, if it is new: ``marks`` are what it `starts` with. None if it has begun before."""
+
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Tables of records that are taken before the first of `frame`, in order; none where `frame` gives all."""
 
@@ -110,6 +115,7 @@ class KafkaSource:
     map_stage: MapStage | None = None
     every_s: float = 0.0
     shard: Shard = WHOLE
+    starting: Starting = FROM_EARLIEST
 
     @property
     def topics(self) -> Sequence[str]:
@@ -123,7 +129,24 @@ class KafkaSource:
         return topic != self.events or self.shard.reads(partition)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
-        return positions.starts(state, held)
+        marks = positions.starts(state, held)
+        if self._is_new(state) and self.starting.text != EARLIEST:
+            marks[self.events] = self._first_offsets(held[self.events])
+        return marks
+
+    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
+        if not self._is_new(state):
+            return None
+        return self.starting.sentence(self.events, held[self.events], marks[self.events])
+
+    def _is_new(self, state: JournalState | None) -> bool:
+        return bool(self.events) and (state is None or self.events not in state.marks)
+
+    def _first_offsets(self, ends: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        if self.starting.moment is None:
+            return {number: high for number, (_, high) in ends.items()}
+        with contextlib.closing(self.log()) as there:
+            return there.offsets_at(self.events, ends, self.starting.moment)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())

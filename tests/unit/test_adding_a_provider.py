@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.documented import Block, blocks
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "adding-a-provider.md"
@@ -26,26 +26,6 @@ SECONDS_MAX = 120
 PACKAGE = "payhook-fakturo"
 """The page's package of one's own."""
 SUITE = [f"tests/contract/{name}.py" for name in ("test_adapters", "test_adapters_fuzzed", "test_adapters_received")]
-
-_BLOCKS = re.compile(r"(?:^\*\*`(?P<path>[^`\n]+)`\*\*\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block and the file that it is for."""
-
-    path: str
-    language: str
-    text: str
-
-
-def blocks(page: str) -> Iterator[Block]:
-    """The blocks under a file's name; a second diff right after the first is for the same file."""
-    path = ""
-    for found in _BLOCKS.finditer(page):
-        path = found["path"] or path
-        if found["path"] or found["language"] == "diff":
-            yield Block(path, found["language"], found["text"])
 
 
 def applied(block: Block, folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from core.clock import SystemClock
+from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
 from dlq.command import PROPOSE_REVERSAL, Command, Target, approve
@@ -57,6 +57,28 @@ def test_a_stream_of_ones_own_decides_and_another_one_reads_what_it_applied(stre
     ]
     assert {row.topic for row in reported} == {"journal.greet/retell"}
     assert dead_letter(streams) == (None, None, "LookupError")
+
+
+@MORE
+@pytest.mark.parametrize("starting", ["latest", "a time"])
+def test_a_new_stream_begins_where_it_is_set_and_goes_on_there(streams: OwnStreams, starting: str) -> None:
+    streams.post(*names(3))
+    time.sleep(0.05)  # Kafka's times are milliseconds
+    text = to_rfc3339(SystemClock().now()) if starting == "a time" else starting
+    streams.post(*names(2, since=3))
+    taken = 2 if starting == "a time" else 0
+    file = streams.folder / "streams.toml"
+    file.write_text(file.read_text().replace("[greet]\n", f'[greet]\nstarting_offsets = "{text}"\n'))
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: says(streams, "greet").get("state") == "running", "the stream")
+        waits = "2 records wait, 3 are left out" if taken else "no record waits, 5 are left out"
+        assert says(streams, "greet")["begun"] == f"begins in {streams.topic} at {text} (starting_offsets): {waits}"
+        streams.post(*names(1, since=5))
+        wait_for(lambda: len(streams.applied("greet")) == taken + 1, "what comes from there on")
+    streams.post(*names(1, since=6))
+    with streams.running("greet") as wait_for:
+        wait_for(lambda: len(streams.applied("greet")) == taken + 2, "what came while it was down")
+        assert "begun" not in says(streams, "greet")
 
 
 def test_a_reversal_reaches_a_subscriber_and_a_stream_without_a_feed(streams: OwnStreams, tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""What a page of docs holds in fenced blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+
+_FENCED = re.compile(
+    r"(?:^\*\*`(?P<path>[^`\n]+)`\*\*\n)?^(?P<indent> *)```(?P<language>\w+)\n(?P<text>.*?)^ *```$", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, the file that it is for (empty: none), and the line of the page that it begins at."""
+
+    path: str
+    language: str
+    text: str
+    line: int = 0
+
+
+def fenced(page: str) -> Iterator[Block]:
+    """Every block of a page; ``page`` is its text."""
+    for found in _FENCED.finditer(page):
+        line = page.count("\n", 0, found.start("text"))
+        text = re.sub(rf"(?m)^{found['indent']}", "", found["text"])
+        yield Block(found["path"] or "", found["language"], text, line)
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The blocks under a file's name; a second diff right after the first is for the same file."""
+    path = ""
+    for block in fenced(page):
+        path = block.path or path
+        if block.path or block.language == "diff":
+            yield Block(path, block.language, block.text, block.line)

@@ -1,0 +1,129 @@
+"""docs/streams.md, followed on a running stack: a handler of one's own, from an empty folder to a replayed letter."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from load.client import wait_for
+from load.embedded import embedded_stack, payhook
+from load.samples.stripe import stripe_event
+from tests.documented import CHECKOUT, blocks
+from tests.e2e.conftest import DECIDED_S, Stack
+
+pytestmark = pytest.mark.more(reason="a whole stack with one stream more")
+PAGE = CHECKOUT / "docs" / "streams.md"
+DISPUTE = "charge.dispute.created"
+
+
+class CaseSystem(http.server.ThreadingHTTPServer):
+    """Answers each case with the statuses that are next for its event, then 201."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Cases)
+        self.answers: dict[str, list[int]] = {}
+        self.opened: list[str] = []
+
+
+class Cases(http.server.BaseHTTPRequestHandler):
+    server: CaseSystem
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        key = self.headers["Idempotency-Key"]
+        waiting = self.server.answers.get(key, [])
+        status = waiting.pop(0) if waiting else 201
+        if status == 201:
+            self.server.opened.append(key)
+        self.send_response(status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Silence on the terminal."""
+
+
+@pytest.fixture(scope="module")
+def cases() -> Iterator[CaseSystem]:
+    with CaseSystem() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def own(cases: CaseSystem, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's folder."""
+    folder = tmp_path_factory.mktemp("page")
+    for block in blocks(PAGE.read_text("utf-8")):
+        file = folder / block.path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(block.text.replace("127.0.0.1:9000", f"127.0.0.1:{cases.server_port}"), "utf-8")
+    return folder / "own"
+
+
+@pytest.fixture(scope="module")
+def stack(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(own))
+        patch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(own / "streams.toml"))
+        with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
+            yield Stack(data_dir)
+
+
+def send(stack: Stack, folder: Path, event: str, event_type: str = DISPUTE) -> str:
+    """Sends an event as the page does; returns its key."""
+    body = folder / "dispute.json"
+    about: dict[str, Any] = {"payment": f"pi_{event}", "account": "acct_1", "amount_minor": 1_250, "currency": "EUR"}
+    body.write_bytes(stripe_event(f"evt_{event}", event_type, **about, created=datetime.now(UTC)))
+    sent = payhook("send", str(body), "--provider", "stripe", "--data", str(stack.data_dir))
+    assert sent.returncode == 0, sent.stdout + sent.stderr
+    return f"stripe:evt_{event}:{event_type}"
+
+
+def test_the_handlers_own_test_passes(own: Path) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "own/test_cases.py"]
+    env = {**os.environ, "PYTHONPATH": f"{own}:{CHECKOUT}"}
+    done = subprocess.run(words, cwd=own.parent, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def test_a_case_is_opened_once_for_each_dispute_and_a_dead_one_is_replayed(
+    stack: Stack, cases: CaseSystem, tmp_path: Path
+) -> None:
+    here = ("--data", str(stack.data_dir))
+    of_cases = ("--stream", "cases", *here)
+    said = payhook("status", *here).stdout
+    assert "running, new: begins in payments.events at latest (starting_offsets): no record waits" in said
+    refused, ill = "stripe:evt_refused:" + DISPUTE, "stripe:evt_ill:" + DISPUTE
+    cases.answers = {refused: [422], ill: [503]}
+    paid = send(stack, tmp_path, "paid", "charge.succeeded")
+    opened = [send(stack, tmp_path, one) for one in ("first", "ill")]
+    send(stack, tmp_path, "refused")
+    assert wait_for(lambda: sorted(cases.opened) == sorted(opened), DECIDED_S), cases.opened
+
+    def dead() -> list[dict[str, object]]:
+        listed: list[dict[str, object]] = json.loads(payhook("dlq", "list", *of_cases, "--json").stdout)["items"]
+        return listed
+
+    assert wait_for(lambda: len(dead()) == 1, DECIDED_S), dead()
+    assert (dead()[0]["event_key"], dead()[0]["error_class"]) == (refused, "HTTPStatusError")
+    selected = payhook("dlq", "select", "--class", "HTTPStatusError", *of_cases)
+    assert selected.returncode == 0, selected.stdout + selected.stderr
+    replayed = payhook("dlq", "replay", "s1", "--reason", "the case system takes them now", *of_cases)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert wait_for(lambda: sorted(cases.opened) == sorted([*opened, refused]), DECIDED_S), cases.opened
+    assert paid not in cases.opened
+    verified = payhook("verify", *of_cases)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
