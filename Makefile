@@ -71,7 +71,7 @@ clean: down  ## remove data folders
 	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench
 
 docs: setup  ## write the generated pages again
-	@$(PY) -m stack.settings > docs/settings.md
+	@$(PY) -m stack.settings_page > docs/settings.md
 	@$(PY) -m ingest.openapi > docs/openapi-receiver.json
 	@$(PY) -m stack.kafka_rights > docs/kafka-rights.md
 	@$(PY) -m core.metrics > docs/metrics.md

@@ -1,22 +1,18 @@
 """The one tree of settings: payhook.toml under environment variables, checked at the start.
 
 ``PAYHOOK_KAFKA__BOOTSTRAP_SERVERS=…`` is ``[kafka] bootstrap_servers = "…"``; the environment wins.
-``python -m stack.settings`` prints the page of all settings: docs/settings.md.
+`stack.settings_page` makes docs/settings.md of it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from console.settings import ConsoleSettings
@@ -238,65 +234,3 @@ def _named(wrong: ValidationError) -> SettingError:
     variable = PREFIX + "__".join(path).upper()
     problem = "no such setting" if first["type"] == "extra_forbidden" else first["msg"]
     return SettingError(f"{'.'.join(path)} ({variable})", problem)
-
-
-_PAGE_HEAD = """\
-# Settings
-
-Made from the code by `make docs`; don't edit. A setting stands in `payhook.toml` under its section (`[ingest]`,
-`[processor]`, …) or in the environment as `PAYHOOK_` and its name in capitals, sections joined by `__`:
-`ingest.port` is `PAYHOOK_INGEST__PORT`. The environment wins. A wrong or unknown one is named at start.
-
-Only in the environment stand `PAYHOOK_LOG_FORMAT` (`json` or `text`; unset, logs are text on a terminal and JSON lines
-elsewhere) and OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on ([traces](tracing.md)).
-
-`streams.NAME.…` are the keys of a work stream: in a file of streams they stand under `[NAME]` (`processor/streams.toml`
-ships those there are, `processor.streams_file` names one's own), under `[defaults]` for all streams.
-
-Secrets aren't settings: they are files in `secrets/` of the data folder, one a provider, and one with the keys of an
-object store ([storage](storage.md)).
-
-| setting | default | what it is |
-|---|---|---|
-"""
-
-
-def settings_page() -> str:
-    """The whole page as Markdown."""
-    return _PAGE_HEAD + "".join(f"| `{name}` | {default} | {what} |\n" for name, default, what in _rows(Settings, ""))
-
-
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if _is_section(inner):
-            yield from _rows(inner, f"{prefix}{name}.")
-            continue
-        if model is Settings and name == "streams":
-            yield from _rows(StreamConfig, "streams.NAME.")
-            continue
-        if field.exclude:
-            continue
-        yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
-        for part in get_args(inner):
-            if get_origin(inner) is dict and _is_section(part):
-                yield from _rows(part, f"{prefix}{name}.NAME.")
-
-
-def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _default(field: FieldInfo) -> str:
-    value: Any = field.get_default(call_default_factory=True)
-    if value is PydanticUndefined:
-        return "none: must be set"
-    if isinstance(value, Path):
-        return "`.payhook/data`"
-    if isinstance(value, (dict, tuple)):
-        return "none" if not value else f"`{json.dumps(value, default=str)}`"
-    return f"`{value}`" if value not in ("", None) else "none"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(settings_page())

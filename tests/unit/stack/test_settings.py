@@ -9,7 +9,8 @@ import pytest
 
 from core.errors import SettingError
 from stack.paths import CHECKOUT
-from stack.settings import load_settings, settings_page
+from stack.settings import load_settings
+from stack.settings_page import FIRST, TOPICS, settings_page
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +137,16 @@ def test_every_setting_says_what_it_is() -> None:
     rows = [line for line in settings_page().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
     assert all(len(row.split("|")[3].strip()) > 5 for row in rows)
+
+
+def test_every_setting_stands_once_under_its_topic_and_what_people_set_first_is_there() -> None:
+    page = settings_page()
+    sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", page, re.MULTILINE))
+    listed = [name for text in sections.values() for name in re.findall(r"^\| `([a-zA-Z_.]+)`", text, re.MULTILINE)]
+    assert list(sections) == [title for title, _, _ in TOPICS]
+    assert len(listed) == len(set(listed)) > 100
+    assert all(re.search(r"^\| `", text, re.MULTILINE) for text in sections.values())
+    assert len(FIRST) == 10 and FIRST.keys() <= set(listed)
 
 
 def test_every_variable_that_a_test_sets_is_a_setting() -> None:
