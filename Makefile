@@ -64,8 +64,10 @@ lint: environment  ## check style, types, import direction, the compose file; co
 bench: setup  ## print figures beside baselines of the same run; ONLY=receiver,redis SHORT=1
 	@$(PY) -m load.bench $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
-load: setup  ## send two minutes of webhooks and look each 2xx up in the journal
-	@$(PY) -m load.run
+load: setup  ## send webhooks, look each 2xx up, keep a report; RATE=120 SECONDS=120 UI=1 COMPARE=last, or URL= (docs/load.md)
+	@$(PY) -m load.run $(if $(RATE),--rate $(RATE)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(UI),--ui) \
+		$(if $(URL),--url $(URL)) $(if $(SECRETS),--secrets $(SECRETS)) $(if $(YES_SEND),--yes-send) \
+		$(if $(COMPARE),--compare $(COMPARE))
 
 clean: down  ## remove data folders
 	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench

@@ -1,11 +1,8 @@
 """Signed webhooks of three providers at a running receiver; a share of them is delivered again.
 
-Run by ``make load``, or by hand::
-
-    PAYHOOK_DATA_DIR=… locust -f load/locustfile.py --headless -u 40 -r 20 -t 2m --host http://127.0.0.1:PORT
-
-Every answer is written to ``PAYHOOK_LOAD_LOG``, one JSON line a webhook, so that afterwards each 2xx can
-be looked for in the journal.
+Run by ``make load``, or by hand: docs/load.md. Secrets are those of ``PAYHOOK_LOAD_SECRETS``, a folder with a file a
+provider. Where ``PAYHOOK_LOAD_LOG`` names a file every answer is written to it, one JSON line a webhook, so that each
+2xx can be looked for in the journal afterwards.
 """
 
 from __future__ import annotations
@@ -15,10 +12,12 @@ import json
 import os
 import random
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
+import gevent
 from locust import HttpUser, constant_throughput, events, task
 
 from core.clock import SystemClock
@@ -30,14 +29,15 @@ RECENT_MAX = 500
 
 
 class AnswerLog:
-    """Appends what was answered; shared by all users of the process."""
+    """Appends what was answered; shared by all users of the process. ``path``: "" for nowhere."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8", buffering=1 << 16)
+    def __init__(self, path: str) -> None:
+        self._file = Path(path or os.devnull).open("a", encoding="utf-8", buffering=1 << 16)  # noqa: SIM115 - `close` does
         self._lock = threading.Lock()
 
-    def write(self, webhook: Webhook, status: int) -> None:
-        line = json.dumps({"event_keys": webhook.event_keys, "status": status})
+    def write(self, webhook: Webhook, status: int, at: float, ms: float) -> None:
+        """``at``: when it was sent, Unix time; ``ms``: until the answer was there."""
+        line = json.dumps({"event_keys": webhook.event_keys, "status": status, "at": at, "ms": ms})
         with self._lock:
             self._file.write(line + "\n")
 
@@ -48,11 +48,17 @@ class AnswerLog:
 _shared: dict[str, Any] = {}
 
 
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def _set_timers_right(environment: Any, **_: Any) -> None:
+    """gevent's time stands still while this file is imported; the run would be shorter by that."""
+    gevent.get_hub().loop.update_now()
+
+
 @events.test_start.add_listener  # type: ignore[untyped-decorator]
 def _open(environment: Any, **_: Any) -> None:
-    secrets = Path(os.environ["PAYHOOK_DATA_DIR"]) / "secrets"
+    secrets = Path(os.environ["PAYHOOK_LOAD_SECRETS"])
     _shared["traffic"] = Traffic(secrets, SystemClock(), random.Random(), prefix=uuid.uuid4().hex[:8])
-    _shared["log"] = AnswerLog(Path(os.environ["PAYHOOK_LOAD_LOG"]))
+    _shared["log"] = AnswerLog(os.environ.get("PAYHOOK_LOAD_LOG", ""))
     _shared["recent"] = []
     _shared["turn"] = itertools.count()
 
@@ -77,9 +83,10 @@ class Provider(HttpUser):
             webhook = traffic.next(next(_shared["turn"]))
             recent.append(webhook)
             del recent[:-RECENT_MAX]
+        at, began = time.time(), time.perf_counter()
         with self.client.post(
             webhook.path, data=webhook.body, headers=webhook.headers, name=webhook.path, catch_response=True
         ) as answer:
-            _shared["log"].write(webhook, answer.status_code)
+            _shared["log"].write(webhook, answer.status_code, at, (time.perf_counter() - began) * 1_000)
             if answer.status_code == 409:
                 answer.success()

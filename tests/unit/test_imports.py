@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "processor": {"core", "dlq", "journal", "providers"},
     "console": {"core", "dlq", "ingest", "journal", "ledger"},
     "stack": {"console", "core", "dlq", "ingest", "journal", "ledger", "notify", "processor", "providers"},
-    "load": {"core", "dlq", "ingest", "journal", "ledger", "processor", "providers", "stack"},
+    "load": {"console", "core", "dlq", "ingest", "journal", "ledger", "processor", "providers", "stack"},
     "cli": {
         *("console", "core", "dlq", "ingest", "journal", "ledger", "load", "notify", "processor", "providers", "stack"),
     },
