@@ -6,7 +6,7 @@ PYTEST := $(PY) -m pytest
 # Without bytecode every process that is started would compile all that it imports, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs environment setup demo up down test test-more test-faults lint bench load clean
+.PHONY: help docs pictures environment setup demo up down test test-more test-faults lint bench load clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -71,6 +71,9 @@ load: setup  ## send webhooks, look each 2xx up, keep a report; RATE=120 SECONDS
 
 clean: down  ## remove data folders
 	@rm -rf .payhook/data .payhook/demo .payhook/load .payhook/bench
+
+pictures: setup  ## make docs/images again, from a demo that runs; needs Chromium
+	@$(PY) -m load.pictures
 
 docs: setup  ## write the generated pages again
 	@$(PY) -m stack.settings_page > docs/settings.md

@@ -44,10 +44,6 @@ MERCHANTS_LATER = MERCHANTS.replace(
     '"acct_closed" = "merchant-closed"\n"acct_newcomer" = "merchant-newcomer"',
 )
 
-P50_S_GOAL = 1.0
-P99_S_GOAL = 3.0
-"""Goals on two cores that do nothing else: shown, not judged, because a busy machine proves nothing."""
-
 SLO_P99_S = 5.0
 COLUMNS = ["event_key", "decision", "first", "attempt", "entity_key", "error_class", "item_seq", "provider"]
 
@@ -214,9 +210,8 @@ def _latencies(outcome: Outcome, stack: RunningStack, cast: Cast, quiet: tuple[d
         if one.event_key not in on_purpose and not (one.committed_at >= quiet[0] and one.received_at <= quiet[1])
     ]
     p50, p99 = (percentile(seconds, share) if seconds else 0.0 for share in (0.5, 0.99))
-    within = 0 < p99 < SLO_P99_S
-    outcome.holds(f"receive → commit, P50 of {len(seconds)}", f"about {P50_S_GOAL:g} s", f"{p50:.2f} s", within)
-    outcome.holds("receive → commit, P99", f"< {P99_S_GOAL:g} s; SLO {SLO_P99_S:g} s", f"{p99:.2f} s", within)
+    outcome.holds(f"receive → commit, P50 of {len(seconds)}", "", f"{p50:.2f} s", bool(seconds))
+    outcome.holds("receive → commit, P99", f"< {SLO_P99_S:g} s", f"{p99:.2f} s", 0 < p99 < SLO_P99_S)
 
 
 def _decisions(by_key: dict[str, list[dict[str, Any]]], webhook: Webhook) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -32,9 +32,10 @@ RETRIED_S_MAX = 20.0
 
 
 class Demo:
-    """One telling. Each step is announced."""
+    """One telling. Each step is announced. ``at_end``: called once all is judged, while the stack still runs."""
 
-    def __init__(self, data_dir: Path, console: Console) -> None:
+    def __init__(self, data_dir: Path, console: Console, at_end: Callable[[Path], None] | None = None) -> None:
+        self._at_end = at_end
         self._data_dir = data_dir
         self._console = console
         self._clock = SystemClock()
@@ -63,6 +64,8 @@ class Demo:
             verified = self._verify()
             assert self._killed_at is not None
             outcome = judge(self._stack, cast, self._answers, (self._killed_at, back_at), self._restarts, verified)
+            if self._at_end is not None:
+                self._at_end(self._data_dir)
         self._console.print(outcome.table())
         verdict = "Everything came out right" if outcome.ok else "Something is wrong"
         self._say(f"{verdict}, {time.monotonic() - began:.0f} s in all.")
