@@ -114,7 +114,9 @@ def test_a_case_is_opened_once_for_each_dispute_and_a_dead_one_is_replayed(
     assert wait_for(lambda: sorted(cases.opened) == sorted(opened), DECIDED_S), cases.opened
 
     def dead() -> list[dict[str, object]]:
-        listed: list[dict[str, object]] = json.loads(payhook("dlq", "list", *of_cases, "--json").stdout)["items"]
+        said = payhook("dlq", "list", *of_cases, "--json")
+        assert said.returncode == 0, said.stdout + said.stderr
+        listed: list[dict[str, object]] = json.loads(said.stdout)["items"]
         return listed
 
     assert wait_for(lambda: len(dead()) == 1, DECIDED_S), dead()
