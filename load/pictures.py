@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import sys
@@ -41,6 +42,8 @@ SIZE = {"width": 1280, "height": 800}
 PAGES: Mapping[str, str] = {"overview.png": "/", "dead-letter.png": "/dlq"}
 """A picture's name, and the page that it shows. The second is left for the first dead event on it."""
 WIDTH_CHARS = 104
+_FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+"""Of another host; the reader's own monospaced font does."""
 CALM_PER_S, CALM_S = 20.0, 70.0
 """A little longer than the minute that the pages look back."""
 
@@ -131,7 +134,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
     if not Demo(wanted.data, console, take).run():
         return 1
-    console.save_svg(str(taken / "demo.svg"), title="make demo", unique_id="demo")
+    svg = _FONT_FACE.sub("", console.export_svg(title="make demo", unique_id="demo"))
+    (taken / "demo.svg").write_text(svg, "utf-8")
     (taken / SHOWN).write_text(json.dumps(photographer.shown, indent=1) + "\n", "utf-8")
     shutil.copytree(taken, FOLDER, dirs_exist_ok=True)
     shutil.rmtree(taken)

@@ -75,6 +75,7 @@ def test_the_demos_picture_shows_its_last_lines_and_all_of_them_ok() -> None:
     [p99] = [row for row in rows if row[0] == "receive → commit, P99"]
     assert p99[1] == f"< {SLO_P99_S:g} s" and float(p99[2].split()[0]) < SLO_P99_S
     assert "Everything came out right" in text
+    assert set(re.findall(r"https?://[\w.]+", svg)) <= {"http://www.w3.org", "https://www.textualize.io"}
 
 
 def test_without_a_browser_nothing_is_changed(
