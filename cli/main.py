@@ -101,6 +101,7 @@ COMMANDS = {
     "status": Later("cli.status_command:status", "do webhooks get all the way, and how far behind is the processor?"),
     "demo": Later("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
     "send": Later("cli.send_command:send", "sign a body and post it"),
+    "catch-up": Later("cli.catch_up_command:catch_up", "take what providers generated and no webhook brought"),
     "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
     "split": Later("cli.recover_command:split", "divide the journals among more processors"),

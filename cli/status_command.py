@@ -69,6 +69,8 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
     if (known := read_said(place.layout.verified)) is not None:
         said["verified"] = dict(known)
+    if (known := read_said(place.layout.caught_up)) is not None:
+        said["caught_up"] = known.get("sources", {})
     if as_json:
         click.echo(json.dumps(said, indent=2))
     else:
@@ -169,6 +171,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
     details += held_back([*parts, *said.get("streams", {}).values()])
     details += refusals(side.get("refused", {}))
     details += verified(said.get("verified", {}), mode)
+    details += caught_up(said.get("caught_up", {}))
     if side is said and "test" in said:
         details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
     if "endpoints" in said:
@@ -206,6 +209,18 @@ def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
         for stream, said in sorted(known.items())
         if mode_of(stream) == mode
     ]
+
+
+def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A line a source whose list is asked for: up to when it was read, and what came in so last."""
+    return [
+        (f"caught up with {name}", f"until {said['until'] or 'never'}: {said['problem'] or _came_in(said['fetched'])}")
+        for name, said in sorted(sources.items())
+    ]
+
+
+def _came_in(count: int) -> str:
+    return f"{count:,} events were missing and came in" if count else "nothing was missing"
 
 
 def _outcome(said: Mapping[str, Any]) -> str:

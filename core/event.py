@@ -35,6 +35,8 @@ _PLAIN = " !\"#$&'()*+,/;<=>?@[]^{|}"
 
 _SCHEMA_VERSION_TEXT = b"%d.%d" % SCHEMA_VERSION
 POISON_TYPE = "poison"
+CATCH_UP = "catch-up"
+"""The source of an event that its provider's API listed; a webhook's event has no source."""
 OWN_TYPES = "payhook."
 """Begins the types of events that payhook makes by itself. No webhook may claim one."""
 REVERSED_TYPE = OWN_TYPES + "reversed"
@@ -45,7 +47,18 @@ WITHHELD_SHA256 = "0" * SHA256_HEX_CHARS
 HEADER_CHARS_MAX = ENCODED_CHARS_MAX
 """Of a name in a header. A key has a handful of parts, of `core.keys.PART_CHARS_MAX` characters at most."""
 
-_BOUNDED = ("provider", "ce_id", "ce_type", "event_key", "entity_key", "account", "fact_key", "tenant", "zone")
+_BOUNDED = (
+    "provider",
+    "ce_id",
+    "ce_type",
+    "event_key",
+    "entity_key",
+    "account",
+    "fact_key",
+    "tenant",
+    "zone",
+    "source",
+)
 CONTENT_VERSION_MAX = 255
 """The index keeps it in a byte."""
 
@@ -74,6 +87,7 @@ class Event:
     `WITHHELD_SHA256`, while ``body`` and every other hash are of the masked ones. ``original_content_sha256`` is then a
     keyed hash of the content hash of the event as it was sent, which two copies that were masked in different ways have
     in common; None where it is withheld. ``tenant`` and ``zone`` are the endpoint's.
+    ``source``: `CATCH_UP`, or None.
     """
 
     provider: str
@@ -94,6 +108,7 @@ class Event:
     original_content_sha256: str | None = None
     tenant: str | None = None
     zone: str | None = None
+    source: str | None = None
 
     @property
     def body_sha256(self) -> str:
@@ -161,6 +176,7 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
         ("original_content_sha256", event.original_content_sha256),
         ("tenant", event.tenant),
         ("zone", event.zone),
+        ("source", event.source),
         ("poison", quote_text(event.poison) if event.poison else None),
     )
     return headers + [(name, text.encode()) for name, text in optional if text is not None]
@@ -197,6 +213,7 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             original_content_sha256=_hash_in(texts, "original_content_sha256"),
             tenant=texts.get("tenant"),
             zone=texts.get("zone"),
+            source=texts.get("source"),
         )
         return ReceivedEvent(event, from_rfc3339(texts["received_at"]), Dedupe(texts["dedupe"]), as_received)
     except KeyError as missing:

@@ -16,7 +16,7 @@ BODIES_OF = "bodies-"
 """Before a stream's name: its bodies, where it isn't `LEDGER`."""
 
 LAKE_FOLDERS = frozenset(
-    {"acts", "bodies", "journal", "leases", "receipts", "reconciliation", "reconciliation-runs"}
+    {"acts", "bodies", "catch-up", "journal", "leases", "receipts", "reconciliation", "reconciliation-runs"}
     | {"redactions", "selections", "snapshots"}
 )
 """What payhook keeps in the lake itself, beside the tables that a stream derives from its journal."""
@@ -217,6 +217,11 @@ class Layout:
     def verification(self) -> Path:
         """The report of the last verification by schedule."""
         return self.run / "verification.json"
+
+    @property
+    def caught_up(self) -> Path:
+        """What the last catch-up with each provider's list came to."""
+        return self.run / "caught-up.json"
 
     @property
     def restoring(self) -> Path:

@@ -15,7 +15,7 @@ from core.files import TextFiles
 from core.routing import scoped
 from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
-from providers.port import Adapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
+from providers.port import Adapter, ListingAdapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
 
 ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """It names a file of secrets."""
@@ -116,6 +116,12 @@ class SecretFiles:
         """Whether any endpoint of the provider has a file of secrets."""
         return any(name.partition(".")[0] == provider for name in _names(self._folder))
 
+    def endpoints_with_credentials(self, provider: str) -> list[str | None]:
+        """The endpoints of a provider that have credentials of its API, None for its own."""
+        head = api_file(provider, None)
+        found = [name.partition(".") for name in sorted(_names(self._folder)) if name.partition(".")[0] == head]
+        return [endpoint if dot else None for _, dot, endpoint in found if not dot or ENDPOINT.fullmatch(endpoint)]
+
     def without_credentials(self, provider: str) -> list[str]:
         """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
         endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]
@@ -133,7 +139,7 @@ class SecretFiles:
             for secret in self._secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
             asked = adapters.get(provider.removesuffix(API))
-            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter | PointingAdapter):
+            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter | PointingAdapter | ListingAdapter):
                 for credential in self._secrets(name):
                     asked.check_credential(credential)
 

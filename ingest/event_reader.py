@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from core.errors import Unparseable
-from core.event import OWN_TYPES, Event, poison_event
+from core.event import CATCH_UP, OWN_TYPES, Event, poison_event
 from core.http_fields import strip_blanks
 from core.log import about
 from ingest.body import RawHeaders
@@ -17,7 +18,7 @@ from ingest.endpoints import ENDPOINT, Context, Contexts, UnknownEndpoint
 from ingest.errors import Refused
 from ingest.pan import CardMasker
 from ingest.verifier import Verifier
-from providers.port import Adapter, ModeMismatch, Request
+from providers.port import DEFAULT_ENDPOINT, Adapter, ModeMismatch, Request
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,32 @@ class EventReader:
         left_out = [event for event in events if not self._contexts.takes(event)]
         return ReadEvents(taken, left_out, webhook.fetched is None or webhook.fetched.is_there)
 
+    async def read_listed(self, adapter: Adapter, body: bytes, endpoint: str | None, context: Context) -> list[Event]:
+        """The events of a body that the provider's API listed, those of them whose mode is taken here.
+
+        What they point to isn't asked for: this is enough to know which they are.
+
+        :raises ModeMismatch: it is of another mode than is taken there
+        :raises Refused: 503, an event can't be looked through for card data
+        """
+        return await self._listed(adapter, _as_webhook(body, endpoint, context), context)
+
+    async def follow_listed(
+        self, adapter: Adapter, body: bytes, endpoint: str | None, context: Context, now: datetime
+    ) -> list[Event]:
+        """As `read_listed`, with what they point to.
+
+        :raises ModeMismatch: it is of another mode than is taken there
+        :raises Refused: 503, an event can't be looked through for card data
+        :raises FetchFailed, CredentialsRefused, SecretsMissing, SettingError: see `Verifier.follow`
+        """
+        webhook = _as_webhook(body, endpoint, context)
+        return await self._listed(adapter, await self._verifier.follow(adapter.name, webhook, endpoint, now), context)
+
+    async def _listed(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+        events = await self._read(adapter, webhook, context)
+        return [replace(event, source=CATCH_UP) for event in events if self._contexts.takes(event)]
+
     async def _read(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
         if len(webhook.body) <= ON_LOOP_BYTES_MAX:
@@ -104,6 +131,10 @@ class EventReader:
             return self._masker.masked(event, adapter)
         except Exception as bug:
             raise Refused("not_masked", cause=f"an event of {adapter.name}: {type(bug).__name__}") from None
+
+
+def _as_webhook(body: bytes, endpoint: str | None, context: Context) -> Request:
+    return Request(body, (), endpoint or DEFAULT_ENDPOINT, mode=context.mode)
 
 
 def _not_ours(event: Event) -> Event:

@@ -11,8 +11,9 @@ import asyncio
 import copy
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 import httpx2
@@ -58,7 +59,7 @@ class Fetch(Protocol):
         """
 
 
-_Key: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]
+_Key: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...], bytes]
 _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
@@ -121,6 +122,7 @@ class HttpFetch:
     only one that hasn't been sent yet. An answer to a question from before a webhook may be older than its news.
 
     :param loopback: plain HTTP to this very machine is allowed: for tests and simulators
+    :param instead: where to ask instead of an address that adapters name: by that address's beginning
     """
 
     def __init__(
@@ -130,8 +132,10 @@ class HttpFetch:
         limits: FetchLimits = FetchLimits(),
         *,
         loopback: bool = False,
+        instead: Mapping[str, str] = MappingProxyType({}),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._instead = instead
         self._provider = ProviderClient(client, clock, limits.answer_bytes_max)
         self._limits = limits
         self._clock = clock
@@ -149,13 +153,27 @@ class HttpFetch:
         self.failures = 0
 
     async def fetch(self, wanted: Wanted) -> Fetched:
+        wanted = self._redirected(wanted)
         url = self._checked(wanted.url)
         if wanted.token_url is not None:
             self._checked(wanted.token_url)
-        key = (wanted.url, wanted.bearers, wanted.queries, wanted.headers)
+        key = (wanted.url, wanted.bearers, wanted.queries, wanted.headers, wanted.content)
         if (known := self._known(key, wanted.kept_s)) is not None:
             return known
         return await (self._appeared if wanted.may_appear else self._asked)(key, url, wanted)
+
+    def _redirected(self, wanted: Wanted) -> Wanted:
+        """The question with the addresses that the settings put in place of the adapter's."""
+        if not self._instead:
+            return wanted
+        token_url = None if wanted.token_url is None else self._replaced(wanted.token_url)
+        return replace(wanted, url=self._replaced(wanted.url), token_url=token_url)
+
+    def _replaced(self, url: str) -> str:
+        for named, asked in self._instead.items():
+            if url.startswith(f"{named}/"):
+                return asked + url.removeprefix(named)
+        return url
 
     async def _appeared(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks until it is there, or is given up.

@@ -133,13 +133,17 @@ class ProviderClient:
 
     async def _get(self, url: httpx2.URL, bearer: str, wanted: Wanted) -> _Answer:
         headers, token_url = dict(wanted.headers), wanted.token_url
+        method, content = ("POST", wanted.content) if wanted.content else ("GET", b"")
+        if content:
+            headers["content-type"] = "application/json"
         if token_url is None:
-            return await self._send("GET", url, headers | ({"authorization": f"Bearer {bearer}"} if bearer else {}))
+            own = {"authorization": f"Bearer {bearer}"} if bearer else {}
+            return await self._send(method, url, headers | own, content)
         for _ in range(2):
             token = await self._token(token_url, bearer)
             if token is None:
                 break
-            answer = await self._send("GET", url, headers | {"authorization": f"Bearer {token}"})
+            answer = await self._send(method, url, headers | {"authorization": f"Bearer {token}"}, content)
             if answer.status not in REFUSED:
                 return answer
             # It may have ended before its time.

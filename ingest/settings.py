@@ -114,6 +114,13 @@ class IngestSettings(BaseModel):
         description="verified requests a second that one process takes of a provider, twice that at once; more are "
         "answered 429; a provider that isn't named isn't limited",
     )
+    catch_up_every_s: float = Field(
+        240.0,
+        ge=0,
+        le=86_400,
+        description="seconds from one look at each provider's own list of events to the next, where there are "
+        "credentials of its API (secrets/PROVIDER-api); what no webhook brought comes in so; 0: none by itself",
+    )
     pan: PanSettings = Field(PanSettings(), description="What is masked as card data")
 
     @property

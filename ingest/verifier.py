@@ -75,10 +75,15 @@ class Verifier:
         if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
             webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
         self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
-        return await self._followed(adapter.name, webhook, endpoint, received_at)
+        return await self.follow(adapter.name, webhook, endpoint, received_at)
 
-    async def _followed(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:
-        """With what the provider's API says of what a verified webhook points to, if there are credentials for it."""
+    async def follow(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:
+        """Returns the webhook with what the provider's API says of what it points to, if there are credentials for it.
+
+        :param webhook: verified, or told by the provider's API itself
+        :raises FetchFailed, CredentialsRefused: the provider can't be asked
+        :raises SecretsMissing, SettingError: the endpoint's credentials are wrong
+        """
         pointing = self._pointing.get(provider)
         credentials = () if pointing is None else self._secrets.credentials(provider, endpoint)
         if pointing is None or not credentials:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,9 +53,10 @@ from providers.fields import (
     text,
     time_of,
 )
+from providers.listed import page_address, read_items, rfc3339_s
 from providers.money import money_of, moved
 from providers.pointed import EVENT, FETCHED, NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
-from providers.port import ModeMismatch, Request, Wanted
+from providers.port import ListedPage, ModeMismatch, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error, text_key
 
@@ -71,6 +73,8 @@ KEPT_S = 600.0
 LINKS: Mapping[str, str] = {"payments": "payment", "refunds": "refund", "payouts": "payout"}
 """Of an event's links the one that names the resource: by resource type, which is also its path in the API
 (https://developer.gocardless.com/api-reference/#core-endpoints-payments, …-refunds, …-payouts)."""
+PAGE_MAX = 500
+"""https://developer.gocardless.com/api-reference/#api-usage-cursor-pagination"""
 MERCHANT = "merchant"
 """The ``payout_type`` of what payments brought (https://developer.gocardless.com/api-reference/#core-endpoints-payouts)."""
 _MOVEMENTS: Mapping[str, Movement] = {
@@ -139,6 +143,9 @@ class GoCardlessAdapter(JsonAdapter):
     looked_up = "in GoCardless's payout reports, as its events name no amount"
     content_version = 2
     counts = COUNTS
+    listed_for = timedelta(days=30)
+    """As catch-up looks back at most; GoCardless keeps events for longer."""
+    newest_first = True
 
     def __init__(self, settings: ProvidersSettings, api_urls: Mapping[Mode, str] = API_URLS) -> None:
         super().__init__(settings)
@@ -181,6 +188,19 @@ class GoCardlessAdapter(JsonAdapter):
     def check_answer(self, wanted: Wanted, answer: bytes) -> None:
         resource_type = urlsplit(wanted.url).path.split("/")[1]
         check_reference(wanted, an_object(read_answer(answer).get(resource_type), "the resource"))
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        for credential in credentials:
+            self.check_credential(credential)
+        created = {"created_at__gte": rfc3339_s(span.since), "created_at__lt": rfc3339_s(span.until)}
+        url = page_address(f"{self._api_urls[mode]}/{ITEMS}", limit=PAGE_MAX, after=page, **created)
+        headers = (("gocardless-version", API_VERSION),)
+        return Wanted(url, bearers=tuple(credentials), headers=headers, verified=True)
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - it was asked for the span
+        document, items = read_items(answer, ITEMS)
+        after = object_at(document, "meta", "cursors").get("after")
+        return ListedPage([self.request_of(item, "live") for item in items], after if isinstance(after, str) else None)
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):

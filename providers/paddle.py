@@ -29,22 +29,30 @@ Identities. ``data`` is what an event is about, and order is kept for it; an adj
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from core.card_numbers import shown
+from core.event import Mode
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, names, object_at, text, text_at, time_of
+from providers.listed import page_address, read_items
 from providers.money import money_of, moved
-from providers.port import Request
-from providers.signature import sent, text_key, timed_signatures, timestamp
+from providers.port import ListedPage, Request, Span, Wanted
+from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
 
 NAME = "paddle"
 ACCOUNT = ""
+API_URLS: Mapping[Mode, str] = {"live": "https://api.paddle.com", "test": "https://sandbox-api.paddle.com"}
+"""https://developer.paddle.com/api-reference/about/environments"""
+PAGE_MAX = 200
+"""Events on a page, the newest first (https://developer.paddle.com/api-reference/events/list-events)."""
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_]{20,250}")
 
 _MINOR = re.compile(r"-?[0-9]{1,16}", re.ASCII)
 _ADJUSTED: Mapping[str, Movement] = {
@@ -119,6 +127,8 @@ class PaddleAdapter(JsonAdapter):
     key_prefix = "pdl_ntfset_"
     tolerance_s = 60
     event_types = EVENT_TYPES
+    listed_for = timedelta(days=30)
+    newest_first = True
     left_out = names("notification_id")
     """That of a delivery to one destination."""
     content_version = 2
@@ -127,6 +137,26 @@ class PaddleAdapter(JsonAdapter):
     def signed(self, request: Request) -> Signed:
         sent_at, signatures = timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")
         return Signed(signatures, b"%b:%b" % (sent_at, request.body), timestamp(sent_at))
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:  # noqa: ARG002 - the list can't be asked for a span
+        for credential in credentials:
+            self.check_credential(credential)
+        url = page_address(f"{API_URLS[mode]}/events", per_page=PAGE_MAX, order_by="id[DESC]", after=page)
+        return Wanted(url, bearers=tuple(credentials), headers=(("paddle-version", "1"),), verified=True)
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:
+        document, items = read_items(answer, "data")
+        if not items:
+            return ListedPage(())
+        last = document["data"][-1]
+        occurred_at = time_of(last.get("occurred_at"))
+        more = object_at(document, "meta", "pagination").get("has_more") is True
+        is_older = occurred_at is not None and occurred_at < span.since
+        return ListedPage(items, text(last, "event_id") if more and not is_older else None)
+
+    def check_credential(self, credential: str) -> None:
+        if not _CREDENTIAL.fullmatch(credential):
+            raise secret_error(f"{NAME}-api", "a line is an API key of Paddle's")
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the destination's secret key (pdl_ntfset_…)")

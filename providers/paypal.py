@@ -39,9 +39,10 @@ import string
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -55,14 +56,19 @@ from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.content import counted_hash, fields_of
 from providers.fields import an_object, names, object_at, path_segment, text, time_of
+from providers.listed import page_address, read_items, rfc3339_s
 from providers.money import certain
 from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, fees_of, payment_of
-from providers.port import Fetched, ModeMismatch, Request, SignatureInvalid, Wanted
+from providers.port import Fetched, ListedPage, ModeMismatch, Request, SignatureInvalid, Span, Wanted
 from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
 
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
 API_URLS: Mapping[Mode, str] = {"live": "https://api-m.paypal.com", "test": "https://api-m.sandbox.paypal.com"}
+EVENTS_PATH = "/v1/notifications/webhooks-events"
+PAGE_MAX = 300
+"""Events on a page of the list; a link names the next one
+(https://developer.paypal.com/api/webhooks/v1/webhooks-events-list)."""
 ID = b"paypal-transmission-id"
 TIME = b"paypal-transmission-time"
 SIGNATURE = b"paypal-transmission-sig"
@@ -133,6 +139,8 @@ class PayPalAdapter(JsonAdapter):
     """The links to the event itself name whichever host sent it."""
     content_version = 2
     accounts_in_entities = False
+    listed_for = timedelta(days=30)
+    newest_first = True
     event_types = EVENT_TYPES
     looked_up = "at PayPal"
 
@@ -174,7 +182,7 @@ class PayPalAdapter(JsonAdapter):
         except Unparseable:
             raise SignatureInvalid("unconfirmed") from None
         api = API_URLS[read_headers(request).mode]
-        url, token_url = f"{api}/v1/notifications/webhooks-events/{segment}", f"{api}/v1/oauth2/token"
+        url, token_url = f"{api}{EVENTS_PATH}/{segment}", f"{api}/v1/oauth2/token"
         return Wanted(url, bearers=tuple(credentials), token_url=token_url, verified=True, may_appear=True)
 
     def check_original(self, request: Request, original: Fetched) -> None:
@@ -186,6 +194,21 @@ class PayPalAdapter(JsonAdapter):
                 raise SignatureInvalid("unconfirmed")
         except Unparseable:
             raise SignatureInvalid("unconfirmed") from None
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        for credential in credentials:
+            self.check_credential(credential)
+        times = {"start_time": rfc3339_s(span.since), "end_time": rfc3339_s(span.until)}
+        first = page_address(f"{API_URLS[mode]}{EVENTS_PATH}", page_size=PAGE_MAX, **times)
+        url = first if page is None else f"{API_URLS[mode]}{EVENTS_PATH}?{page}"
+        token_url = f"{API_URLS[mode]}/v1/oauth2/token"
+        return Wanted(url, bearers=tuple(credentials), token_url=token_url, verified=True)
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - PayPal was asked for the span
+        document, items = read_items(answer, "events")
+        links = document.get("links")
+        following = [link for link in links if link.get("rel") == "next"] if isinstance(links, list) else []
+        return ListedPage(items, urlsplit(text(following[0], "href")).query if following else None)
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):

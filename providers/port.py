@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from core import strict_json
@@ -70,7 +70,8 @@ class Wanted:
     ``queries``: what each credential adds to the address, in their order; none without. ``headers``: sent beside the
     credential. ``may_appear``: a provider may tell of it before its own API knows it, so a 404 is asked again;
     ``within_s``: for so long at most within one request, which is less than the provider waits for its answer.
-    ``since``: when it is said to have come to be, if that is known.
+    ``since``: when it is said to have come to be, if that is known. ``content``: what is posted, as JSON; without it
+    the address is only read.
     """
 
     url: str
@@ -83,6 +84,7 @@ class Wanted:
     may_appear: bool = False
     within_s: float = 5.0
     since: datetime | None = None
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,56 @@ class PointingAdapter(Adapter, Protocol):
     def check_answer(self, wanted: Wanted, answer: bytes) -> None:
         """
         :raises Unparseable: it isn't what was asked for
+        """
+
+    def check_credential(self, credential: str) -> None:
+        """
+        :raises SettingError: empty, or not of the form that the provider's API takes
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From ``since`` to before ``until``, both UTC: when events came to be, by the provider's clock."""
+
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """A page of a provider's own list of events.
+
+    ``bodies``: of each event the body of a webhook that would tell of it. ``next_page``: what names the page after it;
+    None: this is the last one that is wanted.
+    """
+
+    bodies: Sequence[bytes]
+    next_page: str | None = None
+
+
+@runtime_checkable
+class ListingAdapter(Adapter, Protocol):
+    """An adapter of a provider whose API lists the events that it generated, delivered or not.
+
+    ``listed_for``: how far back the list goes. ``newest_first``: which end it begins at.
+    """
+
+    listed_for: timedelta
+    newest_first: bool
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        """What to ask for a page of the list; None where no credential is of this mode.
+
+        :param page: `ListedPage.next_page` of the page before it; None: the first one
+        :param credentials: of the API, newest first; at least one
+        :raises SettingError: one of them isn't of the provider's form
+        """
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:
+        """The page in an answer. It may hold events of before or after the span where the API can't be asked for one.
+
+        :raises Unparseable: it isn't a page of the list
         """
 
     def check_credential(self, credential: str) -> None:

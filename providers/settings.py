@@ -140,9 +140,19 @@ class PayPalSettings(Section):
     )
 
 
+ApiUrl = Annotated[
+    str, Field(pattern=r"^(?:https://[A-Za-z0-9.:\[\]-]+|http://(?:127\.0\.0\.1|localhost):[0-9]{1,5})$")
+]
+
+
 class ProvidersSettings(Section):
     """Settings of all providers' adapters."""
 
+    api_urls: dict[str, ApiUrl] = Field(
+        {},
+        description="Where a provider's API is asked instead: a proxy by https, or a simulator on this machine. By the "
+        'API\'s own address: `"https://api.stripe.com" = "http://127.0.0.1:12111"`',
+    )
     entity: Literal["payment", "merchant"] = Field(
         "payment", description="What order is kept for: each payment, or each merchant account as a whole"
     )

@@ -35,23 +35,33 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+from core import strict_json
 from core.errors import SettingError
 from core.event import Mode
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
+from providers.listed import read_items, rfc3339_s
 from providers.methods import Methods
 from providers.money import PAYOUTS, money_of, moved
-from providers.port import ModeMismatch, Request
-from providers.signature import base64_mac, sent, text_key
+from providers.port import ListedPage, ModeMismatch, Request, Span, Wanted
+from providers.signature import base64_mac, secret_error, sent, text_key
 from providers.square_types import EVENT_TYPES
 
 NAME = "square"
+API_URLS: Mapping[Mode, str] = {"live": "https://connect.squareup.com", "test": "https://connect.squareupsandbox.com"}
+"""https://developer.squareup.com/docs/build-basics/using-rest-api"""
+PAGE_MAX = 100
+"""Events on a page of the list, which holds those of the last 28 days once the application has turned it on
+(https://developer.squareup.com/reference/square/events-api/SearchEvents)."""
+_CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{20,250}")
 ENVIRONMENT_HEADER = b"square-environment"
 _MODES: Mapping[bytes, Mode] = {b"production": "live", b"sandbox": "test"}
 _WAYS = Methods(
@@ -107,6 +117,8 @@ class SquareAdapter(JsonAdapter):
     splits_losses = True
     content_version = 2
     counts = COUNTS
+    listed_for = timedelta(days=28)
+    newest_first = False
 
     def signed(self, request: Request) -> Signed:
         """
@@ -116,6 +128,23 @@ class SquareAdapter(JsonAdapter):
 
     def signature(self, key: bytes, message: bytes) -> bytes:
         return base64_mac(key, message)
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        for credential in credentials:
+            self.check_credential(credential)
+        created = {"start_at": rfc3339_s(span.since), "end_at": rfc3339_s(span.until)}
+        query = {"filter": {"created_at": created}, "sort": {"field": "DEFAULT", "order": "ASC"}}
+        wanted = {"limit": PAGE_MAX, "query": query} | ({} if page is None else {"cursor": page})
+        content = strict_json.dumps(wanted)
+        return Wanted(f"{API_URLS[mode]}/v2/events", bearers=tuple(credentials), content=content, verified=True)
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Square was asked for the span
+        document, items = read_items(answer, "events")
+        return ListedPage(items, optional_text(document, "cursor") or None)
+
+    def check_credential(self, credential: str) -> None:
+        if not _CREDENTIAL.fullmatch(credential):
+            raise secret_error(f"{NAME}-api", "a line is an access token of Square's")
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the subscription's signature key")

@@ -27,6 +27,9 @@ What books, and why:
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
+Stripe lists the events of the last 30 days, each as it was when it came to be
+(https://docs.stripe.com/api/events/list). Those of connected accounts are in the lists of their accounts.
+
 `providers.stripe_types` lists the types. A thin event (https://docs.stripe.com/event-destinations#thin-events) names
 its object and doesn't hold it. With a key of Stripe's API (``secrets/stripe-api``) the object is fetched, and the event
 is read as the one that holds it; without one what it moved is unknown. What is fetched is the object as it is now. So
@@ -41,6 +44,7 @@ every version, and all of it counts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -52,9 +56,10 @@ from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
+from providers.listed import page_address, read_items
 from providers.money import PAYOUTS, certain, money_of, moved
 from providers.pointed import NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
-from providers.port import Request, Wanted
+from providers.port import ListedPage, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
 from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
@@ -70,6 +75,8 @@ MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 API_URL = "https://api.stripe.com"
 API_VERSION = "2025-08-27.basil"
 """Of what is fetched (https://docs.stripe.com/api/versioning): released authorisations are no refunds in it."""
+PAGE_MAX = 100
+"""Events on a page (https://docs.stripe.com/api/events/list#list_events-limit)."""
 RESOURCES: Mapping[str, str] = {
     "charge": "charges/{}?expand[]=refunds",
     "dispute": "disputes/{}",
@@ -98,6 +105,8 @@ class StripeAdapter(JsonAdapter):
     moves_nothing: ClassVar[Mapping[str, str]] = {
         "charge.succeeded": "the charge is not captured: its capture is reported by itself, and books"
     }
+    listed_for = timedelta(days=30)
+    newest_first = True
 
     def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
         super().__init__(settings)
@@ -116,7 +125,7 @@ class StripeAdapter(JsonAdapter):
             context = optional_text(event, "context") or ""
         except Unparseable:
             return ()
-        keys = tuple(one for one in credentials if (found := _CREDENTIAL.fullmatch(one)) and found[1] == mode)
+        keys = self._keys(credentials, mode)
         if not keys or not _CONTEXT.fullmatch(context or "_"):
             return ()
         headers = [("stripe-version", API_VERSION), *([("stripe-context", context)] if context else [])]
@@ -126,6 +135,24 @@ class StripeAdapter(JsonAdapter):
 
     def check_answer(self, wanted: Wanted, answer: bytes) -> None:
         check_reference(wanted, read_answer(answer))
+
+    def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        if not (keys := self._keys(credentials, mode)):
+            return None
+        created = {"created__gte": int(span.since.timestamp()), "created__lt": math.ceil(span.until.timestamp())}
+        url = page_address(f"{self._api_url}/v1/events", limit=PAGE_MAX, starting_after=page, **created)
+        return Wanted(url, bearers=keys, headers=(("stripe-version", API_VERSION),), verified=True)
+
+    def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Stripe was asked for the span
+        document, items = read_items(answer, "data")
+        if not isinstance(more := document.get("has_more"), bool):
+            raise Unparseable("'has_more' is neither true nor false")
+        return ListedPage(items, text(document["data"][-1], "id") if more and items else None)
+
+    def _keys(self, credentials: Sequence[str], mode: Mode) -> tuple[str, ...]:
+        for credential in credentials:
+            self.check_credential(credential)
+        return tuple(key for key in credentials if (found := _CREDENTIAL.fullmatch(key)) and found[1] == mode)
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):

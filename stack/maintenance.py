@@ -37,7 +37,7 @@ from stack.settings import Settings, streams_of
 
 log = logging.getLogger("maintenance")
 
-BESIDE_STREAMS: tuple[Kind, ...] = ("receipts", "redactions", "reconciliation", "reconciliation-runs")
+BESIDE_STREAMS: tuple[Kind, ...] = ("receipts", "redactions", "reconciliation", "reconciliation-runs", "catch-up")
 """Tables of a mode, named as their folders are."""
 
 LAID_OUT_FOR_ROWS = 10_000_000

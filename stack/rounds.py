@@ -1,4 +1,5 @@
-"""Maintains, backs up and verifies the lake of a data folder by schedule: ``python -m stack.rounds``.
+"""Maintains, backs up and verifies the lake of a data folder by schedule, and catches up with providers' lists:
+``python -m stack.rounds``.
 
 It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
 round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``backup``, ``verification``) is
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from core.status_file import past_moment_of, read_said
+from ingest.endpoints import API
 from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
@@ -33,6 +35,7 @@ MODULES = {
     "maintenance": "stack.maintenance",
     "backup": "stack.backup.make",
     "verification": "stack.verification",
+    "catch-up": "stack.catching_up",
 }
 """Whose ``run_round`` is a round of this name: it takes the settings and returns whether all of it was done. A module
 is imported where its round runs: the process of the schedule stays small."""
@@ -47,6 +50,10 @@ VERIFY_FIRST_S = 3_600.0
 VERIFY_AGAIN_S = 3_600.0
 """After a verification that couldn't be made, or that found something."""
 
+CATCH_UP_FIRST_S = 30.0
+LOOK_AGAIN_S = 60.0
+"""Until a round that wasn't wanted is asked for again."""
+
 END_S = 10.0
 
 NICE = 10
@@ -58,7 +65,8 @@ class Round:
     """What is run by schedule: the report that the last one left, and seconds from one round to the next.
 
     ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
-    ``reads_only``: it may take long, and hold up none of those that write.
+    ``lane``: rounds of one lane run one at a time; none holds up those of another. ``is_wanted``: asked before each
+    round.
     """
 
     name: str
@@ -66,7 +74,8 @@ class Round:
     every_s: float
     first_s: float
     again_s: float
-    reads_only: bool = False
+    lane: str = "lake"
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 def scheduled(settings: Settings) -> list[Round]:
@@ -80,7 +89,20 @@ def scheduled(settings: Settings) -> list[Round]:
     every_s = settings.ledger.verify.every_h * 3_600
     if every_s:
         again_s = min(every_s, VERIFY_AGAIN_S)
-        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
+        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, "verification"))
+    if every_s := settings.ingest.catch_up_every_s:
+        secrets = Path(settings.ingest.secrets_dir)
+        found.append(
+            Round(
+                "catch-up",
+                layout.caught_up,
+                every_s,
+                CATCH_UP_FIRST_S,
+                every_s,
+                "lists",
+                lambda: any(secrets.glob(f"*{API}*")),
+            )
+        )
     return found
 
 
@@ -97,6 +119,9 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
     due_s = {one: time.monotonic() + wait_s(one, SystemClock().now()) for one in rounds}
     while not stop.wait(max(0.0, min(due_s.values()) - time.monotonic())):
         one = min(rounds, key=lambda each: due_s[each])
+        if not one.is_wanted():
+            due_s[one] = time.monotonic() + min(one.every_s, LOOK_AGAIN_S)
+            continue
         began_s = time.monotonic()
         code = _run(one, stop)
         if code is not None:
@@ -105,9 +130,9 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
 
 
 def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
-    """As `stay`; rounds that only read are one at a time too, beside the others."""
-    kinds = [[one for one in rounds if one.reads_only is reads_only] for reads_only in (False, True)]
-    threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
+    """As `stay`, for each lane beside the others."""
+    lanes = [[one for one in rounds if one.lane == lane] for lane in sorted({one.lane for one in rounds})]
+    threads = [threading.Thread(target=stay, args=(lane, stop)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -158,7 +183,7 @@ def main() -> int:
         if rounds:
             stay_beside(rounds, stop)
         else:
-            log.info("no maintenance, no backup and no verification is scheduled: nothing is done by itself")
+            log.info("no maintenance, backup, verification or catch-up is scheduled: nothing is done by itself")
             stop.wait()
     return 0
 

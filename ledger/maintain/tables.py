@@ -22,7 +22,15 @@ from journal.reader import JournalReader
 from ledger.postings import mark_of
 
 Kind: TypeAlias = Literal[
-    "journal", "bodies", "postings", "receipts", "redactions", "acts", "reconciliation", "reconciliation-runs"
+    "journal",
+    "bodies",
+    "postings",
+    "receipts",
+    "redactions",
+    "acts",
+    "reconciliation",
+    "reconciliation-runs",
+    "catch-up",
 ]
 
 ORDERED_BY: dict[Kind, str] = {"journal": "seq", "postings": "seq", "redactions": "number", "acts": "number"}
@@ -39,6 +47,7 @@ SORTED_BY: dict[Kind, tuple[str, ...]] = {
     # A page shows one run, kind by kind.
     "reconciliation": ("run_id", "kind", "line", "seq"),
     "reconciliation-runs": ("at", "run_id"),
+    "catch-up": ("at", "event_key"),
 }
 
 OF_A_STREAM: frozenset[Kind] = frozenset({"journal", "bodies", "postings"})

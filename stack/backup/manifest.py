@@ -27,7 +27,7 @@ NAME, NAME_FORM = re.compile(r"\d{8}T\d{6}Z"), "%Y%m%dT%H%M%SZ"
 """A backup's folder: when it was begun (UTC), or later where a clock ran ahead; see `name_after`."""
 
 JOURNAL, BODIES, RECEIPTS, REDACTIONS, ACTS = "journal", "bodies", "receipts", "redactions", "acts"
-REFERRING = (RECEIPTS, "reconciliation", "reconciliation-runs")
+REFERRING = (RECEIPTS, "reconciliation", "reconciliation-runs", "catch-up")
 """Tables of a mode that refer to rows of its journal, which never refers to them."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

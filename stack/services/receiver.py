@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,13 +34,13 @@ from ingest.body import BodyReader
 from ingest.claims import RedisGate
 from ingest.endpoints import Contexts, SecretFiles, check_endpoints
 from ingest.event_reader import EventReader
-from ingest.fetch import HttpFetch
+from ingest.fetch import FetchLimits, HttpFetch
 from ingest.generations import RedisGenerations
 from ingest.http import http_protocol
 from ingest.limits import LIMITS, Limits, Load, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
-from ingest.protocol import Protocol, traced
+from ingest.protocol import Protocol, Take, traced
 from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
@@ -49,7 +49,7 @@ from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from providers.adyen_money import NAME as ADYEN
-from providers.port import WeaklySigningAdapter
+from providers.port import Adapter, WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.data_folder import own
 from stack.settings import Settings, load_settings
@@ -60,6 +60,7 @@ GRACE_S = 10
 ASK_AGAIN_S = 1.0
 GC_THRESHOLDS = (20_000, 20, 20)
 """Python's 700 would look through every request under way many times before it ends."""
+FETCHES = FetchLimits()
 SOCKET_TIMEOUTS = 4
 """A connection that is silent for so many of a request's time-outs is given up."""
 
@@ -174,10 +175,42 @@ async def _end_with(parent: int) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What takes events to Kafka, opened: for the receiver, and for what brings events in another way."""
+
+    publisher: KafkaPublisher
+    claims: RedisClaims
+    generations: RedisGenerations
+    gate: RedisGate
+    fetch: HttpFetch
+    reader: EventReader
+    take: Take
+    reports: Reports
+    adapters: Mapping[str, Adapter]
+
+
 @contextlib.asynccontextmanager
 async def open_receiver(
     settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
+    """Opens Redis and Kafka; at the end gives what is outstanding its time."""
+    async with open_parts(settings, limits, metrics, clock) as parts:
+        load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
+        bodies = BodyReader(load, settings.ingest.body_bytes_max, limits.read_deadline_s)
+        receiver = Receiver(parts.adapters, bodies, parts.reader, parts.take, parts.reports, clock)
+        metrics.read_from(_gauges(load, parts))
+        yield receiver, parts.publisher
+
+
+@contextlib.asynccontextmanager
+async def open_parts(
+    settings: Settings,
+    limits: Limits,
+    metrics: IngestMetrics,
+    clock: Clock,
+    fetch_limits: FetchLimits = FETCHES,
+) -> AsyncIterator[Parts]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest, timeout_s = settings.ingest, settings.ingest.redis_timeout_ms / 1000
     record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
@@ -200,20 +233,17 @@ async def open_receiver(
         claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
         protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
-        fetch = HttpFetch(client, clock, loopback=True)
-        load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
-        bodies = BodyReader(load, ingest.body_bytes_max, limits.read_deadline_s)
+        fetch = HttpFetch(client, clock, fetch_limits, loopback=True, instead=settings.providers.api_urls)
         rates = RateLimits(ingest.rates_per_s, clock)
         verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
         reader = EventReader(verifier, Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
         reports = Reports(publisher, metrics, clock, ingest.mode)
         tracing = open_tracing("receiver", clock)
-        receiver = Receiver(adapters, bodies, reader, traced(protocol.take, tracing), reports, clock)
-        metrics.read_from(_gauges(load, publisher, claims, generations, gate, fetch))
+        take = traced(protocol.take, tracing)
         try:
-            yield receiver, publisher
+            yield Parts(publisher, claims, generations, gate, fetch, reader, take, reports, adapters)
         finally:
-            receiver.close()
+            reports.flush()
             for task in tasks:
                 task.cancel()
             await publisher.close(GRACE_S)
@@ -223,24 +253,17 @@ async def open_receiver(
                 await asyncio.to_thread(tracing.close)
 
 
-def _gauges(
-    load: Load,
-    publisher: KafkaPublisher,
-    claims: RedisClaims,
-    generations: RedisGenerations,
-    gate: RedisGate,
-    fetch: HttpFetch,
-) -> dict[str, Callable[[], float]]:
+def _gauges(load: Load, parts: Parts) -> dict[str, Callable[[], float]]:
     return {
-        "payhook_ingest_receipts_dropped": lambda: publisher.dropped,
+        "payhook_ingest_receipts_dropped": lambda: parts.publisher.dropped,
         "payhook_ingest_in_flight": lambda: load.requests,
         "payhook_ingest_in_flight_bytes": lambda: load.bytes,
-        "payhook_ingest_fetches_failed": lambda: fetch.failures,
-        "payhook_redis_pipelines": lambda: gate.tries,
-        "payhook_redis_failures": lambda: gate.failures,
-        "payhook_redis_unsettled": lambda: claims.unsettled,
-        "payhook_redis_modes_deferred": lambda: generations.missing,
-        "payhook_redis_breaker_open": lambda: gate.refusing,
+        "payhook_ingest_fetches_failed": lambda: parts.fetch.failures,
+        "payhook_redis_pipelines": lambda: parts.gate.tries,
+        "payhook_redis_failures": lambda: parts.gate.failures,
+        "payhook_redis_unsettled": lambda: parts.claims.unsettled,
+        "payhook_redis_modes_deferred": lambda: parts.generations.missing,
+        "payhook_redis_breaker_open": lambda: parts.gate.refusing,
     }
 
 

@@ -1,0 +1,84 @@
+"""``payhook catch-up``: what providers generated and no webhook brought."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.place import Place, read_since, with_place
+from cli.tables import Rows
+from core.clock import SystemClock, to_rfc3339
+from core.visible import visible
+from stack.endpoints import read_endpoints
+from stack.redis import redis_url
+
+if TYPE_CHECKING:
+    from stack.catching_up import Outcome
+    from stack.settings import Settings
+
+
+@click.command("catch-up")
+@click.argument("provider", required=False)
+@click.option(
+    "--since",
+    callback=read_since,
+    metavar="TIME",
+    help="List what came to be since then (UTC); the provider's API tells of some weeks. Default: since the last time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_place
+def catch_up(place: Place, provider: str | None, since: datetime | None, as_json: bool) -> None:
+    """Ask providers for the events that they generated, and take those that no webhook brought.
+
+    PROVIDER: stripe, paypal, …; default: all whose API's credentials lie in `secrets/PROVIDER-api`. What is missing
+    comes in as its webhook would have, marked as caught up; a webhook that comes later is a duplicate. The running
+    stack does this by itself every `ingest.catch_up_every_s`. Exit 1: a list couldn't be read to its end.
+    """
+    from stack import catching_up
+
+    clock, settings = SystemClock(), _of_running_stack(place)
+    sources = catching_up.sources_of(settings, clock, provider)
+    if not sources:
+        raise click.ClickException(catching_up.why_nothing(settings, provider))
+    began_at = clock.now()
+    outcomes = asyncio.run(catching_up.catch_up(settings, sources, clock, since))
+    catching_up.remember(settings, outcomes, began_at, clock.now())
+    if as_json:
+        click.echo(json.dumps([asdict(outcome) for outcome in outcomes], indent=1, default=_as_text))
+    else:
+        _print_outcomes(outcomes)
+    sys.exit(1 if any(outcome.problem for outcome in outcomes) else 0)
+
+
+def _of_running_stack(place: Place) -> Settings:
+    """The settings with the Kafka and the Redis of the stack that runs here, where they aren't set."""
+    settings = place.settings.model_copy(update={"kafka": place.kafka()})
+    if read_endpoints(settings.data_dir) is None:
+        return settings
+    redis = settings.redis.model_copy(update={"url": redis_url(settings.layout.redis)})
+    return settings.model_copy(update={"redis": redis})
+
+
+def _print_outcomes(outcomes: list[Outcome]) -> None:
+    rows = Rows("source", "listed until", "came in", "problem", right=["came in"])
+    for outcome in outcomes:
+        until = "never" if outcome.until is None else to_rfc3339(outcome.until)
+        rows.add(outcome.source, until, f"{outcome.fetched:,}", visible(outcome.problem or ""))
+    rows.print()
+    for outcome in outcomes:
+        if outcome.lost is not None:
+            span = f"from {to_rfc3339(outcome.lost.since)} to {to_rfc3339(outcome.lost.until)}"
+            click.echo(
+                f"{outcome.source}: what came to be {span} isn't listed any more: compare it with a settlement report "
+                "(payhook ledger reconcile)"
+            )
+
+
+def _as_text(value: object) -> str:
+    return to_rfc3339(value) if isinstance(value, datetime) else str(value)

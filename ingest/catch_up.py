@@ -1,0 +1,246 @@
+"""Catch-up: what a provider's own list of events has and the journal lacks comes in as its webhook would have.
+
+A span of time at a time: list it, leave out what is known, claim and publish the rest in the order in which it came to
+be. A webhook that comes later is a duplicate. Types that are known to move no money are passed over: an account's list
+has all of its types, and an endpoint takes a few of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from core.backoff import doubled_s
+from core.clock import Clock
+from core.errors import PayhookError, Unparseable
+from core.event import POISON_TYPE, Event
+from ingest.endpoints import Context
+from ingest.errors import Refused
+from ingest.event_reader import EventReader
+from ingest.fetch import Fetch
+from ingest.protocol import Take
+from ingest.provider_client import FetchFailed
+from ingest.reports import Reports
+from providers.port import ListingAdapter, ModeMismatch, Span, Wanted
+
+log = logging.getLogger(__name__)
+
+SPAN = timedelta(hours=1)
+"""What is listed at once; a catch-up that is ended goes on at the last span."""
+OVERLAP = timedelta(minutes=10)
+"""Each list begins so long before the end of the one before it: clocks differ, and lists may lag behind."""
+TRIES_MAX = 6
+FIRST_WAIT_S, WAIT_S_MAX = 1.0, 60.0
+"""Between two tries of a page, where the provider doesn't ask for a longer pause."""
+PAGES_MAX = 10_000
+"""Of one span: a million events in an hour."""
+ENTITIES_AT_ONCE = 16
+_NO_TIME = datetime.max.replace(tzinfo=UTC)
+ACCEPTED = 200
+"""Stands in the receipts of what was caught up."""
+
+
+class ListUnavailable(PayhookError):
+    """A provider's list couldn't be read to its end, or its events couldn't be taken; the next catch-up tries again."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        self.source = source
+        self.problem = problem
+        super().__init__(f"{source}: {problem}; what is missing comes in with the next catch-up that gets through")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An endpoint whose provider lists its events. ``endpoint``: None for the provider's own."""
+
+    adapter: ListingAdapter
+    endpoint: str | None
+    context: Context
+    credentials: tuple[str, ...] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.adapter.name if self.endpoint is None else f"{self.adapter.name}/{self.endpoint}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """What a span of a list came to: how many events it has, how many of them the journal or another request knew, how
+    many move no money, and those that came in now, in their order.
+    """
+
+    span: Span
+    listed: int
+    known: int
+    passed_over: int
+    fetched: tuple[Event, ...]
+
+
+KnownKeys = Callable[[str, Span], Collection[str]]
+"""The keys of a provider's events that came to be within a span and that the journal knows."""
+
+
+class _Missing(NamedTuple):
+    occurred_at: datetime | None
+    events: list[Event]
+
+
+@dataclass(slots=True)
+class _Count:
+    listed: int = 0
+    known: int = 0
+    passed_over: int = 0
+
+
+class CatchUp:
+    """Takes what is missing of a span; its parts are the receiver's."""
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        reader: EventReader,
+        take: Take,
+        reports: Reports,
+        known_keys: KnownKeys,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._fetch = fetch
+        self._reader = reader
+        self._take = take
+        self._reports = reports
+        self._known_keys = known_keys
+        self._clock = clock
+        self._sleep = sleep
+
+    async def catch_up(self, source: Source, span: Span) -> CaughtUp:
+        """Lists the span, and takes what the journal lacks; all of it is with Kafka when this returns.
+
+        :raises ListUnavailable: the list or an event couldn't be had, or Kafka didn't acknowledge one
+        :raises CredentialsRefused: the provider takes none of the credentials
+        """
+        known = await asyncio.to_thread(self._known_keys, source.adapter.name, span)
+        count, missing = _Count(), list[_Missing]()
+        async for body in self._bodies(source, span):
+            events = [event for event in await self._events(source, body) if _is_within(event, span)]
+            unknown = [event for event in events if event.event_key not in known]
+            if any(_may_move_money(source.adapter, event) for event in unknown):
+                events = await self._events(source, body, is_followed=True)
+                unknown = [event for event in events if event.event_key not in known]
+            wanted = [event for event in unknown if _may_move_money(source.adapter, event)]
+            count.listed += len(events)
+            count.known += len(events) - len(unknown)
+            count.passed_over += len(unknown) - len(wanted)
+            if wanted:
+                missing.append(_Missing(wanted[0].occurred_at, wanted))
+        if source.adapter.newest_first:
+            missing.reverse()
+        fetched = await self._take_all(source, list(_in_order(missing)))
+        count.known += sum(len(one.events) for one in missing) - len(fetched)
+        return CaughtUp(span, count.listed, count.known, count.passed_over, tuple(fetched))
+
+    async def _bodies(self, source: Source, span: Span) -> AsyncIterator[bytes]:
+        adapter, page = source.adapter, None
+        for _ in range(PAGES_MAX):
+            wanted = adapter.page_wanted(span, page, source.context.mode, source.credentials)
+            if wanted is None:
+                raise ListUnavailable(source.name, f"no credential is of {source.context.mode} mode")
+            try:
+                listed = adapter.read_page(await self._page(source, wanted), span)
+            except Unparseable as unreadable:
+                raise ListUnavailable(source.name, f"its list can't be read: {unreadable.problem}") from None
+            for body in listed.bodies:
+                yield body
+            if listed.next_page is None:
+                return
+            if listed.next_page == page:
+                raise ListUnavailable(source.name, "its list names the same page again and again")
+            page = listed.next_page
+        raise ListUnavailable(source.name, f"more than {PAGES_MAX} pages since {span.since}")
+
+    async def _page(self, source: Source, wanted: Wanted) -> bytes:
+        for failures in range(TRIES_MAX):
+            try:
+                fetched = await self._fetch.fetch(wanted)
+                if fetched.is_there:
+                    return fetched.body
+                problem, pause_s = f"its list answers {fetched.status}", 0.0
+            except FetchFailed as failed:
+                problem, pause_s = str(failed), failed.retry_after_s or 0.0
+            if failures + 1 < TRIES_MAX:
+                await self._sleep(max(pause_s, doubled_s(FIRST_WAIT_S, failures, WAIT_S_MAX)))
+        raise ListUnavailable(source.name, problem)
+
+    async def _events(self, source: Source, body: bytes, *, is_followed: bool = False) -> list[Event]:
+        listed = source.adapter, body, source.endpoint, source.context
+        try:
+            if is_followed:
+                return await self._reader.follow_listed(*listed, self._clock.now())
+            return await self._reader.read_listed(*listed)
+        except ModeMismatch:
+            return []
+        except FetchFailed as failed:
+            raise ListUnavailable(source.name, str(failed)) from None
+        except Refused as refused:
+            raise ListUnavailable(source.name, refused.code) from None
+
+    async def _take_all(self, source: Source, missing: Sequence[Event]) -> list[Event]:
+        """Publishes in order within each entity; returns what wasn't known to another request."""
+        by_entity: dict[str, list[Event]] = {}
+        for event in missing:
+            by_entity.setdefault(event.entity_key, []).append(event)
+        places, published = asyncio.Semaphore(ENTITIES_AT_ONCE), set[str]()
+
+        async def take_entity(events: Sequence[Event]) -> None:
+            async with places:
+                for event in events:
+                    if await self._is_taken(source, event):
+                        published.add(event.event_key)
+
+        outcomes = await asyncio.gather(*map(take_entity, by_entity.values()), return_exceptions=True)
+        for failed in outcomes:
+            if failed is not None:
+                raise failed
+        return [event for event in missing if event.event_key in published]
+
+    async def _is_taken(self, source: Source, event: Event) -> bool:
+        """Whether this published the event; else another request has it.
+
+        :raises ListUnavailable: it isn't with Kafka
+        """
+        try:
+            taken = await self._take([event], self._clock.now(), None)
+        except Refused as refused:
+            raise ListUnavailable(source.name, f"nothing can be published now ({refused.code})") from None
+        if taken.failed:
+            raise ListUnavailable(source.name, "Kafka didn't acknowledge an event")
+        if taken.in_flight:
+            raise ListUnavailable(source.name, "another request holds an event")
+        self._reports.took(source.adapter.name, taken, ACCEPTED)
+        return not taken.replayed
+
+
+def spans(since: datetime, until: datetime) -> Iterator[Span]:
+    """What lies between two moments, in spans of an hour at most, the oldest first."""
+    while since < until:
+        end = min(since + SPAN, until)
+        yield Span(since, end)
+        since = end
+
+
+def _is_within(event: Event, span: Span) -> bool:
+    return event.occurred_at is None or span.since <= event.occurred_at < span.until
+
+
+def _may_move_money(adapter: ListingAdapter, event: Event) -> bool:
+    return event.event_type == POISON_TYPE or adapter.event_types.meaning_of(event.event_type) != "nothing"
+
+
+def _in_order(missing: list[_Missing]) -> Iterator[Event]:
+    """The events by their time, those without one last; those of one time stay in their order."""
+    for listed in sorted(missing, key=lambda listed: (listed.occurred_at is None, listed.occurred_at or _NO_TIME)):
+        yield from listed.events

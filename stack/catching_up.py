@@ -1,0 +1,225 @@
+"""Catches up with providers' own lists of events: by schedule, or when somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow.compute as pc
+
+from core.clock import Clock, SystemClock, to_rfc3339
+from core.errors import PayhookError, SettingError
+from core.event import Mode
+from core.files import write_whole
+from core.status_file import read_said
+from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, Source, spans
+from ingest.endpoints import API, Contexts, SecretFiles
+from ingest.fetch import FetchLimits
+from ingest.limits import LIMITS
+from ingest.metrics import IngestMetrics
+from journal.lake import has_table, open_table
+from journal.reader import read_rows
+from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
+from providers.port import Adapter, ListingAdapter, Span
+from providers.registry import build_adapters
+from stack.services.receiver import Parts, open_parts, secret_files
+from stack.settings import Settings
+
+log = logging.getLogger("catch-up")
+
+PAGE_BYTES_MAX = 32 << 20
+"""A page has 500 events at most, of a few KB each."""
+PAGE_S = 30.0
+LISTS = FetchLimits(timeout_s=PAGE_S, answer_bytes_max=PAGE_BYTES_MAX)
+SLACK = timedelta(seconds=1)
+"""Providers' times are in seconds, some of them."""
+
+
+def sources_of(settings: Settings, clock: Clock, provider: str | None = None) -> list[Source]:
+    """Every endpoint whose provider lists its events and that has credentials for it.
+
+    :raises SettingError: there is no such provider
+    :raises SecretsMissing: a file of credentials holds something else
+    """
+    adapters, secrets, contexts = (
+        build_adapters(settings.providers),
+        secret_files(settings, clock),
+        Contexts(settings.ingest),
+    )
+    if provider is not None and provider not in adapters:
+        raise SettingError("PROVIDER", f"there is no {provider!r}; known are {', '.join(sorted(adapters))}")
+    wanted = adapters if provider is None else {provider: adapters[provider]}
+    return [source for adapter in wanted.values() for source in _sources(adapter, secrets, contexts)]
+
+
+def _sources(adapter: Adapter, secrets: SecretFiles, contexts: Contexts) -> Iterator[Source]:
+    if not isinstance(adapter, ListingAdapter):
+        return
+    for name in secrets.endpoints_with_credentials(adapter.name):
+        credentials = secrets.credentials(adapter.name, name)
+        yield Source(adapter, name, contexts.of(adapter.name, name), credentials)
+
+
+def why_nothing(settings: Settings, provider: str | None) -> str:
+    """Why a provider, or any, isn't caught up with, and what to do."""
+    if provider is None:
+        return f"there are no credentials of a provider's API: write them to secrets/PROVIDER{API} (docs/catch-up.md)"
+    adapter = build_adapters(settings.providers)[provider]
+    if not isinstance(adapter, ListingAdapter):
+        return f"{provider} has no list of events that payhook can ask for (docs/catch-up.md says what to do instead)"
+    return f"there are no credentials of {provider}'s API: write them to secrets/{provider}{API}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """What a source's catch-up reads and writes."""
+
+    settings: Settings
+    mode: Mode
+
+    @property
+    def catch_ups(self) -> CatchUps:
+        return CatchUps(self.settings.layout.ledger(self.mode).shared(TABLE))
+
+    def known_keys(self, provider: str, span: Span) -> Collection[str]:
+        came = (pc.field("occurred_at") >= span.since - SLACK) & (pc.field("occurred_at") <= span.until + SLACK)
+        wanted = came & (pc.field("provider") == provider)
+        return {key for rows in self._read(wanted, "event_key") for key in rows}
+
+    def first_received_at(self, provider: str) -> datetime | None:
+        """When the first event of the provider came, that the journal has."""
+        times = [time for rows in self._read(pc.field("provider") == provider, "received_at") for time in rows]
+        return min(times, default=None)
+
+    def _read(self, wanted: pc.Expression, column: str) -> Iterator[Any]:
+        for places in self.settings.layout.ledgers(self.mode):
+            if has_table(str(places.journal)):
+                yield from read_rows(open_table(str(places.journal)), wanted, [column])[column].drop_null().to_pylist()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was."""
+
+    source: str
+    until: datetime | None
+    fetched: int
+    lost: Span | None = None
+    problem: str | None = None
+
+
+async def catch_up(
+    settings: Settings, sources: Sequence[Source], clock: Clock, since: datetime | None = None
+) -> list[Outcome]:
+    """Lists what each source generated, and takes what is missing; one source's problem keeps no other from it.
+
+    :param since: None: where the last catch-up ended, or the ledger's first event of the provider
+    """
+    async with open_parts(settings, LIMITS, IngestMetrics(), clock, LISTS) as parts:
+        return [await _catch_up_one(settings, parts, source, clock, since) for source in sources]
+
+
+async def _catch_up_one(
+    settings: Settings, parts: Parts, source: Source, clock: Clock, since: datetime | None
+) -> Outcome:
+    places, fetched = _Places(settings, source.context.mode), 0
+    engine = CatchUp(parts.fetch, parts.reader, parts.take, parts.reports, places.known_keys, clock)
+    until = places.catch_ups.listed_until(source.name)
+    lost = None
+    try:
+        since = since or _since(places, source, until, clock.now())
+        if since < (oldest := clock.now() - source.adapter.listed_for):
+            lost = None if until is None or until >= oldest else Span(until, oldest)
+            since = oldest
+        if lost is not None:
+            _note_lost(places, source, lost, clock.now())
+        for span in spans(since, clock.now()):
+            caught = await engine.catch_up(source, span)
+            _note(places, source, caught, clock.now())
+            fetched += len(caught.fetched)
+            until = span.until
+    except PayhookError as failed:
+        log.warning("%s", failed)
+        return Outcome(source.name, until, fetched, lost, str(failed))
+    return Outcome(source.name, until, fetched, lost)
+
+
+def _since(places: _Places, source: Source, until: datetime | None, now: datetime) -> datetime:
+    if until is not None:
+        return until - OVERLAP
+    return (places.first_received_at(source.adapter.name) or now) - OVERLAP
+
+
+def _note(places: _Places, source: Source, caught: CaughtUp, now: datetime) -> None:
+    if caught.fetched:
+        log.warning("%s: %d events came in by the provider's list, as no webhook had", source.name, len(caught.fetched))
+    span = ListedSpan(
+        at=now,
+        source=source.name,
+        provider=source.adapter.name,
+        outcome=LISTED,
+        since=caught.span.since,
+        until=caught.span.until,
+        listed=caught.listed,
+        known=caught.known,
+        passed_over=caught.passed_over,
+        fetched=len(caught.fetched),
+    )
+    events = [FetchedEvent(event.event_key, event.event_type, event.occurred_at) for event in caught.fetched]
+    places.catch_ups.append(span, events)
+
+
+def _note_lost(places: _Places, source: Source, lost: Span, now: datetime) -> None:
+    days = source.adapter.listed_for.days
+    reason = f"nothing was listed for longer than the {days} days that the provider lists"
+    log.error(
+        "%s: what came to be from %s to %s isn't listed any more: %s", source.name, lost.since, lost.until, reason
+    )
+    provider = source.adapter.name
+    places.catch_ups.append(
+        ListedSpan(
+            at=now,
+            source=source.name,
+            provider=provider,
+            outcome=LOST,
+            since=lost.since,
+            until=lost.until,
+            reason=reason,
+        )
+    )
+
+
+def run_round(settings: Settings) -> bool:
+    """As `stack.rounds` runs it: whether every source was caught up with; writes `Layout.caught_up`."""
+    clock = SystemClock()
+    began_at = clock.now()
+    outcomes = asyncio.run(catch_up(settings, sources_of(settings, clock), clock))
+    remember(settings, outcomes, began_at, clock.now())
+    return all(outcome.problem is None for outcome in outcomes)
+
+
+def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime, ended_at: datetime) -> None:
+    """Writes what each source came to, beside what others came to before."""
+    sources = _remembered(settings)
+    for outcome in outcomes:
+        before = sources.get(outcome.source, {})
+        sources[outcome.source] = {
+            "until": None if outcome.until is None else to_rfc3339(outcome.until),
+            "at": to_rfc3339(ended_at),
+            "problem": outcome.problem,
+            "since": (before.get("since") or to_rfc3339(began_at)) if outcome.problem else None,
+            "fetched": outcome.fetched,
+        }
+    told = {"ended_at": to_rfc3339(ended_at), "sources": sources}
+    write_whole(settings.layout.caught_up, json.dumps(told, indent=1) + "\n")
+
+
+def _remembered(settings: Settings) -> dict[str, dict[str, Any]]:
+    told = read_said(settings.layout.caught_up)
+    sources = None if told is None else told.get("sources")
+    return dict(sources) if isinstance(sources, dict) else {}
