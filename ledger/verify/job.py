@@ -44,6 +44,7 @@ from ledger.verify.journal_checks import (
 )
 from ledger.verify.kafka import Kafka, RealKafka
 from ledger.verify.kafka_checks import InFlight, OffsetsAccounted, ReceiptsHaveDecisions
+from ledger.verify.list_checks import ListedAreDecided
 from ledger.verify.payment_checks import (
     OneMerchantAPayment,
     RefundsHaveCaptures,
@@ -60,6 +61,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     InFlight(),
     RecordsAreThoseDecided(),
     ReceiptsHaveDecisions(),
+    ListedAreDecided(),
     OrderKept(),
     OneEffectPerEventKey(),
     OneEffectPerFactKey(),
@@ -89,6 +91,7 @@ INVARIANTS: tuple[Invariant, ...] = (
 OF_THE_LEDGER = frozenset(
     {
         ReceiptsHaveDecisions.name,
+        ListedAreDecided.name,
         Balanced.name,
         BookingsAreReported.name,
         ReversalsMirrorBookings.name,

@@ -134,7 +134,7 @@ class ReceiptsHaveDecisions(PromiseInvariant):
         if not evidence.has_receipts:
             none = "no receipts were collected, and their topic holds none" if evidence.seq else None
             return self.finding(evidence, (), {"receipts": None}, not_checked=none)
-        evidence.add_rows("settled", pa.schema([("before", TIMESTAMP)]), [{"before": _settled(evidence)}])
+        evidence.add_rows("settled", pa.schema([("before", TIMESTAMP)]), [{"before": settled_before(evidence)}])
         return super().check(evidence)
 
     def figures(self, evidence: Evidence) -> dict[str, Any]:
@@ -145,7 +145,7 @@ SLACK = timedelta(seconds=60)
 """Between a record's time and its receipt's: a request takes seconds, and clocks differ by less than that."""
 
 
-def _settled(evidence: Evidence) -> datetime:
+def settled_before(evidence: Evidence) -> datetime:
     """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
     topic = topics_of(evidence.lake.mode).events
     marks = evidence.every_mark.get(topic, {})
