@@ -89,12 +89,11 @@ class _Places:
     def known_keys(self, provider: str, span: Span) -> Collection[str]:
         came = (pc.field("occurred_at") >= span.since - SLACK) & (pc.field("occurred_at") <= span.until + SLACK)
         wanted = came & (pc.field("provider") == provider)
-        return {key for rows in self._read(wanted, "event_key") for key in rows}
+        return set(self._read(wanted, "event_key"))
 
     def first_received_at(self, provider: str) -> datetime | None:
         """When the first event of the provider came, that the journal has."""
-        times = [time for rows in self._read(pc.field("provider") == provider, "received_at") for time in rows]
-        return min(times, default=None)
+        return min(self._read(pc.field("provider") == provider, "received_at"), default=None)
 
     def _read(self, wanted: pc.Expression, column: str) -> Iterator[Any]:
         for places in self.settings.layout.ledgers(self.mode):

@@ -1,0 +1,109 @@
+"""When a source of webhooks is quieter than it ever was at such an hour of the week.
+
+A source's own past says what to expect: the counts of the same hours of earlier weeks. The least of them counts, also of
+an hour earlier or later, where clocks are changed twice a year. So a night, a weekend and a launch that is over are no
+alarm. What came is unusual where a source that sends as little as in its quietest such week would send so few events
+only once in a thousand times, by Poisson's distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SLOT_S = 300
+"""What is counted at once: what is missing is noticed after one to three of these."""
+SLOTS_AN_HOUR = 12
+WEEK = 7 * 24 * SLOTS_AN_HOUR
+WEEKS_MAX, WEEKS_MIN = 5, 2
+"""How many earlier weeks are compared. A source that is known for less has no rhythm yet."""
+WINDOWS = (3, 12, 36, 12 * 12, 24 * 12, 72 * 12, WEEK)
+"""In slots, from a quarter of an hour to a week: the shorter notices a busy source, the longer one of few events."""
+SHIFTS = (-SLOTS_AN_HOUR, 0, SLOTS_AN_HOUR)
+QUANTILE = 0.001
+SHARE_LEFT = 0.5
+"""Less than half of what is expected: among many events a small part less is improbable, and no alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """``since_slot``: the window's first slot. ``came`` of at least ``expected`` events that such a window has."""
+
+    since_slot: int
+    came: int
+    expected: float
+
+
+@dataclass(slots=True)
+class Rhythm:
+    """The counts of one source by slot: `SLOT_S` seconds since 1970. Slots without events have no count.
+
+    ``begun``: the first slot that was counted at all.
+    """
+
+    begun: int
+    counts: dict[int, int] = field(default_factory=dict)
+    _sums: dict[int, int] = field(default_factory=dict, repr=False)
+    """By hour, so that a week is a sum of 168 numbers."""
+
+    @classmethod
+    def of(cls, begun: int, counts: Mapping[int, int]) -> Rhythm:
+        rhythm = cls(begun)
+        for slot, count in counts.items():
+            rhythm.add(slot, count)
+        return rhythm
+
+    def add(self, slot: int, count: int) -> None:
+        """Counts events that came in a slot."""
+        self.counts[slot] = self.counts.get(slot, 0) + count
+        hour = slot // SLOTS_AN_HOUR
+        self._sums[hour] = self._sums.get(hour, 0) + count
+
+    def forget(self, now_slot: int) -> None:
+        """Drops what is older than the weeks that are compared."""
+        oldest = now_slot - (WEEKS_MAX + 1) * WEEK - 2 * SLOTS_AN_HOUR
+        self.counts = {slot: count for slot, count in self.counts.items() if slot >= oldest}
+        self._sums = {hour: count for hour, count in self._sums.items() if hour >= oldest // SLOTS_AN_HOUR}
+        self.begun = max(self.begun, oldest)
+
+    def quiet(self, now_slot: int) -> Quiet | None:
+        """The shortest window before ``now_slot`` in which too little came; None where there is none."""
+        for window in WINDOWS:
+            since = now_slot - window
+            expected = self._expected(since, window)
+            if expected is None:
+                continue
+            came = self._came(since, window)
+            if came <= expected * SHARE_LEFT and _poisson_cdf(came, expected) < QUANTILE:
+                return Quiet(since, came, expected)
+        return None
+
+    def _expected(self, since: int, window: int) -> float | None:
+        """The least that such a window had in earlier weeks; None where fewer than two are known."""
+        weeks = [week for week in range(1, WEEKS_MAX + 1) if since - week * WEEK - SLOTS_AN_HOUR >= self.begun]
+        if len(weeks) < WEEKS_MIN:
+            return None
+        return min(self._came(since - week * WEEK + shift, window) for week in weeks for shift in SHIFTS)
+
+    def _came(self, since: int, window: int) -> int:
+        """Whole hours by their sums, what is before and after them by slots."""
+        until = since + window
+        first, last = -(-since // SLOTS_AN_HOUR), until // SLOTS_AN_HOUR
+        if first >= last:
+            return sum(self.counts.get(slot, 0) for slot in range(since, until))
+        edges = [*range(since, first * SLOTS_AN_HOUR), *range(last * SLOTS_AN_HOUR, until)]
+        return sum(self._sums.get(hour, 0) for hour in range(first, last)) + sum(
+            self.counts.get(slot, 0) for slot in edges
+        )
+
+
+def _poisson_cdf(count: int, mean: float) -> float:
+    """The chance of at most so many events where ``mean`` are expected; without a loop over large counts."""
+    if mean > 200:
+        return 0.5 * math.erfc((mean - count - 0.5) / math.sqrt(2 * mean))
+    term = total = math.exp(-mean)
+    for number in range(1, count + 1):
+        term *= mean / number
+        total += term
+    return total
