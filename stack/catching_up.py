@@ -196,8 +196,10 @@ def _note_lost(places: _Places, source: Source, lost: Span, now: datetime) -> No
 def run_round(settings: Settings) -> bool:
     """As `stack.rounds` runs it: whether every source was caught up with; writes `Layout.caught_up`."""
     clock = SystemClock()
-    began_at = clock.now()
-    outcomes = asyncio.run(catch_up(settings, sources_of(settings, clock), clock))
+    began_at, sources = clock.now(), sources_of(settings, clock)
+    if not sources:
+        return True
+    outcomes = asyncio.run(catch_up(settings, sources, clock))
     remember(settings, outcomes, began_at, clock.now())
     return all(outcome.problem is None for outcome in outcomes)
 

@@ -16,6 +16,7 @@ import pytest
 from core.clock import to_rfc3339
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
+from ingest.settings import IngestSettings
 from ledger.maintain import MaintenanceRunning, sole_maintenance
 from ledger.maintain.tables import LOCK
 from ledger.settings import LedgerSettings, MaintainSettings, VerifySettings
@@ -63,7 +64,7 @@ def test_every_streams_tables_are_maintained_in_both_modes(tmp_path: Path) -> No
 
 def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
     ledger = LedgerSettings(maintain=MaintainSettings(every_s=0), verify=VerifySettings(every_h=0))
-    without = Settings(data_dir=tmp_path, ledger=ledger)
+    without = Settings(data_dir=tmp_path, ledger=ledger, ingest=IngestSettings(catch_up_every_s=0))
     ports = choose_ports(without)
     assert "maintenance" not in [one.name for one in children(without, ports, None)]
     [last] = (one for one in children(Settings(data_dir=tmp_path), ports, None) if one.name == "maintenance")
@@ -144,7 +145,7 @@ def backed_up(folder: Path, **backup: object) -> Settings:
 
 def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
     assert "backup" not in [one.name for one in scheduled(Settings(data_dir=tmp_path))]
-    maintain, backup, _ = scheduled(backed_up(tmp_path, every_h=0.5))
+    maintain, backup, *_ = scheduled(backed_up(tmp_path, every_h=0.5))
     assert (maintain.name, maintain.first_s, maintain.again_s) == ("maintenance", 900, 900)
     assert (backup.name, backup.every_s, backup.first_s, backup.again_s) == ("backup", 1_800, 60, 900)
     assert wait_s(backup, NOW) == FIRST_S
@@ -165,7 +166,7 @@ def test_each_round_can_be_run_by_itself_and_says_by_its_exit_code_whether_all_w
 def test_a_round_of_another_name_is_refused() -> None:
     command = [sys.executable, "-m", "stack.rounds", "everything"]
     ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, backup, verification is wanted\n")
+    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, backup, verification, catch-up is wanted\n")
 
 
 def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Path) -> None:
