@@ -1,8 +1,8 @@
 """When a source of webhooks is quieter than it ever was at such an hour of the week.
 
-A source's own past says what to expect: the counts of the same hours of earlier weeks. The least of them counts, also of
-an hour earlier or later, where clocks are changed twice a year. So a night, a weekend and a launch that is over are no
-alarm. What came is unusual where a source that sends as little as in its quietest such week would send so few events
+A source's own past says what to expect: the counts of the same hours of earlier weeks. The least of them counts, also
+of an hour earlier or later, where clocks are changed twice a year. So a night, a weekend and a launch that is over are
+no alarm. What came is unusual where a source that sends as little as in its quietest such week would send so few events
 only once in a thousand times, by Poisson's distribution.
 """
 

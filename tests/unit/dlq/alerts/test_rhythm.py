@@ -93,7 +93,6 @@ def test_a_source_that_goes_on_as_ever_is_no_alarm(rate: Rate) -> None:
         if found is not None and not was_quiet:
             alarms.append(found)
         was_quiet = found is not None
-    print(f"{rate.__name__}: {len(alarms)} false alarms in {WATCHED_WEEKS} weeks")
     assert alarms == []
 
 
@@ -102,7 +101,6 @@ def test_a_source_that_falls_silent_is_noticed(rate: Rate) -> None:
     noon = 7 * WEEK + 2 * DAY + 12 * SLOTS_AN_HOUR
     rhythm, _ = filled(rate, noon, seed=11)
     after = next(slots for slots in range(1, 8 * DAY) if rhythm.quiet(noon + slots) is not None)
-    print(f"{rate.__name__}: silence is noticed after {after / SLOTS_AN_HOUR:.2f} h")
     assert after / SLOTS_AN_HOUR <= NOTICED_WITHIN_H[rate]
 
 
