@@ -59,7 +59,8 @@ class StreamSettings(BaseModel):
 
     retry: PolicyText = Field(
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
-        description="retry policy: exponential(…), forever(…), fixed(5s x3, 15s x5), or a list such as 5000x3, 15000x5",
+        description="retry policy: exponential(…), forever(…), fixed(5s x3, 15s x5), a list such as 5000x3, 15000x5, "
+        "or LimitedExponentialRetryPolicy(1,60,2,120) and its like (docs/processor.md)",
     )
     payload: str = Field(
         "json",

@@ -6,9 +6,13 @@ Forms::
     forever(FIRST, xFACTOR, max LONGEST, jitter P%)
     fixed(DELAY xN, DELAY xN, …, jitter P%)
     DELAY xN, DELAY xN, …
+    LimitedExponentialRetryPolicy(FIRST, LONGEST, FACTOR, N)
+    UnlimitedExponentialRetryPolicy(FIRST, LONGEST, FACTOR)
+    FixedDelayRetryPolicy(DELAYxN, DELAYxN, …)
 
 A delay is ``250ms``, ``1s``, ``2m`` or ``1h``; in a list a bare number is milliseconds, so that ``5000x3, 15000x5`` is
-read too. ``max`` and ``jitter`` may be left out, ``xFACTOR`` is 2 unless it is named.
+read too. ``max`` and ``jitter`` may be left out, ``xFACTOR`` is 2 unless it is named. In the last three a bare number
+of an exponential policy is seconds, and N is how many retries there are at the longest delay, once it is reached.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated
 
@@ -31,6 +35,7 @@ TEXT_CHARS_MAX = 1_000
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
+_ROUNDING = 1e-9
 _NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 _DELAY = re.compile(rf"({_NUMBER})\s*(ms|s|m|h)")
 _BARE = re.compile(_NUMBER)
@@ -38,7 +43,17 @@ _FACTOR = re.compile(rf"x\s*({_NUMBER})")
 _TRIES = re.compile(r"(\d{1,12})\s+tr(?:y|ies)")
 _JITTER = re.compile(rf"jitter\s+({_NUMBER})\s*%")
 _MAX = re.compile(r"max\s+(.+)")
+_COUNT = re.compile(r"\d{1,12}")
 _STEP = re.compile(rf"({_NUMBER}\s*(?:ms|s|m|h)?)(?:\s*x\s*(\d{{1,12}}))?")
+
+
+LIMITED, UNLIMITED = "LimitedExponentialRetryPolicy", "UnlimitedExponentialRetryPolicy"
+_FIXED = ("fixed", "FixedDelayRetryPolicy")
+_EXPONENTIAL = {
+    LIMITED: ("initialDelay", "maxDelay", "multiplier", "maxDelayCount"),
+    UNLIMITED: ("initialDelay", "maxDelay", "multiplier"),
+}
+_FORMS = ("exponential", "forever", *_FIXED, *_EXPONENTIAL)
 
 
 class PolicyInvalid(PayhookError):
@@ -60,8 +75,8 @@ class RetryPolicy:
     """When a failed event is tried again. ``tries`` is the most retries, None for no end.
 
     ``jitter`` is the share of a delay that is added at most, and never beyond the next longer delay: a retry is never
-    early, and a later one never waits for less than an earlier, shorter one did. Once the delays no longer grow, they
-    lie between ``longest_s`` and that with its whole jitter.
+    early, and where delays grow a later one never waits for less than an earlier one did. Once the delays no longer
+    grow, they lie between ``longest_s`` and that with its whole jitter.
     """
 
     text: str
@@ -89,6 +104,13 @@ class RetryPolicy:
         if self.tries is not None and retry > self.tries:
             return None
         return self.steps_s[retry - 1] if self.steps_s else self._grown_s(retry)
+
+    @property
+    def grows_for(self) -> int:
+        """How many retries come before the first one at the longest delay."""
+        if self.factor == 1 or self.first_s >= self.longest_s:
+            return 0
+        return math.ceil(math.log(self.longest_s / self.first_s) / math.log(self.factor) - _ROUNDING)
 
     def _longer_s(self, retry: int, base: float) -> float | None:
         """The next delay that is longer than ``base``, if one comes."""
@@ -161,8 +183,8 @@ class _Reading:
         if named is None:
             return self._fixed(self._parts(0, len(self._text)))
         form, since = named[1], named.end()
-        if form not in ("exponential", "forever", "fixed"):
-            raise self._wrong(_Part(form, named.start(1)), "exponential(…), forever(…) or fixed(…) is wanted")
+        if form not in _FORMS:
+            raise self._wrong(_Part(form, named.start(1)), f"{', '.join(_FORMS)} (…) is wanted")
         until = self._text.find(")", since)
         if until < 0:
             raise self._wrong(_Part("", len(self._text.rstrip())), "the closing ) is missing")
@@ -171,7 +193,9 @@ class _Reading:
             at = len(self._text) - len(beyond.lstrip())
             raise self._wrong(_Part(beyond.strip(), at), "nothing may follow the closing )")
         parts = self._parts(since, until)
-        return self._fixed(parts) if form == "fixed" else self._growing(parts, endless=form == "forever")
+        if form in _EXPONENTIAL:
+            return self._exponential(form, parts)
+        return self._fixed(parts) if form in _FIXED else self._growing(parts, endless=form == "forever")
 
     def _parts(self, since: int, until: int) -> list[_Part]:
         parts: list[_Part] = []
@@ -189,13 +213,31 @@ class _Reading:
             found = _STEP.fullmatch(part.text)
             if found is None:
                 raise self._wrong(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
-            seconds, times = self._seconds(_Part(found[1].strip(), part.at), bare_ms=True), int(found[2] or 1)
+            seconds, times = self._seconds(_Part(found[1].strip(), part.at), bare_s=0.001), int(found[2] or 1)
             if not 1 <= times <= TRIES_MAX - len(steps):
                 raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted in all")
-            if steps and seconds < steps[-1]:
-                raise self._wrong(part, f"shorter than the {steps[-1]:g} s before it: delays never shrink")
             steps += [seconds] * times
-        return RetryPolicy(self._text, steps[0], 1.0, steps[-1], len(steps), jitter, tuple(steps))
+        return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
+
+    def _exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
+        """By place, as ``LimitedExponentialRetryPolicy(1,60,2,120)``."""
+        names = _EXPONENTIAL[form]
+        if len(parts) != len(names):
+            raise self._wrong(parts[-1], f"{form} takes {len(names)} parts: {', '.join(names)}")
+        first, longest = self._seconds(parts[0], bare_s=1.0), self._seconds(parts[1], bare_s=1.0)
+        factor = float(parts[2].text) if _BARE.fullmatch(parts[2].text) else 0.0
+        if not 1 <= factor <= FACTOR_MAX:
+            raise self._wrong(parts[2], f"a multiplier of 1 to {FACTOR_MAX:g} is wanted")
+        if longest < first:
+            raise self._wrong(parts[0], f"longer than the longest delay, {longest:g} s")
+        growing = RetryPolicy(self._text, first, factor, longest if factor > 1 else first, None, 0.0)
+        if len(names) == len(_EXPONENTIAL[UNLIMITED]):
+            return growing
+        at_longest = int(parts[3].text) if _COUNT.fullmatch(parts[3].text) else 0
+        tries = growing.grows_for + at_longest
+        if not 1 <= at_longest <= tries <= TRIES_MAX:
+            raise self._wrong(parts[3], f"1 or more, and {TRIES_MAX} tries in all at most, are wanted")
+        return replace(growing, tries=tries)
 
     def _growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
         jitter, end = self._jitter(parts), parts[-1]
@@ -240,11 +282,14 @@ class _Reading:
         parts.pop()
         return float(found[1]) / 100
 
-    def _seconds(self, part: _Part, *, bare_ms: bool = False) -> float:
+    def _seconds(self, part: _Part, *, bare_s: float = 0.0) -> float:
+        """
+        :param bare_s: what a number without a unit counts; 0: it needs one
+        """
         found = _DELAY.fullmatch(part.text)
-        if found is None and not (bare_ms and _BARE.fullmatch(part.text)):
+        if found is None and not (bare_s and _BARE.fullmatch(part.text)):
             raise self._wrong(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
-        seconds = float(part.text) / 1000 if found is None else float(found[1]) * _UNIT_S[found[2]]
+        seconds = float(part.text) * bare_s if found is None else float(found[1]) * _UNIT_S[found[2]]
         if not 0.001 <= seconds <= DELAY_S_MAX:
             raise self._wrong(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
         return seconds
