@@ -1,0 +1,78 @@
+"""Which sources of webhooks have fallen silent: counts what receivers' counters gain, and keeps it over restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from core.files import write_whole
+from core.status_file import read_said
+from dlq.alerts.rhythm import SLOT_S, Quiet, Rhythm
+
+SOURCES_MAX = 200
+"""More endpoints than that aren't watched."""
+
+
+class Silence:
+    """The rhythms of all sources. ``file`` has their counts; it is written once a slot.
+
+    Receivers that weren't asked for a while are counted when they are: what they gained meanwhile is in that slot.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._before: dict[object, float] = {}
+        self._rhythms = _read(file)
+        self._written_slot = 0
+
+    def look(self, gained: Mapping[str, Mapping[object, float]] | None, now: datetime) -> dict[str, Quiet | None]:
+        """Takes the counters as they are now; what each known source lacks, None where nothing is unusual.
+
+        :param gained: by source, each receiver's counter; None while no receiver answers: then nothing is said
+        """
+        slot = int(now.timestamp()) // SLOT_S
+        if gained is None:
+            return {}
+        for source, counters in gained.items():
+            self._count(source, counters, slot)
+        if slot != self._written_slot:
+            self._write(slot)
+        return {source: rhythm.quiet(slot) for source, rhythm in self._rhythms.items()}
+
+    def _count(self, source: str, counters: Mapping[object, float], slot: int) -> None:
+        if source not in self._rhythms and len(self._rhythms) >= SOURCES_MAX:
+            return
+        came = 0.0
+        for counter, value in counters.items():
+            before = self._before.get((source, counter))
+            self._before[source, counter] = value
+            if before is not None:
+                came += value - before if value >= before else value
+        rhythm = self._rhythms.setdefault(source, Rhythm(slot))
+        if came:
+            rhythm.add(slot, round(came))
+
+    def _write(self, slot: int) -> None:
+        self._written_slot = slot
+        for rhythm in self._rhythms.values():
+            rhythm.forget(slot)
+        sources = {name: {"begun": one.begun, "counts": one.counts} for name, one in self._rhythms.items()}
+        write_whole(self._file, json.dumps({"slot_s": SLOT_S, "sources": sources}))
+
+
+def _read(file: Path) -> dict[str, Rhythm]:
+    """What was kept; nothing where another version wrote it, or nothing can be read."""
+    said = read_said(file)
+    if said is None or said.get("slot_s") != SLOT_S:
+        return {}
+    try:
+        return {name: _rhythm(kept) for name, kept in said["sources"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _rhythm(kept: Mapping[str, Any]) -> Rhythm:
+    return Rhythm.of(int(kept["begun"]), {int(slot): int(count) for slot, count in kept["counts"].items()})
