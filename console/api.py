@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
+from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from console.access.roles import Role, User

@@ -100,8 +100,8 @@ MODE = "mode"
 @dataclass(frozen=True, slots=True)
 class Place:
     """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long.
-    ``order_field``: of bodies, that holds order ids; empty: none. ``uploads``: compares reports that are uploaded; None:
-    they aren't taken here.
+    ``order_field``: of bodies, that holds order ids; empty: none. ``uploads``: compares reports that are uploaded;
+    None: they aren't taken here.
     """
 
     layout: Layout

@@ -10,10 +10,10 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
+from core.generation import claim_prefix
 from core.keys import hash16
 from core.money import Movement
 from core.settings import KafkaSettings, RedisSettings
-from ingest.claims import name_prefix
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
@@ -89,7 +89,7 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     answered(data, *(receipt(key, second) for second, key in enumerate(known)))
     client = redis.Redis.from_url(empty_redis)
     for key in known:
-        client.set(name_prefix("live", 0) + hash16(key), b"d" + b"c" * 8)
+        client.set(claim_prefix("live", 0) + hash16(key), b"d" + b"c" * 8)
     client.close()
     keys = data / "anchor.keys"
     keys.write_text(uuid4().hex * 2)

@@ -12,9 +12,9 @@ from redis.exceptions import ConnectionError as RedisGone
 
 from core.clock import ManualClock
 from core.event import Mode
-from core.generation import generation_key
+from core.generation import claim_prefix, generation_key
 from core.routing import Shard
-from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey, name_prefix
+from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey
 from ingest.errors import Refused
 from ingest.generations import UNREAD_S_MAX, RedisGenerations
 
@@ -149,17 +149,17 @@ def test_a_claims_name_ends_with_the_hash_that_the_index_has(generation: int) ->
     live = ClaimKey.of("stripe:evt_1:t", "00" * 32, "live", generation)
     test = ClaimKey.of("stripe:evt_1:t", "00" * 32, "test", generation)
     plain = ClaimKey.of("stripe:evt_1:t", "00" * 32)
-    assert live.name == name_prefix("live", generation) + plain.name
-    assert test.name == name_prefix("test", generation) + plain.name
+    assert live.name == claim_prefix("live", generation) + plain.name
+    assert test.name == claim_prefix("test", generation) + plain.name
     assert live.name != test.name
     assert (len(plain.name), len(plain.content8)) == (HASH_BYTES, CONTENT_BYTES)
 
 
 def test_no_two_names_of_one_hash_are_alike() -> None:
     modes: tuple[Mode, ...] = ("live", "test")
-    prefixes = [name_prefix(mode, generation) for mode in modes for generation in range(200)]
+    prefixes = [claim_prefix(mode, generation) for mode in modes for generation in range(200)]
     assert len(set(prefixes)) == len(prefixes)
-    assert name_prefix("live", 0) == b"", "claims of before there were generations are its own"
+    assert claim_prefix("live", 0) == b"", "claims of before there were generations are its own"
 
 
 FIRST, SECOND = (next(name for name in map(str, range(99)) if Shard(n, 2).decides(name)) for n in (0, 1))

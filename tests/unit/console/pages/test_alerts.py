@@ -103,7 +103,7 @@ def test_finance_has_the_number_of_bookings_that_wait_beside_the_ledger(own_page
 def api_of(pages: Pages) -> Listener:
     """A listener with the API over the same data folder."""
     app, clock, attention = FastAPI(openapi_url=None), pages.letters.clock, pages.listener.attention
-    mount_api(app, {}, {}, BreakableAnswers(clock), Streams({}), attention)
+    mount_api(app, {}, {}, BreakableAnswers(clock), Streams({}), attention=attention)
     return Listener(app, pages.data, clock)
 
 

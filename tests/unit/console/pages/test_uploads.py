@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -81,7 +82,8 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def test_a_report_is_compared_and_leads_to_its_result(office: Office) -> None:
     browser = office.browser()
-    answer = office.upload(browser, account="acct_1", tenant="", **{"from": "2026-01-01", "to": "2026-02-01"})
+    period: Any = {"from": "2026-01-01", "to": "2026-02-01"}
+    answer = office.upload(browser, account="acct_1", tenant="", **period)
     assert answer.status_code == 303 and answer.headers["location"].startswith("/ledger/reports/")
     ended = office.ended(browser, answer.headers["location"])
     assert (ended.status_code, ended.headers["location"]) == (303, "/ledger/reconciliations/r1")

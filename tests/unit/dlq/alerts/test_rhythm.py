@@ -49,7 +49,7 @@ def summer_time(slot: int) -> float:
 
 
 RHYTHMS = [steady, with_nights, with_weekends, with_a_launch, three_a_day, busy, summer_time]
-NOTICED_WITHIN_H = {
+NOTICED_WITHIN_H: dict[Rate, float] = {
     steady: 0.5,
     with_nights: 1.0,
     with_weekends: 1.0,

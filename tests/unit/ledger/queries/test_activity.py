@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def ledger(tmp_path: Path) -> SmallLedger:
     """An event a minute, of which the tenth is 40 s late."""
     made = SmallLedger(tmp_path / "data")
     for number in range(20):
-        late = {"received_at": START + timedelta(minutes=number, seconds=-40)} if number == 10 else {}
+        late: Any = {"received_at": START + timedelta(minutes=number, seconds=-40)} if number == 10 else {}
         made.add(Movement.CAPTURE, at=START + timedelta(minutes=number), **late)
     made.commit()
     return made
