@@ -186,16 +186,27 @@ class Downstream:
         return replace(held, retry_after_s=max(not_before_s, due - now), reason=reason)
 
     def text(self) -> str:
-        """A predicate to the downstream's name: what it is in, and why."""
+        """A predicate to the downstream's name: what it is in, and why. It stays true while events wait: until when
+        they do is no part of it.
+        """
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
             case "quiet":
-                return f"asked to be left alone until {self._said(self._quiet_until)}{because}"
+                return f"asked to be left alone{because}"
             case "open":
-                return f"isn't called until {self._said(self._back_at())}: its breaker is open{because}"
+                return f"isn't called as usual since {self._opened_at()}: its breaker is open{because}"
             case "half-open":
                 return f"gets {PROBES} calls to show that it is back{because}"
         return "is called as usual"
+
+    def _opened_at(self) -> str:
+        """To the second, so that all events of a wait say the same."""
+        return to_rfc3339((self._breaker.since or self._clock.now()).replace(microsecond=0))
+
+    @property
+    def next_try_at(self) -> str | None:
+        """When it is called again; None where it may be called now."""
+        return None if self.may_be_called else self._said(self._back_at())
 
     @property
     def _waits_since(self) -> datetime | None:
@@ -231,7 +242,7 @@ class Downstream:
             "since": None if waits_since is None else to_rfc3339(waits_since),
             "failing_since": None if failing_since is None else to_rfc3339(failing_since),
             "why": (self._last_failure or self._problem) if is_failing else "",
-            "next_try_at": None if self.may_be_called else self._said(self._back_at()),
+            "next_try_at": self.next_try_at,
             "calls": self._calls.calls,
             "failed": self._calls.failed,
             "retries": self._calls.retries,

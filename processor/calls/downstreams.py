@@ -100,7 +100,8 @@ class Downstreams:
         """Log and metrics, of those that were asked for or whose state is another than last time."""
         state, before = one.state, self._states.get(name, CLOSED)
         if state != before:
-            log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s", name, one.text())
+            next_try = "" if one.next_try_at is None else f"; next try at {one.next_try_at}"
+            log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s%s", name, one.text(), next_try)
         if report is None and state == before:
             return
         self._states[name] = state

@@ -44,7 +44,7 @@ def test_an_outage_opens_the_breaker_and_everything_waits_with_its_attempts(
         assert (row.decision, row.attempt) == ("parked", 0)
         assert row.due_at is not None and row.due_at >= NOW + timedelta(seconds=10)
         assert row.reason is not None
-        assert row.reason.startswith("merchants isn't called until 2026-01-31T12:00:10")
+        assert row.reason.startswith("merchants isn't called as usual since 2026-01-31T12:00:00")
         assert "its breaker is open (Unreachable)" in row.reason
 
 
@@ -196,7 +196,7 @@ def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, serv
     assert (row.decision, row.attempt) == ("parked", 0)
     assert row.due_at == NOW + timedelta(seconds=40)
     assert row.reason is not None
-    assert row.reason.startswith("merchants asked to be left alone until 2026-01-31T12:00:40")
+    assert row.reason.startswith("merchants asked to be left alone (")
     service.down = False
     later = post(engine, service, 1, first=9)
     engine.advance(39)
