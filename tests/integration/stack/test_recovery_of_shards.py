@@ -10,7 +10,7 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
-from core.generation import claim_prefix
+from core.generation import claim_name
 from core.keys import hash16
 from core.money import Movement
 from core.settings import KafkaSettings, RedisSettings
@@ -30,8 +30,6 @@ from tests.divided_ledger import MOVES, STAYS, ShardLedger
 from tests.small_ledger import TOPIC, body_of
 
 WAITS, LOST = "stripe:evt_waits:capture", "stripe:evt_lost:capture"
-LOST_SINCE = "stripe:evt_lost_since:capture"
-"""Its receipt is in Kafka alone: no round of maintenance has collected it."""
 
 
 @pytest.fixture
@@ -67,14 +65,6 @@ def publish(bootstrap: str, partition: int, rows: Sequence[JournalRow], further:
     assert producer.flush(30) == 0
 
 
-def note(bootstrap: str, *receipts: str) -> None:
-    """Receipts as a receiver publishes them, several a record."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for start in range(0, len(receipts), 2):
-        producer.produce("payments.receipts", "\n".join(receipts[start : start + 2]).encode())
-    assert producer.flush(30) == 0
-
-
 @pytest.fixture
 def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     """The first shard's partition is empty in Kafka; the other one's has what was decided, and an event that waits."""
@@ -85,11 +75,10 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     publish(kafka, 1, [row for row in shards[1].rows if row.partition == 1], WAITS)
     decided = {row.event_key or "" for shard in shards for row in shard.rows}
     known = [*sorted(decided), WAITS, LOST]
-    note(kafka, *(receipt(key, second) for second, key in enumerate([*sorted(decided), WAITS, LOST_SINCE], 10)))
     answered(data, *(receipt(key, second) for second, key in enumerate(known)))
     client = redis.Redis.from_url(empty_redis)
     for key in known:
-        client.set(claim_prefix("live", 0) + hash16(key), b"d" + b"c" * 8)
+        client.set(claim_name(key, "live", 0), b"d" + b"c" * 8)
     client.close()
     keys = data / "anchor.keys"
     keys.write_text(uuid4().hex * 2)
@@ -102,5 +91,5 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
 
 def test_what_is_lost_stands_once_at_the_shard_that_disagrees(looks: list[Look]) -> None:
     assert [(one.layout.stream, one.disagrees) for one in looks] == [("ledger", True), ("ledger.1", False)]
-    assert [[event.event_key for event in one.events] for one in looks] == [[LOST, LOST_SINCE], []]
+    assert [[event.event_key for event in one.events] for one in looks] == [[LOST], []]
     assert [one.claims for one in looks] == [(hash16(LOST),), None]
