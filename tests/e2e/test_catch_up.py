@@ -38,12 +38,21 @@ def lists() -> Iterator[Lists]:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, lists: Lists) -> Iterator[Stack]:
+def env(lists: Lists) -> dict[str, str]:
+    """What the stack and every command are run with."""
+    return {
+        "PAYHOOK_PROVIDERS__API_URLS": json.dumps(lists.api_urls),
+        "PAYHOOK_INGEST__CATCH_UP_EVERY_S": str(EVERY_S),
+    }
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, env: dict[str, str]) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("catch")
     folder.joinpath("merchants.toml").write_text(MERCHANTS, "utf-8")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PAYHOOK_PROVIDERS__API_URLS", json.dumps(lists.api_urls))
-        patched.setenv("PAYHOOK_INGEST__CATCH_UP_EVERY_S", str(EVERY_S))
+        for name, value in env.items():
+            patched.setenv(name, value)
         with embedded_stack(folder) as data_dir:
             yield Stack(data_dir)
 
@@ -67,9 +76,14 @@ def generate(stack: Stack, lists: Lists, account: str, count: int, since: dateti
     return webhooks
 
 
-def catch_up(stack: Stack, since: datetime) -> dict[str, object]:
+def give_key(stack: Stack) -> None:
     (stack.data_dir / "secrets" / "stripe-api").write_text(KEY + "\n", "utf-8")
-    said = payhook("catch-up", "stripe", "--since", to_rfc3339(since), "--json", "--data", str(stack.data_dir))
+
+
+def catch_up(stack: Stack, env: dict[str, str], since: datetime) -> dict[str, object]:
+    words = ["catch-up", "stripe", "--since", to_rfc3339(since), "--json", "--data", str(stack.data_dir)]
+    give_key(stack)
+    said = payhook(*words, env=env)
     assert said.returncode == 0, said.stdout + said.stderr
     [outcome] = json.loads(said.stdout)
     return outcome  # type: ignore[no-any-return]
@@ -81,37 +95,41 @@ def balance(stack: Stack, account: str) -> int:
     return int(held.get(f"provider:stripe/{account}:clearing", 0))
 
 
-def test_what_was_never_delivered_comes_in_and_its_webhook_is_a_duplicate(stack: Stack, lists: Lists) -> None:
+def test_what_was_never_delivered_comes_in_and_its_webhook_is_a_duplicate(
+    stack: Stack, lists: Lists, env: dict[str, str]
+) -> None:
     since = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
     webhooks = generate(stack, lists, "acct_catch", 200, since)
     lost, delivered = webhooks[::SHARE_LOST], [one for n, one in enumerate(webhooks) if n % SHARE_LOST]
     assert {answer.status for answer in stack.post(*delivered)} == {200}
     stack.decide(delivered)
-    catch_up(stack, since)
+    catch_up(stack, env, since)
     stack.decide(webhooks)
     assert {answer.status for answer in stack.post(*lost)} == {200}
-    assert catch_up(stack, since)["fetched"] == 0
+    assert catch_up(stack, env, since)["fetched"] == 0
     assert balance(stack, "acct_catch") == 200 * 100
     by_list = [row for row in stack.rows(["event_key", "headers"]) if '"source":"catch-up"' in (row["headers"] or "")]
     assert {row["event_key"] for row in by_list} == {key for one in lost for key in one.event_keys}
 
 
-def test_a_catch_up_that_is_killed_goes_on_with_the_next_one(stack: Stack, lists: Lists) -> None:
+def test_a_catch_up_that_is_killed_goes_on_with_the_next_one(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
     since = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=5)
     webhooks = generate(stack, lists, "acct_kill", 300, since)
-    (stack.data_dir / "secrets" / "stripe-api").write_text(KEY + "\n", "utf-8")
+    give_key(stack)
     words = ["-m", "cli.main", "catch-up", "stripe", "--since", to_rfc3339(since), "--data", str(stack.data_dir)]
     asked = len(lists.asked)
-    with subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **env}
+    ) as process:
         assert wait_for(lambda: len(lists.asked) > asked + 2, 60)
         os.kill(process.pid, signal.SIGKILL)
-    catch_up(stack, since)
+    catch_up(stack, env, since)
     stack.decide(webhooks)
     assert balance(stack, "acct_kill") == 300 * 100
 
 
-def test_the_stack_catches_up_by_itself(stack: Stack, lists: Lists) -> None:
-    (stack.data_dir / "secrets" / "stripe-api").write_text(KEY + "\n", "utf-8")
+def test_the_stack_catches_up_by_itself(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
+    give_key(stack)
     began_s = time.monotonic()
     [webhook] = generate(stack, lists, "acct_timer", 1, datetime.now(UTC).replace(microsecond=0))
     stack.decide([webhook])
@@ -120,8 +138,8 @@ def test_the_stack_catches_up_by_itself(stack: Stack, lists: Lists) -> None:
     assert json.loads(said.stdout)["caught_up"]["stripe"]["problem"] is None
 
 
-def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists) -> None:
-    (stack.data_dir / "secrets" / "stripe-api").write_text(KEY + "\n", "utf-8")
+def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
+    give_key(stack)
     charge = {"id": "ch_thin", "object": "charge", "payment_intent": "pi_thin", "amount": 700, "amount_captured": 700}
     lists.resources["/v1/charges/ch_thin"] = json.dumps({**charge, "captured": True, "currency": "eur"})
     thin = {"id": "evt_thin_1", "object": "v2.core.event", "type": "v1.charge.succeeded", "livemode": True}
@@ -133,11 +151,11 @@ def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists) -> None:
     assert balance(stack, "acct_thin") == 700
 
 
-def test_a_list_that_refuses_is_said(stack: Stack, lists: Lists) -> None:
-    (stack.data_dir / "secrets" / "stripe-api").write_text(KEY + "\n", "utf-8")
+def test_a_list_that_refuses_is_said(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
+    give_key(stack)
     lists.refuses = True
     try:
-        said = payhook("catch-up", "stripe", "--data", str(stack.data_dir))
+        said = payhook("catch-up", "stripe", "--data", str(stack.data_dir), env=env)
     finally:
         lists.refuses = False
     assert said.returncode == 1
