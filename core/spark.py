@@ -10,7 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from core.errors import SettingError
+from core.sockets import make_socket_folder, socket_folder
 
 COMPILED_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Code is compiled once and quickly, and what was compiled has room to stay: C1 alone is given 48 MB by the JVM, and
@@ -22,6 +26,23 @@ STORE_CLIENT = "hadoop-aws-"
 
 ENVIRONMENT = "environment"
 """Where an executor unpacks the archive of code, below its own working folder (`stack.package`)."""
+
+
+SOCKET_NAME_BYTES = len(".01234567-89ab-cdef-0123-456789abcdef.sock")
+"""Spark's own names for the sockets of Python's workers and accumulators."""
+
+
+class SparkUnauthenticated(SettingError):
+    """A cluster would reach the driver without a secret: whoever reaches its ports could run code in it."""
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+        super().__init__(
+            "spark.authenticate",
+            f"{master} is a cluster, and whoever reaches the driver's or an executor's port could run code there. "
+            "Write `spark.authenticate true` into spark-defaults.conf in the folder that SPARK_CONF_DIR names "
+            "(docs/cluster.md says what else a cluster needs)",
+        )
 
 
 def is_local(master: str) -> bool:
@@ -40,10 +61,14 @@ def open_spark(
     archive: Path | None = None,
 ) -> SparkSession:
     """A session without a web page. Under a local master all of it is on loopback, and its Python workers run this
-    interpreter; executors elsewhere run what is in the ``archive``.
+    interpreter; executors elsewhere run what is in the ``archive``. Nobody talks to it without a secret
+    (docs/decisions/0097).
 
     ``scratch`` is the folder of Spark's own files; ``conf`` is what this session has beside the common settings. What
     only the cluster's operator knows stands in Spark's own ``spark-defaults.conf`` (docs/cluster.md).
+
+    :raises SparkUnauthenticated: the cluster's settings ask for no secret
+    :raises SocketFolderUnsafe: another user may get at the sockets of Python's workers
     """
     scratch.mkdir(parents=True, exist_ok=True)
     jvm = f"-Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} {jvm_options}".strip()
@@ -51,13 +76,25 @@ def open_spark(
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
-    place = _on_loopback() if is_local(master) else _on_cluster(archive)
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}.items():
+    place = _on_loopback(scratch) if is_local(master) else _on_cluster(archive)
+    named = {"spark.app.name": name, "spark.master": master}
+    whole = {**named, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
+    _start_jvm(whole)
+    if not is_local(master) and SparkConf().get("spark.authenticate") != "true":
+        raise SparkUnauthenticated(master)
+    builder = SparkSession.builder
+    for key, value in whole.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_jvm(conf: Mapping[str, str]) -> None:
+    """Starts it unless it runs. What it is given here is on its command line, for everybody to read: no keys."""
+    public = [(key, value) for key, value in conf.items() if key not in _store_keys(os.environ)]
+    # Whoever builds a session has all of its settings there.
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
 
 
 def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
@@ -71,12 +108,32 @@ def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Hadoop sets each file's mode by itself, and doesn't ask the process's umask.
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
 
 
-def _on_loopback() -> dict[str, str]:
+def _umask() -> int:
+    """What this process takes away from the modes of its files; asking is setting it."""
+    taken = os.umask(0o077)
+    os.umask(taken)
+    return taken
+
+
+def _on_loopback(scratch: Path) -> dict[str, str]:
+    """Spark makes the secret itself, within the JVM, and Python's workers are reached by sockets of the owner's."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    sockets = socket_folder(scratch, SOCKET_NAME_BYTES)
+    make_socket_folder(sockets, scratch)
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.saslFallback": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
+    }
 
 
 def _on_cluster(archive: Path | None) -> dict[str, str]:

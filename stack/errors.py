@@ -102,17 +102,6 @@ class ServerNotUp(PayhookError):
         super().__init__(f"{name} {problem}; {what}")
 
 
-class SocketFolderUnsafe(PayhookError):
-    """The folder for a server's socket isn't this user's own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(
-            f"{folder} is another user's, or no folder, and the embedded Redis' socket belongs there: remove it, or "
-            "set XDG_RUNTIME_DIR to a folder of your own with a short path"
-        )
-
-
 def _tail(log: Path, log_from: int, lines_max: int = 15) -> str:
     try:
         lines = log.read_bytes()[log_from:].decode("utf-8", "replace").splitlines()

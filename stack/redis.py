@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
-import stat
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote, urlparse
@@ -15,15 +12,13 @@ from urllib.parse import quote, unquote, urlparse
 from core.files import create_once, write_whole
 from core.redis import FAILURES, sync_redis
 from core.settings import RedisSettings
-from stack.errors import SocketFolderUnsafe
+from core.sockets import make_socket_folder, socket_folder
 from stack.machine import find_redis
 from stack.server import Server
 
 ASK_TIMEOUT_S = 1.0
 USERS = "users.acl"
 SOCKET = "redis.sock"
-SOCKET_PATH_BYTES_MAX = 100
-"""A socket's address has 104 bytes at least, of which the last is 0 (macOS; Linux has 108)."""
 
 PAYHOOK, ADMIN = "payhook", "admin"
 """The user that payhook is, and a person's who looks into it; each with its password in a file of its name."""
@@ -58,13 +53,7 @@ def redis_server(folder: Path, log: Path) -> Server:
 
 def socket_of(folder: Path) -> Path:
     """Where the server of ``folder`` listens: there, or in a folder with a short path where that one's is too long."""
-    beside = folder.absolute() / SOCKET
-    name = f"payhook-{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]}"
-    in_temporary = Path(tempfile.gettempdir()) / name / SOCKET
-    of_session = os.environ.get("XDG_RUNTIME_DIR")
-    in_session = Path(of_session) / name / SOCKET if of_session else in_temporary
-    fits = (one for one in (beside, in_session) if len(os.fsencode(one)) <= SOCKET_PATH_BYTES_MAX)
-    return next(fits, in_temporary)
+    return socket_folder(folder, len(SOCKET)) / SOCKET
 
 
 def redis_url(folder: Path, user: str = PAYHOOK) -> str:
@@ -85,12 +74,7 @@ def _prepare(folder: Path, socket: Path) -> None:
     """
     :raises SocketFolderUnsafe: another user may get at the socket
     """
-    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # In the folder for temporary files any user could have put a link.
-    there = socket.parent.stat(follow_symlinks=socket.parent == folder.absolute())
-    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
-        raise SocketFolderUnsafe(socket.parent)
-    socket.parent.chmod(0o700)
+    make_socket_folder(socket.parent, folder)
     _write_users(folder)
 
 

@@ -84,7 +84,11 @@ def main() -> int:
         registry.register(parts)
         serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
     claims = ReceiverClaims(settings.redis, mode, settings.processor.shards)
-    shared = replace(_shared(settings, configs, clock, anchor_keys, record_keys), claims=claims)
+    try:
+        shared = replace(_shared(settings, configs, clock, anchor_keys, record_keys), claims=claims)
+    except PayhookError as problem:
+        log.error("%s", problem)
+        return 1
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
     statuses = {

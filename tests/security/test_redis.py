@@ -13,8 +13,8 @@ import psutil
 import pytest
 import redis
 
-from stack.errors import SocketFolderUnsafe
-from stack.redis import ADMIN, SOCKET_PATH_BYTES_MAX, admin_url, redis_server, redis_url, socket_of
+from core.sockets import SOCKET_PATH_BYTES_MAX, SocketFolderUnsafe
+from stack.redis import ADMIN, admin_url, redis_server, redis_url, socket_of
 from stack.server import Running, running
 
 FOLDER = "redis"

@@ -40,6 +40,7 @@ def test_executor_pods_are_asked_for_and_run_the_code_that_was_sent(tmp_path: Pa
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(
+        "spark.authenticate true\nspark.network.crypto.enabled true\n"
         "spark.kubernetes.namespace payhook\nspark.kubernetes.container.image registry.example/spark-python:4.2.0\n"
         f"spark.driver.host 127.0.0.1\nspark.driver.port {driver_port}\nspark.driver.blockManager.port {block_port}\n"
         "spark.executor.instances 2\nspark.executor.cores 1\nspark.executor.memory 512m\n"
