@@ -28,6 +28,7 @@ from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
+from stack.kafka_users import security_of
 from stack.settings import Settings, load_settings, streams_of
 
 if TYPE_CHECKING:
@@ -127,13 +128,14 @@ class Place:
         return RecordKeys(Path(self.settings.kafka.record_keys_file))
 
     def kafka(self) -> KafkaSettings:
-        """The Kafka that is set, else the running stack's.
+        """The Kafka that is set, else the running stack's, as its operator.
 
         :raises NotUp: neither is there
         """
         if self.settings.kafka.is_outside:
             return self.settings.kafka
-        return self.settings.kafka.model_copy(update={"bootstrap_servers": self.endpoints().kafka})
+        own = {"bootstrap_servers": self.endpoints().kafka, "security": security_of(self.layout.kafka, "operator")}
+        return self.settings.kafka.model_copy(update=own)
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

@@ -202,7 +202,10 @@ class _Follower:
             self._clients.add(client)
 
     def look(self) -> None:
-        """A file that can't be read now leaves clients what they have."""
+        """A file that can't be read now leaves clients what they have. Without clients nobody asks for it."""
+        with self._lock:
+            if not self._clients:
+                return
         try:
             found = credentials(self._security)
         except SettingError as wrong:

@@ -62,7 +62,7 @@ def open_spark(
 ) -> SparkSession:
     """A session without a web page. Under a local master all of it is on loopback, and its Python workers run this
     interpreter; executors elsewhere run what is in the ``archive``. Nobody talks to it without a secret
-    (docs/decisions/0097).
+    (docs/decisions/0098).
 
     ``scratch`` is the folder of Spark's own files; ``conf`` is what this session has beside the common settings. What
     only the cluster's operator knows stands in Spark's own ``spark-defaults.conf`` (docs/cluster.md).

@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from core.errors import PayhookError
+from core.layout import Layout
 from core.location import Location, location_of
 from core.routing import SHARD_MARK
+from core.settings import KafkaSettings
 from core.status_file import read_said
 from journal.lake import has_table
 from journal.reader import dataset_of
 from journal.shards import own_rows_after
+from stack.kafka_users import embedded_kafka
 
 POLL_S = 0.2
 
@@ -44,6 +47,11 @@ class RunningStack:
         """As in ``endpoints.json`` now; it changes when something restarts."""
         read: dict[str, Any] = json.loads((self.data_dir / "endpoints.json").read_text("utf-8"))
         return read
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """The stack's own broker, as its administrator."""
+        return embedded_kafka(Layout(self.data_dir).kafka, self.endpoints["kafka"])
 
     @property
     def journal(self) -> Location:

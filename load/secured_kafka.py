@@ -20,9 +20,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from core.durability import Durability
@@ -30,24 +27,14 @@ from core.kafka import open_admin
 from core.settings import KafkaSecurity, KafkaSettings
 from load.certificates import Issuer
 from stack.kafka import SMALL_NODE, format_storage, java_command, logging_file, new_cluster_id
-from stack.kafka_rights import RIGHTS
+from stack.kafka_users import ADMIN, ITERATIONS, make_services, new_password, set_passwords
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.server import Running, Server
 from stack.settings import Settings
 from stack.topics import make_topics, topics
 
-ADMIN = "admin"
 BROKER = "broker"
 """The name in the certificates of brokers."""
-OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "AlterConfigs": AclOperation.ALTER_CONFIGS,
-    "Create": AclOperation.CREATE,
-}
-ITERATIONS = 4_096
 
 
 @dataclass
@@ -119,12 +106,8 @@ class Cluster:
 
     def set_password(self, name: str) -> str:
         """Makes the user, or gives it another password; its file isn't touched."""
-        password = secrets.token_hex(16)
-        how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
-        wanted = UserScramCredentialUpsertion(name, how, password.encode())
-        admin = self.admin()
-        for done in admin.alter_user_scram_credentials([wanted]).values():
-            done.result(30)
+        password = new_password()
+        set_passwords(self.admin(), {name: password})
         return password
 
     def make_user(self, name: str) -> None:
@@ -132,12 +115,7 @@ class Cluster:
 
     def make_services(self) -> None:
         """A user for each of payhook's services, with its rights, and payhook's topics."""
-        for service, rights in RIGHTS.items():
-            self.make_user(service)
-            self.allow(
-                service,
-                [(right.kind, f"{right.begins}*", OPERATIONS[one]) for right in rights for one in right.operations],
-            )
+        make_services(self.admin(), self.folder)
         make_topics(self.settings("topics"), topics(Settings()), replication=len(self.nodes))
 
     def allow(self, name: str, rights: Iterable[tuple[str, str, AclOperation]]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from core.status_file import read_said
 from processor.streams import names_in
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
+from stack.kafka_users import security_environment
 from stack.ports import LOOPBACK, free_ports, free_row, next_free
 from stack.redis import redis_server, redis_url
 from stack.rounds import scheduled
@@ -165,25 +165,48 @@ def children(settings: Settings, ports: Ports, config: Path | None) -> list[Serv
     """
     layout = settings.layout
     env = _environment(settings, ports, config)
-    python = partial(_python, layout, env)
+
+    def env_of(user: str) -> dict[str, str]:
+        """With the user that the process is to Kafka."""
+        return env if ports.outside_kafka else env | security_environment(layout.kafka, user)
+
     kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log")
     return [
         *([] if ports.outside_kafka else [kafka]),
         redis_server(layout.redis, layout.logs / "redis.log"),
         *(
-            _processor(layout, env, mode, name, streams)
+            _processor(layout, env_of("processor"), mode, name, streams)
             for mode in settings.ingest.modes
             for name, streams in processes(settings, mode).items()
         ),
-        python(
+        _python(
+            layout,
+            env_of("receiver"),
             "ingest",
             "stack.services.receiver",
             answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ingest}/readyz"),
         ),
-        python("ops", "stack.services.listener", answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz")),
-        *([python("maintenance", "stack.rounds", answers=lambda: True, beside=True)] if scheduled(settings) else []),
-        *([python("alerts", "stack.alerting", answers=lambda: True, beside=True)] if settings.alerts.every_s else []),
+        _python(
+            layout,
+            env_of("console"),
+            "ops",
+            "stack.services.listener",
+            answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz"),
+        ),
+        *(_beside(layout, env_of(name), name, module) for name, module in _wanted_beside(settings)),
     ]
+
+
+def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What runs beside the others where the settings ask for it: name, which is its user's too, and module."""
+    if scheduled(settings):
+        yield "maintenance", "stack.rounds"
+    if settings.alerts.every_s:
+        yield "alerts", "stack.alerting"
+
+
+def _beside(layout: Layout, env: Mapping[str, str], name: str, module: str) -> Server:
+    return _python(layout, env, name, module, answers=lambda: True, beside=True)
 
 
 def answers_ok(url: str) -> bool:

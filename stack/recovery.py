@@ -37,6 +37,7 @@ from processor.wiring import named
 from stack.endpoints import read_endpoints
 from stack.journals import check_journals, journals_of
 from stack.kafka import kafka_server
+from stack.kafka_users import embedded_kafka
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
@@ -95,7 +96,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        own = KafkaSettings(bootstrap_servers=endpoints.kafka)
+        own = embedded_kafka(settings.layout.kafka, endpoints.kafka)
         yield Servers(settings.kafka if settings.kafka.is_outside else own, RedisSettings(url=endpoints.redis))
     elif settings.kafka.is_outside:
         yield Servers(settings.kafka, settings.redis)
@@ -105,7 +106,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            own = KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")
+            own = embedded_kafka(layout.kafka, f"{LOOPBACK}:{port}")
             yield Servers(own, RedisSettings(url=redis_url(layout.redis)))
 
 

@@ -26,9 +26,9 @@ from pydantic import BaseModel
 
 from core.errors import PayhookError, SettingError
 from core.files import try_lock, write_whole
+from core.kafka import open_admin
 from core.layout import Layout
 from core.log import configure_logging
-from core.settings import KafkaSettings
 from core.status_file import read_shaped
 from core.store import part_with_keys
 from ingest.endpoints import secret_file
@@ -46,6 +46,7 @@ from stack.endpoints import (
     remove_endpoints,
 )
 from stack.errors import HeldUnseen, KafkaNotUp, ServerNotUp, StackNotUp
+from stack.kafka_users import embedded_kafka, make_services
 from stack.server import path_with_checkout, stopped_by_signal
 from stack.settings import Settings, load_settings
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
@@ -80,14 +81,12 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
         make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         ports = _known_ports(settings)
-        own_kafka = KafkaSettings(bootstrap_servers=ports.kafka_address)
-        kafka = settings.kafka if settings.kafka.is_outside else own_kafka
         replication = settings.topics.replicas(settings.kafka.durability_of_up)
         supervisor = Supervisor(
             layout,
             ports,
             children(settings, ports, config),
-            partial(_make_topics, kafka, topics(settings), replication),
+            partial(_set_up_kafka, settings, ports, topics(settings), replication),
             on_change,
             settings.ingest.modes,
         )
@@ -128,8 +127,13 @@ def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int
     return {name: (usual, actual) for name, (usual, actual) in found.items() if usual != actual}
 
 
-def _make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
+def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], replication: int) -> None:
+    """Makes topics, and at the stack's own broker first the services' users and their rights."""
+    kafka, folder = settings.kafka, settings.layout.kafka
     try:
+        if not kafka.is_outside:
+            kafka = embedded_kafka(folder, ports.kafka_address)
+            make_services(open_admin(kafka), folder)
         make_topics(kafka, wanted, replication)
     except KafkaException as silent:
         raise KafkaNotUp(kafka.bootstrap_servers, str(silent.args[0])) from silent

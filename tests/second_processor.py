@@ -18,6 +18,7 @@ from core.status_file import STANDBY
 from load.client import wait_for
 from load.embedded import SAMPLE_CONFIG
 from load.traffic import Webhook
+from stack.kafka_users import security_environment
 from stack.ports import LOOPBACK, free_ports
 from tests.e2e.conftest import Stack
 
@@ -53,6 +54,7 @@ class SecondProcessor:
             "PAYHOOK_DATA_DIR": str(self._folder),
             "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": endpoints["kafka"],
             "PAYHOOK_KAFKA__DURABILITY": "single",
+            **security_environment(self._stack.data_dir / "kafka", "processor"),
             "PAYHOOK_KAFKA__RECORD_KEYS_FILE": str(secrets / "records"),
             "PAYHOOK_LEDGER__MERCHANTS_FILE": str(self._stack.data_dir / "merchants.toml"),
             "PAYHOOK_PROCESSOR__ANCHOR_KEY_FILE": str(secrets / "anchors"),

@@ -14,6 +14,7 @@ import hmac
 import json
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -26,6 +27,7 @@ from core.routing import topics_of
 from core.settings import KafkaSettings
 from ingest.app import SERVING
 from ingest.publisher import producer_settings
+from stack.kafka_users import embedded_kafka
 
 CONFIRMED_S = 8 * 86_400
 LEASE_S = 30
@@ -42,12 +44,12 @@ def echo() -> FastAPI:
     return app
 
 
-def straightforward(bootstrap: str, redis_url: str, secret: str) -> FastAPI:
+def straightforward(kafka: KafkaSettings, redis_url: str, secret: str) -> FastAPI:
     """HMAC, SET NX, produce, wait for the delivery, SET: one after the other, as a first version would do it.
 
     A thread polls librdkafka and hands each delivery to the event loop.
     """
-    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), producer_settings(4_000))
+    producer = open_producer(kafka, producer_settings(4_000))
     redis = Redis.from_url(redis_url)
     stop = threading.Event()
     events = topics_of("live").events
@@ -99,10 +101,12 @@ def main() -> None:
     parser.add_argument("what", choices=("echo", "straightforward"))
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--kafka", default="")
+    parser.add_argument("--kafka-folder", type=Path, default=Path())
     parser.add_argument("--redis", default="")
     parser.add_argument("--secret", default="")
     wanted = parser.parse_args()
-    app = echo() if wanted.what == "echo" else straightforward(wanted.kafka, wanted.redis, wanted.secret)
+    kafka = embedded_kafka(wanted.kafka_folder, wanted.kafka or "127.0.0.1:9092")
+    app = echo() if wanted.what == "echo" else straightforward(kafka, wanted.redis, wanted.secret)
     gc.collect()
     gc.freeze()
     uvicorn.run(app, host="127.0.0.1", port=wanted.port, **SERVING)

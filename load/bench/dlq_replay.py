@@ -83,7 +83,7 @@ def _merchants(folder: Path, *, closed: bool) -> None:
 def _die(stack: RunningStack, count: int, run: Run) -> None:
     with run.progress(f"{count:,} events that die", count) as done:
         keys = RecordKeys(Layout(stack.data_dir).record_keys)
-        fill(stack.endpoints["kafka"], topics_of("live").events, count, uuid.uuid4().hex[:6], keys, done)
+        fill(stack.kafka, topics_of("live").events, count, uuid.uuid4().hex[:6], keys, done)
     if not wait_for(lambda: stack.processor_status().get("dead") == count, DIED_S_MAX):
         raise NotInTime(f"{count} dead events; there are {stack.processor_status().get('dead')}", DIED_S_MAX)
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, Message
 
 from core.clock import from_rfc3339
 from core.event import Dedupe, to_headers
-from core.kafka import open_producer
+from core.kafka import open_admin, open_producer
 from core.layout import Layout
 from core.record_keys import RecordKeys
 from core.routing import topics_of
@@ -35,6 +35,7 @@ from providers.settings import ProvidersSettings
 from stack.children import children, choose_ports
 from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
+from stack.kafka_users import embedded_kafka, make_services, security_environment
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
 from stack.settings import Settings
@@ -76,11 +77,11 @@ class Drained:
 def measure_processor(run: Run) -> dict[str, float]:
     """Pairs in turn; each of payhook's drains begins with an empty journal, and both are warm before they begin."""
     backlog = run.count(BACKLOG, BACKLOG_SHORT)
-    with kafka_with_backlog(run, backlog) as (port, bootstrap):
+    with kafka_with_backlog(run, backlog) as kafka:
         drains, plains = [], []
         for number in range(run.length(PAIRS, PAIRS_SHORT)):
-            drains.append(drain_once(run.folder / f"payhook-{number}", port, backlog, run.folder / "records"))
-            seconds = drain_plainly(bootstrap, WARM_TOPIC, topics_of("live").events, run.folder / f"plain-{number}")
+            drains.append(drain_once(run.folder / f"payhook-{number}", kafka, backlog, run.folder / "records"))
+            seconds = drain_plainly(kafka, WARM_TOPIC, topics_of("live").events, run.folder / f"plain-{number}")
             plains.append(backlog / seconds)
             run.console.print(f"events/s: payhook {drains[-1].per_s:,.0f}, plain {plains[-1]:,.0f}")
     figures = {
@@ -94,31 +95,34 @@ def measure_processor(run: Run) -> dict[str, float]:
 
 
 @contextmanager
-def kafka_with_backlog(run: Run, backlog: int) -> Iterator[tuple[int, str]]:
-    """A broker whose ``payments.events`` holds so many events: its port and bootstrap address."""
+def kafka_with_backlog(run: Run, backlog: int) -> Iterator[KafkaSettings]:
+    """A broker whose ``payments.events`` holds so many events, as its administrator."""
     port, controller = free_ports(2)
-    bootstrap = f"{LOOPBACK}:{port}"
+    kafka = embedded_kafka(run.folder / "kafka", f"{LOOPBACK}:{port}")
     with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
+        make_services(open_admin(kafka), run.folder / "kafka")
         make_topics(
-            KafkaSettings(bootstrap_servers=bootstrap),
+            kafka,
             [*topics(Settings()), Topic(WARM_TOPIC, 4, DAY_MS)],
             1,
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:
             make_key(run.folder / "records")
             keys = RecordKeys(run.folder / "records")
-            fill(bootstrap, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6], keys)
-            fill(bootstrap, topics_of("live").events, backlog, uuid.uuid4().hex[:6], keys, done)
-        yield port, bootstrap
+            fill(kafka, WARM_TOPIC, WARM_EVENTS, uuid.uuid4().hex[:6], keys)
+            fill(kafka, topics_of("live").events, backlog, uuid.uuid4().hex[:6], keys, done)
+        yield kafka
 
 
-def fill(bootstrap: str, topic: str, count: int, prefix: str, keys: RecordKeys, done: Done = nothing_shown) -> None:
+def fill(
+    kafka: KafkaSettings, topic: str, count: int, prefix: str, keys: RecordKeys, done: Done = nothing_shown
+) -> None:
     """Publishes ``count`` new Stripe charges of 1.1 KB as the receiver does, each a payment of its own.
 
     :raises NotPublished: Kafka didn't take one
     """
     settings = producer_settings(PUBLISH_MS_MAX) | {"linger.ms": 20, "queue.buffering.max.messages": 100_000}
-    producer = open_producer(KafkaSettings(bootstrap_servers=bootstrap), settings, keys)
+    producer = open_producer(kafka, settings, keys)
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -152,7 +156,7 @@ def _records(count: int, prefix: str) -> Iterator[tuple[str, bytes, list[tuple[s
             yield event.entity_key, event.body, [*to_headers(event, now, Dedupe.CLAIMED)]
 
 
-def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path) -> Drained:
+def drain_once(data_dir: Path, kafka: KafkaSettings, backlog: int, record_keys: Path) -> Drained:
     """Starts a processor with an empty journal and waits until it has decided everything.
 
     The rate is from the first commit to the last one, without the rows of the first: starting Spark isn't draining.
@@ -161,7 +165,7 @@ def drain_once(data_dir: Path, kafka_port: int, backlog: int, record_keys: Path)
     """
     layout = data_folder(data_dir, record_keys)
     forecast: dict[str, Any] | None = None
-    with running(processor_server(layout, kafka_port)):
+    with running(processor_server(layout, kafka)):
         until = time.monotonic() + DRAIN_S_MAX
         seq = 0
         while seq < backlog:
@@ -187,11 +191,12 @@ def data_folder(data_dir: Path, record_keys: Path) -> Layout:
     return layout
 
 
-def processor_server(layout: Layout, kafka_port: int) -> Server:
-    """The ledger's processor as `payhook up` runs it."""
-    settings = Settings(data_dir=layout.root)
-    ports = replace(choose_ports(settings), kafka=kafka_port)
-    return next(server for server in children(settings, ports, None) if server.name == "processor")
+def processor_server(layout: Layout, kafka: KafkaSettings) -> Server:
+    """The ledger's processor as `payhook up` runs it, on an embedded broker that may be another folder's."""
+    settings, folder = Settings(data_dir=layout.root), Path(kafka.security.credentials_file).parent
+    ports = replace(choose_ports(settings), kafka=int(kafka.bootstrap_servers.rpartition(":")[2]))
+    server = next(server for server in children(settings, ports, None) if server.name == "processor")
+    return replace(server, env={**server.env, **security_environment(folder, "processor")})
 
 
 def commit_times(journal: Path) -> list[tuple[int, datetime]]:

@@ -27,13 +27,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from core.clock import from_rfc3339
+from core.kafka import spark_options
 from core.routing import topics_of
+from core.settings import KafkaSettings
 from core.spark import open_spark
 from journal.reader import JournalReader, dataset_of
 from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.latency import percentile, seconds_to_decide
 from stack.jars import spark_jars
+from stack.kafka_users import embedded_kafka
 from stack.server import Server, running, stopped_by_signal
 
 DRAIN_S_MAX = 600.0
@@ -44,9 +47,9 @@ Post = Callable[[], tuple[datetime, int]]
 """Sends a window's load; when it began, and how many events."""
 
 
-def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> float:
+def drain_plainly(kafka: KafkaSettings, warm_topic: str, topic: str, folder: Path) -> float:
     """Seconds that Spark's batches take for all of a topic, after it has done the same with ``warm_topic``."""
-    command = [sys.executable, "-m", "load.bench.plain", "drain", "--kafka", bootstrap, "--folder", str(folder)]
+    command = [sys.executable, "-m", "load.bench.plain", "drain", *broker_options(kafka), "--folder", str(folder)]
     command += ["--warm", warm_topic, "--topic", topic]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=DRAIN_S_MAX, stdin=subprocess.DEVNULL, check=False
@@ -54,6 +57,12 @@ def drain_plainly(bootstrap: str, warm_topic: str, topic: str, folder: Path) -> 
     if done.returncode != 0:
         raise RuntimeError(f"the plain drain failed: {done.stderr[-2_000:]}")
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+
+
+def broker_options(kafka: KafkaSettings) -> tuple[str, ...]:
+    """How another process reaches an embedded broker: its address, and the folder with its users."""
+    folder = str(Path(kafka.security.credentials_file).parent)
+    return ("--kafka", kafka.bootstrap_servers, "--kafka-folder", folder)
 
 
 class Turns:
@@ -103,7 +112,7 @@ class Turns:
 
 def measure_ratio_to_plain(stack: RunningStack, run: Run, post: Post, pairs: int) -> dict[str, float]:
     """The P99s' ratio, the median of pairs of windows."""
-    server = live_server(str(stack.endpoints["kafka"]), topics_of("live").events, run.folder)
+    server = live_server(stack.kafka, topics_of("live").events, run.folder)
     ratios = []
     with running(server) as plain:
         turns = Turns(stack, run.folder / "table", plain.pid)
@@ -116,10 +125,10 @@ def measure_ratio_to_plain(stack: RunningStack, run: Run, post: Post, pairs: int
     return {"e2e.p99_ratio_to_plain": statistics.median(ratios)}
 
 
-def live_server(bootstrap: str, topic: str, folder: Path) -> Server:
+def live_server(kafka: KafkaSettings, topic: str, folder: Path) -> Server:
     """The plainest pipeline from now on, until it is stopped; the table is ``folder/table``."""
     ready = folder / "ready"
-    command = (sys.executable, "-m", "load.bench.plain", "live", "--kafka", bootstrap, "--folder", str(folder))
+    command = (sys.executable, "-m", "load.bench.plain", "live", *broker_options(kafka), "--folder", str(folder))
     return Server(
         name="plain",
         command=(*command, "--topic", topic),
@@ -183,11 +192,11 @@ def _session(folder: Path) -> SparkSession:
     return open_spark("plain", "local[2]", "1g", spark_jars(), folder / "scratch", conf)
 
 
-def _append(session: SparkSession, bootstrap: str, topic: str, start: str, folder: Path) -> DataStreamWriter:
+def _append(session: SparkSession, kafka: KafkaSettings, topic: str, start: str, folder: Path) -> DataStreamWriter:
     """``kafka.fetch.max.wait.ms`` is payhook's own setting: without it the tail would be Kafka's, and flatter us."""
     records = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**spark_options(kafka))
         .option("subscribe", topic)
         .option("startingOffsets", start)
         .option("includeHeaders", "true")
@@ -198,8 +207,8 @@ def _append(session: SparkSession, bootstrap: str, topic: str, start: str, folde
     return records.writeStream.format("delta").option("checkpointLocation", str(folder / "checkpoint"))
 
 
-def _drain(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> float:
-    writer = _append(session, bootstrap, topic, "earliest", folder).trigger(availableNow=True)
+def _drain(session: SparkSession, kafka: KafkaSettings, topic: str, folder: Path) -> float:
+    writer = _append(session, kafka, topic, "earliest", folder).trigger(availableNow=True)
     query = writer.start(str(folder / "table"))
     query.awaitTermination()
     return batches_s(query.recentProgress)
@@ -219,9 +228,9 @@ def batches_s(progress: Sequence[Mapping[str, Any]]) -> float:
     return (ended_at - from_rfc3339(batches[0]["timestamp"])).total_seconds()
 
 
-def _live(session: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
+def _live(session: SparkSession, kafka: KafkaSettings, topic: str, folder: Path) -> None:
     with stopped_by_signal() as stop:
-        query = _append(session, bootstrap, topic, "latest", folder).start(str(folder / "table"))
+        query = _append(session, kafka, topic, "latest", folder).start(str(folder / "table"))
         while query.lastProgress is None and query.isActive and not stop.wait(0.1):
             pass
         (folder / "ready").touch()
@@ -234,16 +243,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("drain", "live"))
     parser.add_argument("--kafka", required=True)
+    parser.add_argument("--kafka-folder", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--warm", default="")
     wanted = parser.parse_args()
+    kafka = embedded_kafka(wanted.kafka_folder, wanted.kafka)
     session = _session(wanted.folder)
     if wanted.what == "live":
-        _live(session, wanted.kafka, wanted.topic, wanted.folder)
+        _live(session, kafka, wanted.topic, wanted.folder)
     else:
-        _drain(session, wanted.kafka, wanted.warm, wanted.folder / "warm")
-        seconds = _drain(session, wanted.kafka, wanted.topic, wanted.folder / "drain")
+        _drain(session, kafka, wanted.warm, wanted.folder / "warm")
+        seconds = _drain(session, kafka, wanted.topic, wanted.folder / "drain")
         print(json.dumps({"seconds": seconds}))
     return 0
 

@@ -23,18 +23,21 @@ import redis
 from redis.asyncio import Redis
 
 from core.generation import Announced, generation_keys
+from core.kafka import open_admin
 from core.redis import is_cluster
 from core.routing import MODES
 from core.settings import KafkaSettings
 from ingest.claims import OWNER_BYTES, ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from load.bench.figures import Done, Run
+from load.bench.plain import broker_options
 from load.latency import percentile
 from load.traffic import StripeRequests
 from load.wire import Load, closed_loop, open_loop, undisturbed
 from stack.children import answers_ok
 from stack.data_folder import make_key
 from stack.kafka import kafka_server
+from stack.kafka_users import embedded_kafka, make_services, security_environment
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_server, redis_url
 from stack.server import Server, running
@@ -141,16 +144,14 @@ def _all_taken(load: Load) -> Load:
 def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
     """Kafka, Redis, and the servers on them that are compared."""
     secret = "whsec_" + secrets.token_hex(16)
-    with brokers(folder) as (bootstrap, redis_at):
+    with brokers(folder) as (kafka, redis_at):
         receiver, machine, echo, straightforward = free_ports(4)
         workers = str(os.cpu_count())
         baseline = (sys.executable, "-m", "load.bench.baselines")
-        plain = (*baseline, "straightforward", "--kafka", bootstrap, "--redis", redis_at, "--secret", secret)
+        plain = (*baseline, "straightforward", *broker_options(kafka), "--redis", redis_at, "--secret", secret)
         with (
-            running(receiver_server(folder / "one", bootstrap, redis_at, secret, receiver)),
-            running(
-                receiver_server(folder / "all", bootstrap, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)
-            ),
+            running(receiver_server(folder / "one", kafka, redis_at, secret, receiver)),
+            running(receiver_server(folder / "all", kafka, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)),
             running(_server(folder, "echo", echo, (*baseline, "echo"))),
             running(_server(folder, "straightforward", straightforward, plain)),
         ):
@@ -158,18 +159,19 @@ def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
 
 
 @contextlib.contextmanager
-def brokers(folder: Path) -> Iterator[tuple[str, str]]:
-    """A Kafka with payhook's topics and a Redis: bootstrap servers and URL."""
-    kafka, controller = free_ports(2)
-    bootstrap = f"{LOOPBACK}:{kafka}"
+def brokers(folder: Path) -> Iterator[tuple[KafkaSettings, str]]:
+    """A Kafka with payhook's users and topics, as its administrator, and the URL of a Redis."""
+    port, controller = free_ports(2)
+    kafka = embedded_kafka(folder / "kafka", f"{LOOPBACK}:{port}")
     with (
-        running(kafka_server(folder / "kafka", kafka, controller, folder / "kafka.log")),
+        running(kafka_server(folder / "kafka", port, controller, folder / "kafka.log")),
         running(redis_server(folder / "redis", folder / "redis.log")),
     ):
-        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(Settings()), 1)
+        make_services(open_admin(kafka), folder / "kafka")
+        make_topics(kafka, topics(Settings()), 1)
         url = redis_url(folder / "redis")
         announce_generation(redis.Redis.from_url(url))
-        yield bootstrap, url
+        yield kafka, url
 
 
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
@@ -178,7 +180,7 @@ def announce_generation(client: redis.Redis, generation: int = 0) -> None:
         client.set(key, Announced(generation, KafkaSettings().events_partitions).encode())
 
 
-def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, port: int, **env: str) -> Server:
+def receiver_server(folder: Path, kafka: KafkaSettings, redis_at: str, secret: str, port: int, **env: str) -> Server:
     """``python -m stack.services.receiver`` on the given servers, with one Stripe secret."""
     held = folder / "secrets"
     held.mkdir(exist_ok=True, parents=True)
@@ -190,7 +192,8 @@ def receiver_server(folder: Path, bootstrap: str, redis_at: str, secret: str, po
         log=folder / "receiver.log",
         env={
             "PAYHOOK_DATA_DIR": str(folder),
-            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+            "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            **security_environment(Path(kafka.security.credentials_file).parent, "receiver"),
             "PAYHOOK_KAFKA__DURABILITY": "single",
             "PAYHOOK_REDIS__URL": redis_at,
             "PAYHOOK_INGEST__PORT": str(port),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.clock import SystemClock
 from core.event import Dedupe, to_headers
-from core.kafka import open_producer
+from core.kafka import open_admin, open_producer
 from core.layout import Layout, StreamLayout
 from core.record_keys import RecordKeys
 from core.routing import topics_of
@@ -29,6 +29,7 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
+from stack.kafka_users import embedded_kafka, make_services
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Running, running
 from stack.settings import Settings
@@ -45,8 +46,8 @@ def measure_start(run: Run) -> dict[str, float]:
     """
     layout, _ = made_history(run)
     places = layout.ledger()
-    with _kafka(run.folder) as port:
-        place = _Place(layout, port)
+    with _kafka(run.folder) as kafka:
+        place = _Place(layout, kafka)
         place.prepare()
         for folder in (places.index, Path(places.snapshots)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -77,10 +78,12 @@ def _snapshot_s(places: StreamLayout) -> float:
 
 
 @contextlib.contextmanager
-def _kafka(folder: Path) -> Iterator[int]:
+def _kafka(folder: Path) -> Iterator[KafkaSettings]:
     port, controller_port = free_ports(2)
+    kafka = embedded_kafka(folder / "kafka", f"{LOOPBACK}:{port}")
     with running(kafka_server(folder / "kafka", port, controller_port, folder / "kafka.log")):
-        yield port
+        make_services(open_admin(kafka), folder / "kafka")
+        yield kafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,7 @@ class _Place:
     """A data folder and a broker, on which processors are started one after the other."""
 
     layout: Layout
-    kafka_port: int
-
-    @property
-    def kafka(self) -> KafkaSettings:
-        return KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{self.kafka_port}")
+    kafka: KafkaSettings
 
     def prepare(self) -> None:
         make_topics(self.kafka, topics(Settings()), 1)
@@ -110,7 +109,7 @@ class _Place:
         before = JournalReader(str(journal)).last_seq
         self._post(event_id)
         log = self.layout.root / "processor.log"
-        server = replace(processor_server(self.layout, self.kafka_port), log=log)
+        server = replace(processor_server(self.layout, self.kafka), log=log)
         began = time.monotonic()
         process = Running(server)
         try:

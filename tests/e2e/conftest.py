@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DECIDED_S = 120.0
 
 
-ON_ONE_STACK = ("test_once.py", "test_up.py")
+ON_ONE_STACK = ("test_another_user.py", "test_once.py", "test_up.py")
 
 
 class ByStack(LoadFileScheduling):  # type: ignore[misc]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from core.clock import SystemClock
 from core.event import Dedupe, Mode, to_headers
@@ -20,7 +19,6 @@ from core.kafka import open_producer
 from core.layout import Layout
 from core.record_keys import RecordKeys
 from core.routing import of_tenant, topics_of
-from core.settings import KafkaSettings
 from load.client import RunningStack, wait_for
 from load.embedded import SAMPLE_CONFIG, embedded_stack, payhook
 from load.samples import sign
@@ -239,8 +237,7 @@ def test_send_reaches_the_test_ledger(world: World, tmp_path: Path, monkeypatch:
 def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_again(world: World) -> None:
     adapter = world.adapters["stripe"]
     [event] = adapter.events(Request(stripe("evt_astray", livemode=True), []), "live")
-    kafka = KafkaSettings(bootstrap_servers=world.endpoints["kafka"])
-    producer = open_producer(kafka, {}, RecordKeys(Layout(world.data_dir).record_keys))
+    producer = open_producer(world.kafka, {}, RecordKeys(Layout(world.data_dir).record_keys))
     headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
     producer.produce(topics_of("test").events, event.body, key=event.entity_key, headers=headers)
     producer.flush(60)
@@ -265,7 +262,7 @@ def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_agai
 def test_an_event_and_a_command_of_others_than_payhook_die_and_change_nothing(world: World) -> None:
     adapter = world.adapters["stripe"]
     [event] = adapter.events(Request(stripe("evt_forged", livemode=False), []), "test")
-    producer = Producer({"bootstrap.servers": world.endpoints["kafka"]})
+    producer = open_producer(world.kafka, {})
     headers = dict[str, str | bytes | None](to_headers(event, SystemClock().now(), Dedupe.CLAIMED))
     producer.produce(topics_of("test").events, event.body, key=event.entity_key, headers=headers)
     producer.produce(topics_of("test").control, b"{}", key=b"c1")

@@ -26,6 +26,7 @@ from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
+from stack.kafka_users import embedded_kafka
 from stack.ports import is_listening
 from stack.redis import redis_answers
 from tests.damaged_lake import cut_log
@@ -132,7 +133,7 @@ def test_up_returns_when_everything_answers(folder: Path) -> None:
     assert all(psutil.pid_exists(pid) for pid in found["pids"].values())
     with urllib.request.urlopen(f"{found['ops']}/readyz") as answer:
         assert answer.status == 200
-    assert broker_answers(port_of(found["kafka"]))
+    assert broker_answers(embedded_kafka(folder / "kafka", found["kafka"]))
     assert redis_answers(found["redis"])
     assert (Path(found["journal"]) / "_delta_log").is_dir()
     secrets = {path.name for path in (folder / "secrets").iterdir()}

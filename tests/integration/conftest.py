@@ -15,12 +15,12 @@ import pytest
 import redis
 
 from core.settings import KafkaSettings
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_url
 from stack.redis import redis_server as redis_server_on
 from stack.server import running
 from stack.topics import Topic, make_topics
+from tests.plain_kafka import kafka_server
 
 ONE_DAY_MS = 86_400_000
 

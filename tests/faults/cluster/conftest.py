@@ -42,6 +42,7 @@ from tests.hosts import NETWORK, Host, missing, network, until
 from tests.object_store import ObjectStore
 from tests.object_store.programs import NotBuilt
 from tests.object_store.server import KEYS, versity_command, with_bucket
+from tests.plain_kafka import plain_properties
 
 CHECKOUT = Path(__file__).parents[3]
 SPARK = Path(pyspark.__file__).parent
@@ -249,8 +250,8 @@ def _start_services(site: Site, address: str) -> None:
     own = host.disk / "kafka"
     own.mkdir()
     logging, config = kafka.logging_file(own), own / "server.properties"
-    text = kafka._properties(own, 9092, 9093)
-    config.write_text(text.replace(f"PLAINTEXT://{LOOPBACK}", f"PLAINTEXT://{address}").replace(str(own), "/srv/kafka"))
+    text = plain_properties(own, 9092, 9093)
+    config.write_text(text.replace(f"CLIENT://{LOOPBACK}", f"CLIENT://{address}").replace(str(own), "/srv/kafka"))
     java = tuple(word.replace(str(own), "/srv/kafka") for word in kafka.java_command(logging))
     tool = ("kafka.tools.StorageTool", "format", "-t", "A" * 22, "-c", "/srv/kafka/server.properties")
     assert host.run(*java, *tool, log=site.log("kafka")).wait(60) == 0, site.log("kafka").read_text()

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from core.settings import KafkaSettings
 from dlq.alerts.looking import ReplicaWatch
 from dlq.alerts.readings import Replicas
 from load.client import wait_for
 from stack import kafka
-from stack.kafka import broker_answers, kafka_server
+from stack.kafka import broker_answers
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, running
+from tests.plain_kafka import kafka_server, plain_properties
 
 TOPICS = ("payments.events", "dlq.ledger")
 WAIT_S = 60.0
@@ -26,9 +28,9 @@ def second_broker(folder: Path, first: Path, port: int, controller_port: int) ->
 
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        alone = kafka._properties(folder, port, controller_port)
+        alone = plain_properties(folder, port, controller_port)
         alone = alone.replace("node.id=1\n", "node.id=2\n").replace("broker,controller\n", "broker\n")
-        config.write_text(re.sub(r"(?m)^listeners=.*$", f"listeners=PLAINTEXT://{LOOPBACK}:{port}", alone))
+        config.write_text(re.sub(r"(?m)^listeners=.*$", f"listeners=CLIENT://{LOOPBACK}:{port}", alone))
         logging.write_text(kafka._LOG4J2)
         if not (folder / "logs" / "meta.properties").exists():
             named = re.search(r"cluster.id=(\S+)", (first / "logs" / "meta.properties").read_text())
@@ -44,8 +46,9 @@ def second_broker(folder: Path, first: Path, port: int, controller_port: int) ->
             )
             subprocess.run(command, check=True, capture_output=True)
 
+    here = KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")
     command = (*kafka.java_command(logging), "kafka.Kafka", str(config))
-    return Server(name="kafka-2", command=command, log=log, prepare=prepare, answers=lambda: broker_answers(port))
+    return Server(name="kafka-2", command=command, log=log, prepare=prepare, answers=lambda: broker_answers(here))
 
 
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_every_item_takes_effect_once_and_is_shown_however_often_the_processor_i
     stack: Stack, fired: Path
 ) -> None:
     keys = RecordKeys(Layout(stack.data_dir).record_keys)
-    fill(stack.endpoints["kafka"], topics_of("live").events, ITEMS, "killed", keys)
+    fill(stack.kafka, topics_of("live").events, ITEMS, "killed", keys)
     assert wait_for(lambda: bool(stack.processor_status().get("dead") == ITEMS), BACK_S)
     assert reported(stack, "select")["count"] == ITEMS
     merchants(stack.data_dir, closed=False)

@@ -44,7 +44,7 @@ def count_dead(stack: Stack) -> int:
 
 def test_what_died_in_two_shards_is_one_queue(stack: Stack) -> None:
     keys = RecordKeys(Layout(stack.data_dir).record_keys)
-    fill(stack.endpoints["kafka"], topics_of("live").events, ITEMS, "shards", keys)
+    fill(stack.kafka, topics_of("live").events, ITEMS, "shards", keys)
     assert wait_for(lambda: count_dead(stack) == ITEMS, SOON_S), count_dead(stack)
     dead = by_shard(stack)
     for number, items in enumerate(dead.values()):

@@ -20,8 +20,8 @@ def test_starts_with_and_without_an_index_are_measured(tmp_path: Path):
 
 
 def test_a_drain_is_measured(tmp_path: Path):
-    with kafka_with_backlog(Run(tmp_path, Console(quiet=True)), 5_000) as (port, _):
-        drained = drain_once(tmp_path / "payhook", port, 5_000, tmp_path / "records")
+    with kafka_with_backlog(Run(tmp_path, Console(quiet=True)), 5_000) as kafka:
+        drained = drain_once(tmp_path / "payhook", kafka, 5_000, tmp_path / "records")
     assert drained.per_s > 0
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
+from core.kafka import open_admin
 from core.routing import partition_of, topics_of
 from load.embedded import DOWN_S_MAX, UP_S_MAX, payhook
 from load.traffic import Webhook
@@ -78,7 +78,7 @@ def test_partitions_are_raised_when_all_is_decided_and_refused_before(folder: Pa
     assert started.returncode == 3, started.stdout + started.stderr
     assert f"kafka.events_partitions is {MANY}" in started.stderr
     assert f"published by {FEW}" in started.stderr
-    listed = AdminClient({"bootstrap.servers": stack.endpoints["kafka"]}).list_topics(timeout=WAIT_S).topics
+    listed = open_admin(stack.kafka).list_topics(timeout=WAIT_S).topics
     assert len(listed[EVENTS].partitions) == int(MANY)
     fresh = stack.captures(PAYMENTS, "b")
     assert statuses(stack, fresh) == {503}, "they would go elsewhere than what is undecided of their entities"

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient
 from core.decision import Decision
 from core.settings import KafkaSettings
 from processor.opening import dead_letter_producer
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Running, Server
 from stack.topics import Topic, make_topics
 from tests.integration.dlq.test_publisher_on_kafka import read, seq_of
 from tests.integration.processor.stored import Stored
+from tests.plain_kafka import kafka_server
 
 pytestmark = pytest.mark.more(reason="a broker of its own that stops")
 

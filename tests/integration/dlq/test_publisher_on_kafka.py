@@ -18,10 +18,10 @@ from dlq.commands import decode, send
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.server import running
 from stack.topics import Topic, make_topics
+from tests.plain_kafka import kafka_server
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -29,13 +29,13 @@ from load.samples.stripe import stripe_event
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
 from stack.server import Running, Server, running
 from stack.settings import Settings
 from stack.topics import make_topics, topics
 from tests.integration.ingest.wire import Wire, wire
+from tests.plain_kafka import kafka_server
 from tests.processes import pause
 from tests.receiver_process import LIMITS
 

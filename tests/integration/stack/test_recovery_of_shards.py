@@ -19,7 +19,6 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.settings import ProcessorSettings
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports
 from stack.recovery import Look, Servers, look
 from stack.server import running
@@ -27,6 +26,7 @@ from stack.settings import Settings
 from stack.topics import make_topics, topics
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, ShardLedger
+from tests.plain_kafka import kafka_server
 from tests.small_ledger import TOPIC, body_of
 
 WAITS, LOST = "stripe:evt_waits:capture", "stripe:evt_lost:capture"

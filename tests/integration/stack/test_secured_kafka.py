@@ -34,13 +34,14 @@ from ingest.publisher import producer_settings
 from journal.kafka_log import KafkaLog
 from ledger.verify.kafka import RealKafka
 from load.certificates import Issuer
-from load.secured_kafka import OPERATIONS, Cluster, secured_cluster
+from load.secured_kafka import Cluster, secured_cluster
 from processor.spark import open_session
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_secrets
 from stack.jars import spark_jars
 from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
+from stack.kafka_users import OPERATIONS
 
 pytestmark = pytest.mark.more(reason="a broker with TLS and users of its own")
 

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 from core.durability import RECORD_BYTES_MAX
 from core.settings import KafkaSettings
 from stack.errors import ServerNotUp
-from stack.kafka import kafka_server
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.redis import redis_server, redis_url
 from stack.server import Server, running
 from stack.topics import Topic, make_topics
+from tests.plain_kafka import kafka_server
 
 
 def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Path) -> None:

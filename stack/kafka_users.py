@@ -1,0 +1,146 @@
+"""The users of the embedded broker: one a service, each with a password in a file of the owner alone, and its rights.
+
+A password is made when its file isn't there; a file that was removed is another password at the next start.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from core.files import create_once
+from core.secret_lines import read_credentials
+from core.settings import KafkaSecurity, KafkaSettings
+from stack.kafka_rights import RIGHTS, Right
+
+ADMIN = "admin"
+"""The user that makes users, rights and topics: a person's who looks into the broker, and the broker's own."""
+
+ITERATIONS = 4_096
+"""The fewest that Kafka allows: passwords are random, and longer than anybody could try."""
+
+ASK_TIMEOUT_S = 30.0
+
+OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "AlterConfigs": AclOperation.ALTER_CONFIGS,
+    "Create": AclOperation.CREATE,
+}
+
+_KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+
+
+def credentials_file(folder: Path, user: str) -> Path:
+    """Where the name and the password of a user of the broker in ``folder`` stand."""
+    return folder / f"{user}.credentials"
+
+
+def new_password() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def write_credentials(folder: Path, user: str, password: str) -> None:
+    """Writes them, unless there are some."""
+    create_once(credentials_file(folder, user), f"{user}\n{password}\n", 0o600)
+
+
+def password_of(folder: Path, user: str) -> str:
+    """
+    :raises SettingError: the file can't be read
+    """
+    return read_credentials(credentials_file(folder, user), "kafka.security.credentials_file").password
+
+
+def security_of(folder: Path, user: str) -> KafkaSecurity:
+    """How a user proves to the broker in ``folder`` who it is."""
+    return KafkaSecurity(protocol="SASL_PLAINTEXT", credentials_file=str(credentials_file(folder, user)))
+
+
+def embedded_kafka(folder: Path, address: str, user: str = ADMIN) -> KafkaSettings:
+    """How a user reaches the broker in ``folder``."""
+    return KafkaSettings(bootstrap_servers=address, security=security_of(folder, user))
+
+
+def security_environment(folder: Path, user: str) -> dict[str, str]:
+    """`security_of` as variables of a service's process."""
+    return {
+        f"PAYHOOK_KAFKA__SECURITY__{name.upper()}": value
+        for name, value in security_of(folder, user).model_dump(exclude_defaults=True).items()
+    } | {"PAYHOOK_KAFKA__SECURITY__MECHANISM": "SCRAM-SHA-512"}
+
+
+def make_services(admin: AdminClient, folder: Path) -> None:
+    """Gives each service its user, whose password is made where there is none, and exactly its rights."""
+    for service in RIGHTS:
+        write_credentials(folder, service, new_password())
+    set_passwords(admin, {service: password_of(folder, service) for service in RIGHTS})
+    wanted = {binding for service, rights in RIGHTS.items() for binding in bindings(service, rights)}
+    there = set(admin.describe_acls(_ALL).result(ASK_TIMEOUT_S))
+    _await(admin.create_acls(list(wanted - there)).values() if wanted - there else ())
+    _await(admin.delete_acls([_exactly(binding) for binding in there - wanted]).values() if there - wanted else ())
+
+
+def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
+    """Makes each user, or gives it another password."""
+    how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+    wanted: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(user, how, password.encode()) for user, password in passwords.items()
+    ]
+    _await(admin.alter_user_scram_credentials(wanted).values())
+
+
+def bindings(user: str, rights: Iterable[Right]) -> Iterator[AclBinding]:
+    """A user's rights in Kafka's words."""
+    for right in rights:
+        for operation in right.operations:
+            yield AclBinding(
+                _KINDS[right.kind],
+                right.begins,
+                ResourcePatternType.PREFIXED,
+                f"User:{user}",
+                "*",
+                OPERATIONS[operation],
+                AclPermissionType.ALLOW,
+            )
+
+
+_ANY: Any = None
+_ALL = AclBindingFilter(
+    ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+)
+
+
+def _exactly(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        binding.restype,
+        binding.name,
+        binding.resource_pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
+
+
+def _await(answers: Iterable[object]) -> None:
+    for answer in answers:
+        answer.result(ASK_TIMEOUT_S)  # type: ignore[attr-defined]
