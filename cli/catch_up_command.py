@@ -16,6 +16,7 @@ from cli.tables import Rows
 from core.clock import SystemClock, to_rfc3339
 from core.visible import visible
 from stack.endpoints import read_endpoints
+from stack.kafka_users import security_of
 from stack.redis import redis_url
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ def catch_up(place: Place, provider: str | None, since: datetime | None, as_json
 
 
 def _of_running_stack(place: Place) -> Settings:
-    """The settings with the Kafka and the Redis of the stack that runs here, where they aren't set."""
-    settings = place.settings.model_copy(update={"kafka": place.kafka()})
+    """The settings with the Kafka and the Redis of the stack that runs here, where they aren't set: as its receiver."""
+    kafka, settings = place.kafka(), place.settings
+    if not settings.kafka.is_outside:
+        kafka = kafka.model_copy(update={"security": security_of(settings.layout.kafka, "receiver")})
+    settings = settings.model_copy(update={"kafka": kafka})
     if read_endpoints(settings.data_dir) is None:
         return settings
     redis = settings.redis.model_copy(update={"url": redis_url(settings.layout.redis)})

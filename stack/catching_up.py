@@ -1,13 +1,18 @@
-"""Catches up with providers' own lists of events: by schedule, or when somebody asks for it."""
+"""Catches up with providers' own lists of events: by schedule (``python -m stack.catching_up``), or when asked to.
+
+It runs beside the receiver, publishes as the receiver does, and needs its rights at Kafka, its Redis and its secrets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -16,6 +21,7 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
+from core.log import configure_logging
 from core.status_file import read_said
 from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, Source, spans
 from ingest.endpoints import API, Contexts, SecretFiles
@@ -27,8 +33,11 @@ from journal.reader import read_rows
 from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
+from stack.data_folder import own
+from stack.rounds import Round, stay
+from stack.server import stopped_by_signal
 from stack.services.receiver import Parts, open_parts, secret_files
-from stack.settings import Settings
+from stack.settings import Settings, load_settings
 
 log = logging.getLogger("catch-up")
 
@@ -36,6 +45,8 @@ PAGE_BYTES_MAX = 32 << 20
 """A page has 500 events at most, of a few KB each."""
 PAGE_S = 30.0
 LISTS = FetchLimits(timeout_s=PAGE_S, answer_bytes_max=PAGE_BYTES_MAX)
+FIRST_S = 30.0
+"""After its start the stack takes what waited at providers first."""
 SLACK = timedelta(seconds=1)
 """Providers' times are in seconds, some of them."""
 
@@ -204,6 +215,34 @@ def run_round(settings: Settings) -> bool:
     return all(outcome.problem is None for outcome in outcomes)
 
 
+def scheduled(settings: Settings) -> list[Round]:
+    """The round that these settings schedule; it is made while there are credentials of any provider's API."""
+    every_s, secrets = settings.ingest.catch_up_every_s, Path(settings.ingest.secrets_dir)
+    if not every_s:
+        return []
+    report = settings.layout.caught_up
+    return [Round("catch-up", report, every_s, FIRST_S, every_s, is_wanted=lambda: any(secrets.glob(f"*{API}*")))]
+
+
+def main() -> int:
+    """Catches up round after round until SIGTERM."""
+    configure_logging()
+    try:
+        settings = load_settings()
+        own(settings)
+    except PayhookError as problem:
+        log.error("%s", problem)
+        return 1
+    rounds = scheduled(settings)
+    with stopped_by_signal() as stop:
+        if rounds:
+            stay(rounds, stop)
+        else:
+            log.info("ingest.catch_up_every_s is 0: no provider is asked by itself")
+            stop.wait()
+    return 0
+
+
 def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime, ended_at: datetime) -> None:
     """Writes what each source came to, beside what others came to before."""
     sources = _remembered(settings)
@@ -216,7 +255,8 @@ def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime
             "since": (before.get("since") or to_rfc3339(began_at)) if outcome.problem else None,
             "fetched": outcome.fetched,
         }
-    told = {"ended_at": to_rfc3339(ended_at), "sources": sources}
+    is_ok = all(known["problem"] is None for known in sources.values())
+    told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources}
     write_whole(settings.layout.caught_up, json.dumps(told, indent=1) + "\n")
 
 
@@ -224,3 +264,7 @@ def _remembered(settings: Settings) -> dict[str, dict[str, Any]]:
     told = read_said(settings.layout.caught_up)
     sources = None if told is None else told.get("sources")
     return dict(sources) if isinstance(sources, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

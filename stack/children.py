@@ -193,16 +193,18 @@ def children(settings: Settings, ports: Ports, config: Path | None) -> list[Serv
             "stack.services.listener",
             answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz"),
         ),
-        *(_beside(layout, env_of(name), name, module) for name, module in _wanted_beside(settings)),
+        *(_beside(layout, env_of(user), name, module) for name, user, module in _wanted_beside(settings)),
     ]
 
 
-def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What runs beside the others where the settings ask for it: name, which is its user's too, and module."""
+def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """What runs beside the others where the settings ask for it: name, user to Kafka, and module."""
     if scheduled(settings):
-        yield "maintenance", "stack.rounds"
+        yield "maintenance", "maintenance", "stack.rounds"
+    if settings.ingest.catch_up_every_s:
+        yield "catch-up", "receiver", "stack.catching_up"
     if settings.alerts.every_s:
-        yield "alerts", "stack.alerting"
+        yield "alerts", "alerts", "stack.alerting"
 
 
 def _beside(layout: Layout, env: Mapping[str, str], name: str, module: str) -> Server:

@@ -1,5 +1,4 @@
-"""Maintains, backs up and verifies the lake of a data folder by schedule, and catches up with providers' lists:
-``python -m stack.rounds``.
+"""Maintains, backs up and verifies the lake of a data folder by schedule: ``python -m stack.rounds``.
 
 It runs beside the processor. Each round is a process of its own: its memory is the system's again when it ends, and a
 round that is killed leaves every table whole. ``python -m stack.rounds maintenance`` (``backup``, ``verification``) is
@@ -24,7 +23,6 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from core.status_file import past_moment_of, read_said
-from ingest.endpoints import API
 from stack.data_folder import own
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
@@ -50,7 +48,6 @@ VERIFY_FIRST_S = 3_600.0
 VERIFY_AGAIN_S = 3_600.0
 """After a verification that couldn't be made, or that found something."""
 
-CATCH_UP_FIRST_S = 30.0
 LOOK_AGAIN_S = 60.0
 """Until a round that wasn't wanted is asked for again."""
 
@@ -65,8 +62,7 @@ class Round:
     """What is run by schedule: the report that the last one left, and seconds from one round to the next.
 
     ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
-    ``lane``: rounds of one lane run one at a time; none holds up those of another. ``is_wanted``: asked before each
-    round.
+    ``reads_only``: it may take long, and hold up none of those that write. ``is_wanted``: asked before each round.
     """
 
     name: str
@@ -74,7 +70,7 @@ class Round:
     every_s: float
     first_s: float
     again_s: float
-    lane: str = "lake"
+    reads_only: bool = False
     is_wanted: Callable[[], bool] = lambda: True
 
 
@@ -89,20 +85,7 @@ def scheduled(settings: Settings) -> list[Round]:
     every_s = settings.ledger.verify.every_h * 3_600
     if every_s:
         again_s = min(every_s, VERIFY_AGAIN_S)
-        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, "verification"))
-    if every_s := settings.ingest.catch_up_every_s:
-        secrets = Path(settings.ingest.secrets_dir)
-        found.append(
-            Round(
-                "catch-up",
-                layout.caught_up,
-                every_s,
-                CATCH_UP_FIRST_S,
-                every_s,
-                "lists",
-                lambda: any(secrets.glob(f"*{API}*")),
-            )
-        )
+        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
     return found
 
 
@@ -130,9 +113,9 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
 
 
 def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
-    """As `stay`, for each lane beside the others."""
-    lanes = [[one for one in rounds if one.lane == lane] for lane in sorted({one.lane for one in rounds})]
-    threads = [threading.Thread(target=stay, args=(lane, stop)) for lane in lanes]
+    """As `stay`; rounds that only read are one at a time too, beside the others."""
+    kinds = [[one for one in rounds if one.reads_only is reads_only] for reads_only in (False, True)]
+    threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -183,7 +166,7 @@ def main() -> int:
         if rounds:
             stay_beside(rounds, stop)
         else:
-            log.info("no maintenance, backup, verification or catch-up is scheduled: nothing is done by itself")
+            log.info("no maintenance, no backup and no verification is scheduled: nothing is done by itself")
             stop.wait()
     return 0
 

@@ -34,7 +34,8 @@ class ListedAreDecided(PromiseInvariant):
     def figures(self, evidence: Evidence) -> dict[str, Any]:
         return evidence.rows(
             """
-            SELECT count(*) FILTER (WHERE event_key IS NULL) AS spans, sum(listed) AS listed, sum(fetched) AS fetched,
+            SELECT count(*) FILTER (WHERE event_key IS NULL) AS spans, CAST(sum(listed) AS bigint) AS listed,
+                   CAST(sum(fetched) AS bigint) AS fetched,
                    count(*) FILTER (WHERE outcome = 'lost') AS lost_spans
             FROM catch_ups
             """

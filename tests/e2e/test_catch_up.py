@@ -107,7 +107,7 @@ def test_what_was_never_delivered_comes_in_and_its_webhook_is_a_duplicate(
     stack.decide(webhooks)
     assert {answer.status for answer in stack.post(*lost)} == {200}
     assert catch_up(stack, env, since)["fetched"] == 0
-    assert balance(stack, "acct_catch") == 200 * 100
+    assert wait_for(lambda: balance(stack, "acct_catch") == 200 * 100, 60)
     by_list = [row for row in stack.rows(["event_key", "headers"]) if '"source":"catch-up"' in (row["headers"] or "")]
     assert {row["event_key"] for row in by_list} == {key for one in lost for key in one.event_keys}
 
@@ -125,7 +125,7 @@ def test_a_catch_up_that_is_killed_goes_on_with_the_next_one(stack: Stack, lists
         os.kill(process.pid, signal.SIGKILL)
     catch_up(stack, env, since)
     stack.decide(webhooks)
-    assert balance(stack, "acct_kill") == 300 * 100
+    assert wait_for(lambda: balance(stack, "acct_kill") == 300 * 100, 60)
 
 
 def test_the_stack_catches_up_by_itself(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
@@ -148,7 +148,7 @@ def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists, env: dict
     webhook = stack.traffic.signed("stripe", json.dumps(thin).encode())
     assert [answer.status for answer in stack.post(webhook)] == [200]
     stack.decide([webhook])
-    assert balance(stack, "acct_thin") == 700
+    assert wait_for(lambda: balance(stack, "acct_thin") == 700, 60)
 
 
 def test_a_list_that_refuses_is_said(stack: Stack, lists: Lists, env: dict[str, str]) -> None:

@@ -154,7 +154,7 @@ def test_a_long_verification_holds_up_no_backup(tmp_path: Path, monkeypatch: pyt
     stop, verifying, backed_up = threading.Event(), threading.Event(), threading.Event()
 
     def run(due: Round, stop: threading.Event) -> int | None:
-        if due.lane == "verification":
+        if due.reads_only:
             verifying.set()
             stop.wait()
             return None
@@ -165,7 +165,7 @@ def test_a_long_verification_holds_up_no_backup(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(stack.rounds, "_run", run)
     rounds = [
         Round("backup", tmp_path / "backed-up.json", 0.01, 0.01, 0.01),
-        Round("verification", tmp_path / "verification.json", 0.01, 0.01, 0.01, "verification"),
+        Round("verification", tmp_path / "verification.json", 0.01, 0.01, 0.01, reads_only=True),
     ]
     staying = threading.Thread(target=stay_beside, args=(rounds, stop))
     staying.start()
