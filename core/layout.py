@@ -239,6 +239,11 @@ class Layout:
         return self.run / "alerts.json"
 
     @property
+    def rhythms(self) -> Path:
+        """How much each endpoint takes at which hour of the week."""
+        return self.run / "rhythms.json"
+
+    @property
     def alerts_lock(self) -> Path:
         """Held by the process that tells people."""
         return self.run / "alerts.lock"

@@ -113,6 +113,7 @@ _RECEIVER = (
             "Requests about what the provider's own API doesn't know, refused or not",
             "provider",
         ),
+        ("payhook_ingest_verified", "requests", "Verified requests by endpoint, such as stripe/eu", "endpoint"),
         (
             "payhook_ingest_secret_matched",
             "requests",
@@ -304,6 +305,14 @@ _ALERTS = _rows(
         "Unknown undos, and the last day's events that no table knows, by provider, type and reason",
         "what",
     ),
+    (
+        "payhook_catch_up_failing_seconds",
+        "seconds",
+        "How long a provider's list of events hasn't been read to its end; 0 if it was",
+        "source",
+    ),
+    ("payhook_caught_up_events", "events", "Events of the last day that no webhook brought", "source"),
+    ("payhook_endpoint_quiet", "0 or 1", "1 while an endpoint takes less than ever at such an hour", "endpoint"),
     ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),
     ("payhook_alert_notices_unsent", "notices", "Notices that a receiver didn't take yet", "receiver"),
     (

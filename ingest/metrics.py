@@ -71,6 +71,7 @@ class IngestMetrics:
         self._refusals = Counts(CATALOGUE["payhook_ingest_refusals"], registry)
         self._not_there = Counts(CATALOGUE["payhook_ingest_not_there"], registry)
         self._secrets = Counts(CATALOGUE["payhook_ingest_secret_matched"], registry)
+        self._verified = Counts(CATALOGUE["payhook_ingest_verified"], registry)
         self.claim_seconds = Times(CATALOGUE["payhook_redis_claim_seconds"], registry)
         self.request_seconds = Times(CATALOGUE["payhook_ingest_request_seconds"], registry)
         self.publish_seconds = Times(CATALOGUE["payhook_kafka_publish_seconds"], registry)
@@ -91,8 +92,9 @@ class IngestMetrics:
         """A request that was refused as HTTP: it has no time."""
         self._answers.add(provider, str(status))
 
-    def verified(self, provider: str, index: int) -> None:
+    def verified(self, provider: str, index: int, endpoint: str | None = None) -> None:
         self._secrets.add(provider, str(index))
+        self._verified.add(provider if endpoint is None else f"{provider}/{endpoint}")
 
     def took(self, provider: str, outcome: str) -> None:
         """One event of a verified request."""

@@ -74,7 +74,7 @@ class Verifier:
         fetching = self._fetching.get(adapter.name)
         if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
             webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
-        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at))
+        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at), endpoint)
         return await self.follow(adapter.name, webhook, endpoint, received_at)
 
     async def follow(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:

@@ -27,6 +27,7 @@ from core.routing import topics_of
 from dlq.alerts.describe import NoticeDescriber
 from dlq.alerts.looking import LeftByRound, Looking, Places, ReplicaWatch
 from dlq.alerts.receivers import receivers
+from dlq.alerts.silence import Silence
 from dlq.alerts.watch import AlertMetrics, Watch, read_state
 from ledger.queries import LedgerJournals, unknown_events
 from notify.handler import disabled_since
@@ -58,6 +59,7 @@ def places(settings: Settings) -> Places:
         },
         disks=_disks(settings),
         verified=layout.verified,
+        caught_up=layout.caught_up,
         subscribers=lambda: disabled_since(settings.notify),
         replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )
@@ -123,7 +125,8 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     with httpx2.Client(trust_env=False) as client:
         looking = Looking(places(settings), client, clock, read_state(settings.layout.alerts).done_at)
         describe = describer(settings, clock)
-        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock, describe)
+        silence = Silence(settings.layout.rhythms)
+        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock, describe, silence)
         if not alerts.receivers:
             log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
         try:

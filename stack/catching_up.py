@@ -114,13 +114,16 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was."""
+    """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was.
+    ``fetched_day``: how many events came in so within the last day.
+    """
 
     source: str
     until: datetime | None
     fetched: int
     lost: Span | None = None
     problem: str | None = None
+    fetched_day: int = 0
 
 
 async def catch_up(
@@ -155,8 +158,14 @@ async def _catch_up_one(
             until = span.until
     except PayhookError as failed:
         log.warning("%s", failed)
-        return Outcome(source.name, until, fetched, lost, str(failed))
-    return Outcome(source.name, until, fetched, lost)
+        return Outcome(source.name, until, fetched, lost, str(failed), _fetched_day(places, source, clock.now()))
+    return Outcome(source.name, until, fetched, lost, fetched_day=_fetched_day(places, source, clock.now()))
+
+
+def _fetched_day(places: _Places, source: Source, now: datetime) -> int:
+    """How many events came in by the list within a day."""
+    spans_of_day = places.catch_ups.spans(now - timedelta(days=1))
+    return sum(span.fetched for span in spans_of_day if span.source == source.name)
 
 
 def _since(places: _Places, source: Source, until: datetime | None, now: datetime) -> datetime:
@@ -254,6 +263,7 @@ def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime
             "problem": outcome.problem,
             "since": (before.get("since") or to_rfc3339(began_at)) if outcome.problem else None,
             "fetched": outcome.fetched,
+            "fetched_day": outcome.fetched_day,
         }
     is_ok = all(known["problem"] is None for known in sources.values())
     told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources}

@@ -76,9 +76,10 @@ class Places:
     """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
 
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``rounds``: those that may be made by schedule, by
-    the rule that watches each. ``disks``: places whose disks could fill up, by name. ``verified``: what `payhook
-    verify` last found (`ledger.verify.report`). ``replicas`` asks Kafka, None: it doesn't say. ``subscribers``:
-    those that events are sent to, and when they answered 410; None: that can't be read.
+    the rule that watches each. ``disks``: places whose disks could fill up, by name. ``caught_up``: what providers' own
+    lists came to. ``verified``: what `payhook verify` last found (`ledger.verify.report`). ``replicas`` asks Kafka,
+    None: it doesn't say. ``subscribers``: those that events are sent to, and when they answered 410; None: that can't
+    be read.
     """
 
     ready_url: str
@@ -90,6 +91,7 @@ class Places:
     verified: Path | None = None
     replicas: Callable[[], Replicas | None] = lambda: None
     status_urls: Sequence[str] = ()
+    caught_up: Path | None = None
     subscribers: Callable[[], Mapping[str, datetime | None] | None] = dict
 
 
@@ -126,7 +128,16 @@ class Looking:
             broken=self._broken(),
             replicas=self._places.replicas(),
             subscribers=self._places.subscribers(),
+            caught_up=self._caught_up(),
         )
+
+    def _caught_up(self) -> Mapping[str, Mapping[str, Any]]:
+        """By source; nothing where no list was ever read, or another version wrote it down."""
+        said = None if self._places.caught_up is None else read_said(self._places.caught_up)
+        sources = None if said is None else said.get("sources")
+        if not isinstance(sources, dict):
+            return {}
+        return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
         """By file; a processor that runs where this process reads no files is asked."""

@@ -15,6 +15,7 @@ from core.routing import base_of, mode_of, stream_of
 from core.status_file import moment_of
 from dlq.alerts.engine import CLEAR_S
 from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, FAILING_S_MAX, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
+from dlq.alerts.silence import Silence
 from dlq.rates import Rate, sum_rates
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -24,6 +25,7 @@ WANTED = (
     *("payhook_decisions_total", "payhook_sli_events_total"),
     *("payhook_redis_claim_seconds_bucket", "payhook_redis_claim_seconds_count"),
     *("payhook_ingest_answers_total", "payhook_ingest_refusals_total", "payhook_ingest_not_there_total"),
+    "payhook_ingest_verified_total",
     "payhook_memory_used_ratio",
 )
 """The samples that are looked at."""
@@ -63,9 +65,9 @@ class Seen:
     by rule, None where that can't be read: of the newest good ``backup``, of the last ``maintenance`` and of the last
     ``verification`` that was done the age, in times of what lies between two;
     ``done_at``: when these were done last, as far as is known;
-    ``disks``: used share by place; ``memory``: used share here; ``subscribers``: of each that events
-    are sent to, when it answered 410, None where it didn't; ``broken``: invariants by stream that didn't hold when
-    last looked at.
+    ``disks``: used share by place; ``memory``: used share here; ``subscribers``: of each that events are sent to, when
+    it answered 410, None where it didn't; ``caught_up``: what providers' own lists came to, by source; ``broken``:
+    invariants by stream that didn't hold when last looked at.
     """
 
     receiver_ready: bool | None = None
@@ -79,6 +81,7 @@ class Seen:
     broken: Mapping[str, int] = field(default_factory=dict)
     replicas: Replicas | None = None
     subscribers: Mapping[str, datetime | None] | None = field(default_factory=dict)
+    caught_up: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
@@ -115,8 +118,10 @@ class Readings:
         providers: Iterable[str] = (),
         unknown: Iterable[str] = (),
         downstreams: Collection[str] = (),
+        silence: Silence | None = None,
     ) -> None:
         """
+        :param silence: knows the rhythms of endpoints; None: they aren't looked at
         :param providers: that the alerts are about which a state file remembers
         :param unknown: what wasn't known of events, that such alerts are about
         :param downstreams: subjects of `BY_DOWNSTREAM` that such alerts are about
@@ -136,13 +141,14 @@ class Readings:
         forgotten once its alert is over.
         """
         self._window = Window(max(HOUR_S, window_s))
+        self._silence = silence
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
         """Every rule's value on each of its subjects."""
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
         events = [*_dead(seen, now), *self._unknown(seen, now_s), *self._ready(seen), *self._streams(seen)]
-        events += self._waits(seen, now)
+        events += [*self._waits(seen, now), *self._quiet(seen, now), *_caught_up(seen, now)]
         return [*events, self._redis(seen), *_of_the_house(seen), *self._at_the_door(seen)]
 
     def _unknown(self, seen: Seen, now_s: float) -> Iterator[Reading]:
@@ -163,6 +169,21 @@ class Readings:
                 if now_s - since_s >= FORGOTTEN_S:
                     del self._gone_s[what]
                 yield Reading("unknown", what, 0.0)
+
+    def _quiet(self, seen: Seen, now: datetime) -> Iterator[Reading]:
+        """Endpoints that take less than ever; None of all that are known while no receiver's page is there."""
+        if self._silence is None:
+            return
+        counters = _series(seen, "payhook_ingest_verified_total")
+        if not _series(seen, "payhook_ingest_answers_total"):
+            yield from (Reading("quiet", source, None) for source in self._silence.sources)
+            return
+        gained: dict[str, dict[object, float]] = {}
+        for one in counters:
+            gained.setdefault(_label(one, "endpoint") or "", {})[one] = seen.samples[one]
+        for source, quiet in self._silence.look(gained, now).items():
+            note = "" if quiet is None else f"{quiet.came:,} came of at least {quiet.expected:,.0f} that are usual"
+            yield Reading("quiet", source, float(quiet is not None), note)
 
     def _ready(self, seen: Seen) -> Iterator[Reading]:
         if seen.receiver_ready is not None:
@@ -293,6 +314,15 @@ def _dead(seen: Seen, now: datetime) -> Iterator[Reading]:
         age_s = None if dead is None else _age_s(dead, now)
         yield Reading("dlq_age", stream, age_s)
         yield Reading("dlq_escalation", stream, age_s)
+
+
+def _caught_up(seen: Seen, now: datetime) -> Iterator[Reading]:
+    """What providers' own lists of events came to, by source."""
+    for source, said in seen.caught_up.items():
+        since = moment_of(said, "since") if said.get("problem") else None
+        problem = str(said.get("problem") or "")
+        yield Reading("catch_up", source, 0.0 if since is None else (now - since).total_seconds(), problem)
+        yield Reading("caught_up", source, _number(said.get("fetched_day", 0)))
 
 
 def _of_the_house(seen: Seen) -> Iterator[Reading]:

@@ -17,6 +17,8 @@ CLEAR_SHARE = 0.8
 
 UNPUBLISHED_S_MAX = 60.0
 NOT_READY_S_MAX = 120.0
+CATCH_UP_S_MAX = 900.0
+"""Three rounds of catch-up that came to nothing."""
 DOWN_S_MAX = 300.0
 FAILING_S_MAX = 900.0
 """A subscriber may be deployed meanwhile: what fails for so long doesn't mend itself."""
@@ -294,6 +296,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             label="what",
             comment="What undoes a movement may come some minutes before it.",
         ),
+        *_of_providers(),
         Rule(
             name="backup",
             severity=Severity.WARNING,
@@ -306,6 +309,41 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
         *_of_the_house(),
     )
     return {rule.name: rule for rule in every}
+
+
+def _of_providers() -> tuple[Rule, ...]:
+    """What providers generate and don't deliver."""
+    return (
+        Rule(
+            name="quiet",
+            severity=Severity.WARNING,
+            threshold=0.0,
+            text="{of} sends less than it ever did at this hour of the week",
+            alert="PayhookEndpointQuiet",
+            expr="max by (endpoint) (payhook_endpoint_quiet)",
+            label="endpoint",
+        ),
+        Rule(
+            name="caught_up",
+            severity=Severity.WARNING,
+            threshold=0.0,
+            text="{value} events of {of} came in by its own list within the last day: no webhook brought them",
+            repeat_s=DAY_S,
+            alert="PayhookWebhooksLost",
+            expr="max by (source) (payhook_caught_up_events)",
+            label="source",
+        ),
+        Rule(
+            name="catch_up",
+            severity=Severity.WARNING,
+            threshold=CATCH_UP_S_MAX,
+            text="the list of events of {of} has not been read to its end for {value}",
+            unit=DURATION,
+            alert="PayhookCatchUpFailing",
+            expr="max by (source) (payhook_catch_up_failing_seconds)",
+            label="source",
+        ),
+    )
 
 
 def _of_the_house() -> tuple[Rule, ...]:

@@ -28,14 +28,17 @@ class Silence:
         self._rhythms = _read(file)
         self._written_slot = 0
 
-    def look(self, gained: Mapping[str, Mapping[object, float]] | None, now: datetime) -> dict[str, Quiet | None]:
+    @property
+    def sources(self) -> list[str]:
+        """All that are known."""
+        return sorted(self._rhythms)
+
+    def look(self, gained: Mapping[str, Mapping[object, float]], now: datetime) -> dict[str, Quiet | None]:
         """Takes the counters as they are now; what each known source lacks, None where nothing is unusual.
 
-        :param gained: by source, each receiver's counter; None while no receiver answers: then nothing is said
+        :param gained: by source, each receiver's counter
         """
         slot = int(now.timestamp()) // SLOT_S
-        if gained is None:
-            return {}
         for source, counters in gained.items():
             self._count(source, counters, slot)
         if slot != self._written_slot:

@@ -29,6 +29,7 @@ from dlq.alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Readings, Seen
 from dlq.alerts.receivers import NotDelivered, Receiver
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.silence import Silence
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,10 @@ class Watch:
         file: Path,
         clock: Clock,
         describe: Callable[[Notice], Notice] = lambda notice: notice,
+        silence: Silence | None = None,
     ) -> None:
         """
+        :param silence: knows the rhythms of endpoints; None: they aren't looked at
         :param describe: adds to a notice what only other files say, such as the amount (`dlq.alerts.describe`)
         """
         self._look = look
@@ -68,6 +71,7 @@ class Watch:
             providers=[alert.subject for alert in known.alerts if alert.rule in BY_PROVIDER],
             unknown=[alert.subject for alert in known.alerts if alert.rule == "unknown"],
             downstreams=[alert.subject for alert in known.alerts if alert.rule in BY_DOWNSTREAM],
+            silence=silence,
         )
         self.engine = Engine(rules(settings), known.alerts)
         self.queues = {name: Queue(only_critical=settings.receivers[name].only_critical) for name in receivers}
@@ -277,6 +281,9 @@ def _alert(tree: dict[str, Any]) -> Alert:
 OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
     "unknown": "payhook_unknown_events",
+    "quiet": "payhook_endpoint_quiet",
+    "caught_up": "payhook_caught_up_events",
+    "catch_up": "payhook_catch_up_failing_seconds",
     "backup": "payhook_backup_age_ratio",
     "disk": "payhook_disk_used_ratio",
     "verify": "payhook_verify_broken",

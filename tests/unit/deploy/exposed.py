@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -19,6 +20,7 @@ from core.decision import Decision
 from core.metrics import CATALOGUE, Service
 from dlq.alerts.readings import Dead, Seen
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
+from dlq.alerts.silence import Silence
 from dlq.alerts.watch import AlertMetrics, Watch
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
@@ -89,11 +91,26 @@ def _processor() -> str:
 
 def _alerts() -> str:
     settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
+    verified = "payhook_ingest_verified_total", (("endpoint", "stripe"), ("process", "ingest"))
+    answers = "payhook_ingest_answers_total", (("process", "ingest"), ("provider", "stripe"), ("status", "200"))
     seen = Seen(
-        dead={"ledger": Dead(101, NOW, (), {"stripe: made_up": 1})}, disks={"data folder": 0.5}, broken={"ledger": 0}
+        dead={"ledger": Dead(101, NOW, (), {"stripe: made_up": 1})},
+        disks={"data folder": 0.5},
+        broken={"ledger": 0},
+        samples={verified: 1.0, answers: 1.0},
+        caught_up={"stripe": {"problem": None, "fetched_day": 0}},
     )
-    watch = Watch(settings, lambda: seen, {"oncall": _Deaf()}, Path("/dev/null/none"), ManualClock(NOW))
-    watch.step()
+    with TemporaryDirectory() as folder:
+        silence = Silence(Path(folder, "rhythms.json"))
+        watch = Watch(
+            settings,
+            lambda: seen,
+            {"oncall": _Deaf()},
+            Path("/dev/null/none"),
+            ManualClock(NOW),
+            silence=silence,
+        )
+        watch.step()
     metrics = AlertMetrics(ManualClock(NOW))
     metrics.update(watch)
     watch.close()

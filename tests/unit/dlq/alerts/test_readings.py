@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from core.clock import to_rfc3339
 from core.metrics import REQUEST_BUCKETS_S
 from dlq.alerts.engine import Alert, Engine, Kind
 from dlq.alerts.readings import BY_DOWNSTREAM, RECEIVER, Dead, Readings, Seen, Series, Window
+from dlq.alerts.rhythm import SLOT_S, WEEK
 from dlq.alerts.rules import DOWN_S_MAX, FAILING_S_MAX, SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
 from dlq.alerts.settings import AlertsSettings
+from dlq.alerts.silence import Silence
 from dlq.rates import WINDOWS, Rate
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -453,3 +457,31 @@ def test_a_subscriber_that_answered_410_is_told_of_at_once_and_over_once_it_is_e
     assert alerts.look(Seen(subscribers={"shop": None, "bank": None}), 120) == [(*about, Kind.RECOVERED)]
     alerts.look(Seen(subscribers={"shop": NOW}))
     assert alerts.look(Seen(subscribers={})) == [(*about, Kind.UNWATCHED)]
+
+
+# what providers generate and don't deliver
+
+
+def test_an_endpoint_that_falls_silent_is_read_and_unknown_while_no_receiver_answers(tmp_path: Path) -> None:
+    begun = int(NOW.timestamp()) // SLOT_S - 3 * WEEK
+    counts = dict.fromkeys(range(begun, begun + 3 * WEEK - 12), 10)
+    kept = {"slot_s": SLOT_S, "sources": {"stripe/eu": {"begun": begun, "counts": counts}}}
+    (tmp_path / "rhythms.json").write_text(json.dumps(kept), "utf-8")
+    readings = Readings(silence=Silence(tmp_path / "rhythms.json"))
+    answered = counter("payhook_ingest_answers_total", 5.0, provider="stripe", process="ingest")
+    verified = counter("payhook_ingest_verified_total", 5.0, endpoint="stripe/eu", process="ingest")
+    [quiet] = [one for one in readings.of(Seen(samples=dict([answered, verified])), NOW, 0.0) if one.rule == "quiet"]
+    assert (quiet.subject, quiet.value) == ("stripe/eu", 1.0)
+    assert "that are usual" in quiet.note
+    [unknown] = [one for one in readings.of(Seen(), NOW, 15.0) if one.rule == "quiet"]
+    assert (unknown.subject, unknown.value) == ("stripe/eu", None)
+
+
+def test_a_list_that_cannot_be_read_has_an_age_and_what_came_in_by_it_is_counted() -> None:
+    said = {"problem": "stripe: no answer", "since": to_rfc3339(NOW - timedelta(minutes=20)), "fetched_day": 3}
+    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": said}), NOW, 0.0)}
+    assert (found["catch_up"].value, found["catch_up"].note) == (1_200.0, "stripe: no answer")
+    assert (found["caught_up"].subject, found["caught_up"].value) == ("stripe", 3.0)
+    well = {"problem": None, "since": None, "fetched_day": 0}
+    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": well}), NOW, 0.0)}
+    assert (found["catch_up"].value, found["caught_up"].value) == (0.0, 0.0)

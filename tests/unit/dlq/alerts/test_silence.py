@@ -44,11 +44,6 @@ def test_a_restart_of_the_alerts_forgets_nothing_and_one_of_the_receiver_counts_
     assert again._rhythms["stripe/eu"].counts[int((now + SLOT).timestamp()) // SLOT_S] == 7
 
 
-def test_while_no_receiver_answers_nothing_is_said(tmp_path: Path) -> None:
-    silence, now, _ = after_three_weeks(tmp_path / "rhythms.json")
-    assert silence.look(None, now + timedelta(hours=3)) == {}
-
-
 def test_a_file_of_another_version_or_none_begins_again(tmp_path: Path) -> None:
     file = tmp_path / "rhythms.json"
     for text in ("", "[]", '{"slot_s": 1, "sources": {}}', '{"slot_s": 300, "sources": {"stripe": []}}'):
