@@ -79,7 +79,7 @@ def with_filter(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-_NAMES = tuple(field.name for field in fields(Filter) if field.name not in ("states", "items"))
+_NAMES = tuple(field.name for field in fields(Filter) if field.name not in ("states", "items", "amount_minor"))
 
 
 def _filter(states: tuple[str, ...], named: dict[str, Any]) -> Filter:

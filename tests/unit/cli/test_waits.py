@@ -141,10 +141,10 @@ def test_an_event_that_is_due_in_a_running_stream_is_tried_next(stream: Waits) -
     assert [one["for"] for one in stream.waits()] == [Wait.TURN]
 
 
-def test_where_nothing_is_open_what_arrives_runs_at_once_only_in_a_stream_that_decides(stream: Waits) -> None:
+def test_where_nothing_is_open_what_arrives_waits_only_in_a_stream_that_does_not_decide(stream: Waits) -> None:
     stream.has({"entity_key": "stripe:acct_1:pi_2", "decision": Decision.DEAD, "error_class": "Bug"})
     stream.says()
-    assert "what arrives runs at once" in stream.shown().output
+    assert "no earlier event holds back what arrives" in stream.shown().output
     stream.says(state="standby", why="waits for the lease of b since today")
     said = stream.shown().output
-    assert "runs at once" not in said and "stands by (waits for the lease of b since today)" in said
+    assert "no earlier event" not in said and "stands by (waits for the lease of b since today)" in said

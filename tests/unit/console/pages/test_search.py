@@ -22,7 +22,7 @@ def search(pages: Pages, words: str, name: str = "fay") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", ["ada", "bob", "eve", "fay"])
-@pytest.mark.parametrize("path", ["/", "/alerts", "/dlq", "/password", "/search"])
+@pytest.mark.parametrize("path", ["/ledger/overview", "/alerts", "/dlq", "/password", "/search"])
 def test_every_page_has_the_box(pages: Pages, name: str, path: str) -> None:
     assert pages.browser(name).get(path).text.count('action="/search"') == 1
 
