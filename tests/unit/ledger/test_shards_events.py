@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.testclient import TestClient
 
+from console.access.roles import Role, User
 from console.pages.ledger import add_balances, add_search, add_stories
 from console.pages.place import Asking, Place
 from core.clock import ManualClock
@@ -95,6 +97,13 @@ def test_the_pages_name_rows_with_their_shards(tmp_path: Path) -> None:
     for add in (add_balances, add_search, add_stories):
         add(router, place)
     app.include_router(router)
+
+    @app.middleware("http")
+    async def as_finance(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        request.state.user = fay = User("fay", frozenset({Role.FINANCE}))
+        request.state.allow = lambda _: fay
+        return await answer(request)
+
     pages = TestClient(app)
     assert "24.00" in pages.get("/ledger", params={"seq": "ledger.1:3"}).text
     wrong = pages.get("/ledger", params={"seq": "ledger.9:3"})
