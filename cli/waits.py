@@ -12,7 +12,7 @@ from core.clock import to_rfc3339
 from core.decision import Decision, ErrorKind
 from core.status_file import STANDBY, fresh
 from journal.entity_queue import EntityQueue
-from journal.open_item import OpenItem
+from journal.open_item import OpenItem, has_failed
 from processor.calls.limiter import NO_RETRIES
 
 NAMED_MAX = 5
@@ -73,9 +73,9 @@ def _own(
     if row.error_kind is ErrorKind.SBE:
         return Wait.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
     at = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
-    if row.decision is Decision.RETRY and due_at is not None:
+    if has_failed(row) and due_at is not None:
         return Wait.BACKOFF, f"Nothing is to be done: it is tried again {at}."
-    if row.decision is Decision.PARKED and due_at is not None:
+    if row.decision in (Decision.PARKED, Decision.RETRY) and due_at is not None:
         if reason.endswith(NO_RETRIES):
             return Wait.BUDGET, f"{reason}. Nothing is to be done: it is tried again {at}."
         if (name := _ill(reason, status)) is not None:

@@ -66,6 +66,13 @@ def leaves_open(row: JournalRow) -> bool:
     return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
 
 
+def has_failed(row: JournalRow) -> bool:
+    """Whether an open item waits because its last try failed. Where it goes on waiting for something else, its reason
+    says for what (`journal.index.Index.put_off`).
+    """
+    return row.decision is Decision.RETRY and (row.reason or "").startswith(f"{row.error_class}: ")
+
+
 def is_conflict(row: JournalRow) -> bool:
     """Whether a dead row is one of other content for a key, or a fact, that is held: it dies beside its entity."""
     return row.decision is Decision.DEAD and row.error_class in CONFLICT_CLASSES and row.handler_version is None

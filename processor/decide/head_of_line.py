@@ -15,7 +15,7 @@ from itertools import islice
 from core.clock import Clock, to_rfc3339
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.index import Index
-from journal.open_item import OpenItem
+from journal.open_item import OpenItem, has_failed
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.settings import DeadHead
@@ -314,7 +314,7 @@ class HeadOfLine:
             return None
         if item.row.decision is Decision.DEAD:
             self._dead.add(head_seq)
-        return item if item.row.decision is Decision.RETRY else None
+        return item if has_failed(item.row) else None
 
     def _hold(self, head_seq: int, step_s: float) -> float:
         before = self._held_s.get(head_seq)

@@ -59,7 +59,8 @@ def later(stream: Waits, **more: Any) -> dict[str, Any]:
 
 def test_a_backoff_and_what_waits_behind_it(stream: Waits) -> None:
     stream.says()
-    retry = {"decision": Decision.RETRY, "attempt": 2, "due_at": stream.now + HOUR, "reason": "no answer"}
+    retry = {"decision": Decision.RETRY, "attempt": 2, "due_at": stream.now + HOUR}
+    retry |= {"error_class": "Stuck", "reason": "Stuck: no answer"}
     behind = [{"decision": Decision.PARKED, "reason": "behind"}] * 7
     stream.has(retry, *behind)
     first, *others = stream.waits()
@@ -141,7 +142,7 @@ def test_an_event_that_is_due_in_a_running_stream_is_tried_next(stream: Waits) -
     assert [one["for"] for one in stream.waits()] == [Wait.TURN]
 
 
-def test_where_nothing_is_open_what_arrives_waits_only_in_a_stream_that_does_not_decide(stream: Waits) -> None:
+def test_where_nothing_is_open_nothing_holds_back_what_arrives_but_a_stream_that_does_not_decide(stream: Waits) -> None:
     stream.has({"entity_key": "stripe:acct_1:pi_2", "decision": Decision.DEAD, "error_class": "Bug"})
     stream.says()
     assert "no earlier event holds back what arrives" in stream.shown().output

@@ -60,5 +60,20 @@ def test_a_retry_beyond_the_budget_waits_for_it(tmp_path: Path, monkeypatch: pyt
     engine.batch()
     service.down = False
     engine.advance(2)
-    held = [key for key in keys if engine.last(key).decision == "parked"]
+    held = [item.row.event_key or "" for item in engine.index.open_items()]
+    assert 0 < len(held) < len(keys)
     assert waits(engine, held[0]).wait is Wait.BUDGET
+
+
+def test_an_event_that_failed_before_the_breaker_opened_waits_for_that_now(engine: LimitedEngine) -> None:
+    service = Service(engine)
+    service.down = True
+    [key] = post(engine, service, 1)
+    engine.batch()
+    post(engine, service, 30, first=2)
+    engine.batch()
+    engine.advance(2)
+    assert engine.decisions(key) == ["retry"], "it goes on waiting without a row"
+    one = waits(engine, key)
+    assert one.wait is Wait.BREAKER
+    assert "Mend merchants;" in one.text

@@ -24,6 +24,8 @@ from processor.decide.head_of_line import (
 from processor.judge.retry import parse_policy as parse
 from processor.settings import DeadHead
 from tests.unit.processor.harness import Down, Engine, Stuck
+from tests.unit.processor.limited import LimitedEngine
+from tests.unit.processor.served import SETTINGS, Service, post
 
 FOREVER = "forever(1s, x2, max 60s)"
 AGE_S = 20.0
@@ -202,6 +204,24 @@ def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine)
         stream.advance(1.0)
     assert stream.batches.blocked
     assert "dead" not in stream.decisions(head)
+
+
+def test_while_its_downstream_is_not_called_no_time_counts_against_a_head(tmp_path: Path):
+    """It had failed before: what it goes on waiting for is no fault of its own."""
+    engine = LimitedEngine(tmp_path, {"merchants": SETTINGS}, dead_head=DeadHead.CONTINUE)
+    engine.rules = replace(engine.rules, heads=HeadLimits(age_s=AGE_S))
+    engine.start()
+    service = Service(engine)
+    service.down = True
+    head, behind = (service.serve(engine.post(f"evt_{n}", "e0")) for n in ("head", "behind"))
+    engine.batch()
+    post(engine, service, 30)
+    engine.batch()
+    run_for(engine, 5 * AGE_S)
+    assert engine.decisions(head) == ["retry"]
+    service.down = False
+    run_for(engine, 5 * AGE_S)
+    assert [engine.decisions(key)[-1] for key in (head, behind)] == ["applied", "applied"]
 
 
 def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_blocked(engine):
