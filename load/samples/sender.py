@@ -158,4 +158,4 @@ class Samples:
 
 def tail(identifier: str) -> str:
     """``pi_123`` without its prefix."""
-    return identifier.rpartition("_")[2]
+    return identifier.split("_", 1)[-1]

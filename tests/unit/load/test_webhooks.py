@@ -74,6 +74,12 @@ def test_a_payments_stripe_samples_share_its_entity_and_its_facts(adapters: dict
     assert captures == ["stripe:ch_1:capture"] * 2
 
 
+def test_samples_of_two_payments_are_of_two_charges_whatever_their_ids_end_with(adapters: dict[str, Adapter]) -> None:
+    made = [stripe("charge.succeeded", payment=payment) for payment in ("pi_acct_a_1", "pi_acct_b_1")]
+    facts = {adapters["stripe"].events(Request(body, []), "live")[0].fact_key for body in made}
+    assert len(facts) == 2
+
+
 def test_each_stripe_refund_sample_is_one_of_its_own_unless_named(adapters: dict[str, Adapter]) -> None:
     def fact(body: bytes) -> str | None:
         return adapters["stripe"].events(Request(body, []), "live")[0].fact_key
