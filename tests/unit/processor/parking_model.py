@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dlq.command import ReplayMode
 from processor.settings import DeadHead
@@ -20,6 +20,22 @@ HELD_S = 7.0
 OPEN = {"parked", "retry", "dead", "replayed"}
 
 
+class Told(NamedTuple):
+    """What an event's last row says."""
+
+    out_of_order: bool = False
+    due: datetime | None = None
+    held: bool = False
+
+
+class Before(NamedTuple):
+    """An event as the index knows it when a batch begins."""
+
+    version: int
+    due: datetime | None
+    held: bool
+
+
 @dataclass(eq=False)
 class Event:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
@@ -27,9 +43,9 @@ class Event:
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``fact``: the movement of
     money that it reports. ``version`` counts its rows, ``replays`` how often it was replayed. ``saw_closed``: an
     earlier one that held others back was closed after it came (``came_before_closing``), and it was open then or since.
-    ``is_changed``: its content isn't the first one's of its key; it becomes an event like others when it is replayed,
-    once the first was purged. ``suspect``: its last try failed as if the whole stream were blocked. ``held``: its last
-    try wasn't made, and gave it a later time. ``told_out_of_order``: as its last row says.
+    ``is_changed``: which content of its key it has. A conflict becomes an event like others when it is replayed, once
+    the first was purged. ``suspect``: its last try failed as if the whole stream were blocked. ``held``: its last
+    try wasn't made, and gave it a later time.
     """
 
     key: str
@@ -50,7 +66,7 @@ class Event:
     held: bool = False
     fact: str | None = None
     is_booked: bool = False
-    told_out_of_order: bool = False
+    told: Told = field(default_factory=Told)
 
     @property
     def is_new(self) -> bool:
@@ -77,7 +93,6 @@ class Event:
         suspect: bool = False,
         held: bool = False,
     ) -> None:
-        self.told_out_of_order = self.out_of_order
         died_now = state == "dead" and self.kind == "event"
         suspect |= state == "parked" and self.suspect
         self.state, self.due, self.holds = state, due, holds
@@ -90,7 +105,7 @@ class Event:
         same.
         """
         waited = self.state in ("parked", "retry") and self.due is not None and self.holds
-        if not waited or (suspect and not self.suspect) or self.out_of_order != self.told_out_of_order:
+        if not waited or (suspect and not self.suspect) or self.out_of_order != self.told.out_of_order:
             self.becomes("parked", due=due, holds=True, suspect=suspect, held=held)
         else:
             self.due, self.held = due, held
@@ -113,8 +128,9 @@ class Model:
 
     ``due_max``: events that a batch takes up again.
 
-    ``free`` are keys whose event was purged, and which no other content has taken. ``facts`` are those that an event
-    was applied under.
+    ``free`` are keys whose event was purged, and which no other content has taken. ``holders``: by key, whether the
+    changed content holds it; ``others`` are contents that hold no key. ``facts`` are those that an event was applied
+    under.
     """
 
     policy: DeadHead
@@ -125,8 +141,10 @@ class Model:
     held_s: float = HELD_S
     entities: dict[str, list[Event]] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
+    holders: dict[str, bool] = field(default_factory=dict)
+    others: set[tuple[str, bool]] = field(default_factory=set)
     facts: set[str] = field(default_factory=set)
-    before: dict[Event, int] = field(default_factory=dict)
+    before: dict[Event, Before] = field(default_factory=dict)
     open_before: set[Event] = field(default_factory=set)
     closed_heads: list[list[Event]] = field(default_factory=list)
 
@@ -135,7 +153,14 @@ class Model:
         own = {event: replace(event) for event in self.events()}
         entities = {name: [own[event] for event in events] for name, events in self.entities.items()}
         return replace(
-            self, entities=entities, free=set(self.free), facts=set(self.facts), before={}, open_before=set()
+            self,
+            entities=entities,
+            free=set(self.free),
+            holders=dict(self.holders),
+            others=set(self.others),
+            facts=set(self.facts),
+            before={},
+            open_before=set(),
         )
 
     def events(self) -> list[Event]:
@@ -146,7 +171,7 @@ class Model:
 
         AssertionError where it should have been called otherwise.
         """
-        due = self._due(now)[: self.due_max]
+        due = self.due(now)[: self.due_max]
         own = {call.event_key for at, call in enumerate(calls) if _applied_after(calls, at)}
         own |= {event.key for event in self.events() if event.suspect}
         blocks = any(call.outcome == "down" and call.event_key not in own for call in calls)
@@ -155,7 +180,7 @@ class Model:
 
     def probe(self, now: datetime, calls: Sequence[Call], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
         """One probe of a blocked stream; what of ``arrived`` it took."""
-        candidates = [*self._due(now), *(new for _, new in arrived[:1])]
+        candidates = [*self.due(now), *(new for _, new in arrived[:1])]
         best = min(candidates, key=lambda event: (event.suspect, event.is_put_off), default=None)
         if best is not None and best.is_new:
             self.entities.setdefault(arrived[0][0], []).append(best)
@@ -164,7 +189,8 @@ class Model:
         self._walk(now, calls, [] if best is None else [best], set(), blocks=True, probe=True)
         return []
 
-    def _due(self, now: datetime) -> list[Event]:
+    def due(self, now: datetime) -> list[Event]:
+        """What waits and whose time has come, the longest first."""
         waiting = [(event.due, event.order, event) for event in self.events() if event.due and event.due <= now]
         return [event for _, _, event in sorted(waiting, key=lambda one: one[:2])]
 
@@ -178,6 +204,9 @@ class Model:
         blocks: bool,
         probe: bool = False,
     ) -> None:
+        for event in sorted(self.events(), key=lambda event: event.order):
+            if event.is_new:
+                self._admit(event)
         drains, due = self._drains(taken, now), {event.order for event in taken}
         for entity, events in self.entities.items():
             mine = [call for call in calls if call.entity_key == entity]
@@ -186,6 +215,17 @@ class Model:
             else:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
         self._one_booking_a_fact()
+
+    def _admit(self, event: Event) -> None:
+        """The first content of a key is an event, another one a conflict, and what is known is a duplicate."""
+        known = event.key, event.is_changed
+        if event.key not in self.holders:
+            self.holders[event.key] = event.is_changed
+        elif self.holders[event.key] == event.is_changed or known in self.others:
+            event.kind = "duplicate"
+        else:
+            event.kind = "conflict"
+            self.others.add(known)
 
     def _one_booking_a_fact(self) -> None:
         """Of those that this batch applied under one fact the first one stays so."""
@@ -212,7 +252,7 @@ class Model:
 
     def begins_batch(self) -> None:
         """Remembers what the index knows while commands are decided."""
-        self.before = {event: event.version for event in self.events()}
+        self.before = {event: Before(event.version, event.due, event.held) for event in self.events()}
         self.open_before = {event for event in self.events() if event.is_open}
         self.closed_heads: list[list[Event]] = []
 
@@ -234,10 +274,12 @@ class Model:
             event.due = now + number * timedelta(seconds=order.interval_s)
 
     def close(self, order: Order) -> None:
-        """A purge or a resolve of events as they were seen."""
+        """A purge, a resolve or a release of events as they were seen."""
         for event, seen in order.targets:
             tried = event.is_dead or (event.state != "replayed" and (event.attempt > 0 or event.suspect))
             if event not in self.open_before or event.version != seen or not tried:
+                continue
+            if order.action == "release" and event.kind == "conflict":
                 continue
             mine = self._entity_of(event)
             if event.holds:
@@ -247,15 +289,38 @@ class Model:
                     other.saw_closed |= other.is_open and other.order > event.order
             if order.action == "purge" and event.kind == "event":
                 self.free.add(event.key)
-            event.becomes("purged" if order.action == "purge" else "resolved")
+                self.others.add((event.key, event.is_changed))
+            if order.action == "release":
+                del self.holders[event.key]
+                self.others.discard((event.key, event.is_changed))
+            event.becomes({"purge": "purged", "release": "released"}.get(order.action, "resolved"))
 
-    def release(self, now: datetime) -> None:
-        """After all commands: who waited behind what was closed is due, by a row of its own or by the batch's."""
+    def ends_batch(self, now: datetime, *, crashed: bool = False) -> None:
+        """After all commands. ``crashed``: once it had its rows; until when those wait that got none is lost then."""
+        self._wake_behind_closed(now)
+        for event in self.events():
+            before = self.before.get(event)
+            if before is None or before.version != event.version:
+                event.told = Told(event.out_of_order, event.due, event.held)
+            elif crashed:
+                event.due, event.held = before.due, before.held
+
+    def loses_index(self) -> None:
+        """The index is made again from the journal: all wait until their rows' times."""
+        for event in self.events():
+            event.due, event.held = event.told.due, event.told.held
+
+    def _version_before(self, event: Event) -> int | None:
+        before = self.before.get(event)
+        return None if before is None else before.version
+
+    def _wake_behind_closed(self, now: datetime) -> None:
+        """Who waited behind what was closed is due, by a row of its own or by the batch's."""
         for mine in self.closed_heads:
             head = next((event for event in mine if event.is_open and event.holds), None)
             if head is not None and head.state == "parked" and head.due is None:
                 head.due = now
-                head.version += head.version == self.before.get(head)
+                head.version += head.version == self._version_before(head)
 
     def _entity_of(self, event: Event) -> list[Event]:
         return next(events for events in self.entities.values() if event in events)
@@ -277,7 +342,7 @@ class Model:
 
     def _may_be_replayed(self, event: Event, seen: int, order: Order) -> bool:
         if event.state in ("ignored", "unknown"):
-            return event.version == seen == self.before.get(event)
+            return event.version == seen == self._version_before(event)
         if event not in self.open_before or event.version != seen or not event.is_dead:
             return False
         if event.kind == "conflict" and event.key not in self.free:
@@ -293,7 +358,7 @@ class Model:
             placed, event.replays = not was_passed(event, self._entity_of(event)), 0
             event.saw_closed |= event.came_before_closing
         if event.kind == "conflict":
-            event.kind = "event"
+            event.kind, self.holders[event.key] = "event", event.is_changed
             self.free.discard(event.key)
         event.becomes("replayed", due=now, holds=placed)
         event.attempt, event.out_of_order = 0, event.out_of_order or not placed

@@ -111,12 +111,12 @@ class World:
             (
                 *(event.key, event.order, event.kind, event.state, event.attempt, event.holds, event.died),
                 *(event.out_of_order, event.replays, event.saw_closed, event.came_before_closing, event.suspect),
-                *(event.held, event.is_changed, event.fact, event.told_out_of_order),
+                *(event.held, event.is_changed, event.fact, event.told.out_of_order),
                 self._in(event.due),
             )
             for event in events
         ]
-        waits = [(ranks[entity], event.key, event.kind, event.fact) for entity, event, _ in self.sent]
+        waits = [(ranks[entity], event.key, event.is_changed, event.fact) for entity, event, _ in self.sent]
         names = [ranks[entity] for entity in self.model.entities]
         bodies = [(ranks[entity], fact) for entity, fact in self.bodies]
         index = Counter(key[:1] for key in self.store if not key.startswith(index_layout.EVENT))
@@ -308,12 +308,7 @@ class Search:
         self._bodies[named.body_sha256] = named.body
         if fact is not None:
             self._adapter.facts[named.body] = NamedFact(fact, FACT_SHA256)  # type: ignore[assignment]
-        kind = "event"
-        if arrival.copy_of is not None:
-            everything = [*world.model.events(), *(event for _, event, _ in world.sent)]
-            known = any(event.is_changed and event.key == named.event_key for event in everything)
-            kind = "conflict" if arrival.changed and not known else "duplicate"
-        event = Event(named.event_key, world.records, kind, is_changed=kind == "conflict", fact=fact)  # type: ignore[arg-type]
+        event = Event(named.event_key, world.records, is_changed=arrival.changed, fact=fact)
         record = KafkaRecord(EVENTS, 0, event.order, None, [], named)
         world.sent = (*world.sent, (entity, event, record))
 
@@ -364,7 +359,7 @@ class Search:
             world.model.begins_batch()
             taken = world.model.probe(world.clock, oracle.log, [(entity, event) for entity, event, _ in world.sent])
             world.sent = world.sent[len(taken) :]
-            world.model.release(world.clock)
+            world.model.ends_batch(world.clock)
             assert engine.blocked == all(call.outcome != "applied" for call in oracle.log)
         else:
             journal.notes = {**journal.notes, **engine._blocked.note()}
@@ -375,7 +370,7 @@ class Search:
                 world.model.replay(order, world.clock)
             else:
                 world.model.close(order)
-        world.model.release(world.clock)
+        world.model.ends_batch(world.clock)
 
     def _agrees(self, world: World, engine: Batches) -> None:
         index = engine._known.index

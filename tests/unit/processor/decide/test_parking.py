@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from dlq.command import Command, ReplayMode, Target
+from dlq.command import Command, Proposal, ReplayMode, Target
 from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -53,7 +54,7 @@ TRIES = st.sampled_from(
 CRASHES = st.sampled_from(["", "", "", "", "before", "after"])
 RESTARTS = st.sampled_from(["", "", "", "", "index kept", "index lost"])
 ORDERS = st.tuples(
-    st.sampled_from(["replay", "replay", "replay", "purge", "resolve", "replay ignored", "replay ignored"]),
+    st.sampled_from([*["replay"] * 3, "purge", "resolve", "release", *["replay ignored"] * 2]),
     st.sets(st.integers(0, 3), min_size=1, max_size=3),
     st.sampled_from([*[ReplayMode.ALONE] * 3, ReplayMode.WITH_FOLLOWERS]),
     st.sampled_from([0, 0, 3]),
@@ -102,9 +103,10 @@ class Parking(RuleBasedStateMachine):
         self.model = Model(policy, drain_max, replays_max, due_max)
         self.sent: list[tuple[str, Event]] = []
         self.commands: list[Order] = []
-        self.bodies: list[tuple[str, str]] = []
+        self.proposed: list[tuple[Order, Command]] = []
+        self.bodies: list[tuple[str, str, str]] = []
         self.offset = 0
-        self.fresh = 0
+        self.fresh = self.given = 0
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
@@ -137,6 +139,7 @@ class Parking(RuleBasedStateMachine):
             self._arrives(entity, words)
         if again is not None and self.bodies:
             self._arrives_again(*again)
+        self._approve()
         for order in orders:
             self._order(*order)
         self.engine.clock.advance(seconds)
@@ -145,28 +148,31 @@ class Parking(RuleBasedStateMachine):
         self.engine.journal.crash = ""
         if crashed or restart:
             self.engine.start(keeps_index=restart != "index lost")
+            if restart == "index lost":
+                self.model.loses_index()
 
     def _arrives(self, entity: str, words: list[str]) -> None:
         self.fresh += 1
-        key = self._send(f"evt_{self.fresh}", entity, "", "event")
+        key = self._send(f"evt_{self.fresh}", entity, changed=False)
         left = list(words)
 
         def act(_: WorkItem) -> Outcome:
             return acts(key, left)
 
         self.engine.handler.script[key] = act
-        self.bodies.append((f"evt_{self.fresh}", entity))
+        self.bodies.append((f"evt_{self.fresh}", entity, key))
 
     def _arrives_again(self, which: int, changed: bool) -> None:
-        event_id, entity = self.bodies[which % len(self.bodies)]
-        everything = self.model.events() + [event for _, event in self.sent]
-        known = any(event.is_changed and event.key == _key(event_id) for event in everything)
-        kind = "conflict" if changed and not known else "duplicate"
-        self._send(event_id, entity, "changed" if changed else "", kind)
+        """Every second time one whose key was freed, where there is one."""
+        released = {event.key for event in self.model.events() if event.state == "released"}
+        freed = [body for body in self.bodies if body[2] in released]
+        bodies = freed if freed and which % 2 else self.bodies
+        event_id, entity, _ = bodies[which % len(bodies)]
+        self._send(event_id, entity, changed=changed)
 
-    def _send(self, event_id: str, entity: str, content: str, kind: str) -> str:
-        key = self.engine.post(event_id, entity, content)
-        event = Event(key, self.offset, kind, is_changed=kind == "conflict")  # type: ignore[arg-type]
+    def _send(self, event_id: str, entity: str, *, changed: bool) -> str:
+        key = self.engine.post(event_id, entity, "changed" if changed else "")
+        event = Event(key, self.offset, is_changed=changed)
         self.sent.append((entity, event))
         self.offset += 1
         return key
@@ -190,13 +196,32 @@ class Parking(RuleBasedStateMachine):
         return event.is_dead or (action != "replay" and event.is_open)
 
     def _send_order(self, how: Order) -> None:
+        """A release is proposed first (`_approve`)."""
         targets = tuple(Target.of(self._last(event)) for event, _ in how.targets)
-        number = f"c{len(self.engine.journal.rows)}-{len(self.commands)}"
-        paced = how.action == "replay"
-        replay = (None, how.mode, how.interval_s * 1_000_000, how.force) if paced else ()
-        command = Command(number, "ledger", self.engine.lineage, how.action, targets, "ada", "mended", NOW, *replay)
+        self.given += 1
+        number = f"c{self.given}"
+        action = "propose_release" if how.action == "release" else how.action
+        command = Command(number, "ledger", self.engine.lineage, action, targets, "ada", "mended", NOW)
+        if how.action == "replay":
+            command = replace(command, mode=how.mode, interval_us=how.interval_s * 1_000_000, force=how.force)
         self.engine.send(CONTROL, encode(command), [])
-        self.commands.append(how)
+        if how.action == "release":
+            self.proposed.append((how, command))
+        else:
+            self.commands.append(how)
+
+    def _approve(self) -> None:
+        """Another person approves the releases whose proposal is decided."""
+        decided = {row.event_key for row in self.engine.journal.rows}
+        for how, first in list(self.proposed):
+            if join_key("payhook", first.command_id, first.action) not in decided:
+                continue
+            self.proposed.remove((how, first))
+            approval = Proposal(first.command_id, first.actor, first.reason, first.at)
+            number = f"{first.command_id}-approved"
+            command = replace(first, command_id=number, action="release", actor="grace", proposal=approval)
+            self.engine.send(CONTROL, encode(command), [])
+            self.commands.append(how)
 
     def _batch(self) -> bool:
         """One batch, or orders and a probe where the stream is blocked, in the engine and in the model; whether it
@@ -206,17 +231,17 @@ class Parking(RuleBasedStateMachine):
         return self._decides(self.engine.batch, self._batched)
 
     def _decides(self, decide: Callable[[], object], follow: Callable[[], None]) -> bool:
-        """``follow``: what the model does where the journal has got rows."""
+        """``follow``: what the model does unless the batch was lost in a crash, before it had any row."""
         rows, crashed = len(self.engine.journal.rows), False
         self.engine.handler.log.clear()
         try:
             decide()
         except Crash:
             crashed = True
-        if len(self.engine.journal.rows) > rows:
+        if not crashed or len(self.engine.journal.rows) > rows:
             self.model.begins_batch()
             follow()
-            self.model.release(self.engine.clock.now())
+            self.model.ends_batch(self.engine.clock.now(), crashed=crashed)
         if not crashed:
             self._agrees()
         return crashed
@@ -231,9 +256,10 @@ class Parking(RuleBasedStateMachine):
 
     def _probed(self) -> None:
         now, log = self.engine.clock.now(), list(self.engine.handler.log)
+        is_tried = bool(self.sent or self.model.due(now))
         taken = self.model.probe(now, log, self.sent)
         del self.sent[: len(taken)]
-        assert self.engine.batches.blocked == all(call.outcome != "applied" for call in log)
+        assert self.engine.batches.blocked == (is_tried and all(call.outcome != "applied" for call in log))
 
     def _obeyed(self) -> None:
         commands, self.commands = self.commands, []
@@ -255,7 +281,12 @@ class Parking(RuleBasedStateMachine):
             row = self._last(event)
             seqs[event] = row.item_seq
             suspect = row.error_kind == "SBE" and not event.is_dead
-            reported = (row.decision.value, row.attempt, row.due_at, row.blocking, row.out_of_order, suspect)
+            due = row.due_at
+            if event.is_open and not event.is_dead and due is not None:
+                waiting = self.engine.index.open_item(row.item_seq)
+                assert waiting is not None and waiting.last_seq == row.seq
+                due = waiting.row.due_at
+            reported = (row.decision.value, row.attempt, due, row.blocking, row.out_of_order, suspect)
             wanted = (event.state, event.attempt, event.due, event.holds, event.out_of_order, event.suspect)
             assert reported == wanted, f"{event.key}: {reported}, the model says {wanted}"
         for entity, events in self.model.entities.items():
@@ -310,10 +341,6 @@ class Parking(RuleBasedStateMachine):
                 keys.add(row.event_key)
                 assert row.out_of_order == any(other > row.item_seq for other in before)
                 before.append(row.item_seq)
-
-
-def _key(event_id: str) -> str:
-    return f"stripe:{event_id}:charge.captured"
 
 
 Parking.TestCase.settings = settings(
