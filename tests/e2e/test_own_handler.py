@@ -82,6 +82,12 @@ def stack(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack
             yield Stack(data_dir)
 
 
+@pytest.fixture(autouse=True)
+def settings(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a test know the streams that its stack knows: a test begins without settings."""
+    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(own / "streams.toml"))
+
+
 def send(stack: Stack, folder: Path, event: str, event_type: str = DISPUTE) -> str:
     """Sends an event as the page does; returns its key."""
     body = folder / "dispute.json"
