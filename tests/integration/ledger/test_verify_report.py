@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -16,6 +17,7 @@ from journal.index import Index
 from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
+from ledger.catch_ups import TABLE, CatchUps, ListedSpan
 from ledger.receipts import ReceiptsTable, collect
 from ledger.verify import Lake, Report, VerifyImpossible, verify
 from ledger.verify.engine import Engine
@@ -159,6 +161,15 @@ def test_what_rests_on_a_table_that_cannot_be_read_is_not_passed(
     """Also where a query's conditions would hold without a look at the damaged rows."""
     receipt = orjson.dumps({"status": 200, "at": to_rfc3339(AT), "event_key": "stripe:evt_1:charge"})
     collect(OneRecord(receipt), "receipts", ReceiptsTable(str(world.lake.receipts)))
+    listed: Any = {
+        "at": AT,
+        "source": "stripe",
+        "provider": "stripe",
+        "outcome": "listed",
+        "listed": 1,
+        "passed_over": 1,
+    }
+    CatchUps(world.lake.places.shared(TABLE)).append(ListedSpan(since=AT - timedelta(hours=1), until=AT, **listed))
     damage(Path(str(getattr(world.lake, table))))
     wrong = failed(report())
     assert (
