@@ -28,6 +28,8 @@ DECIDED_S = 120.0
 
 
 ON_ONE_STACK = ("test_another_user.py", "test_once.py", "test_up.py")
+ENDS_IT = Path(__file__).with_name("test_up.py")
+"""Its last test ends the one stack."""
 
 
 class ByStack(LoadFileScheduling):  # type: ignore[misc]
@@ -36,6 +38,11 @@ class ByStack(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         return "one stack" if Path(file).name in ON_ONE_STACK else file
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What ends the one stack comes last, in whichever order files are named."""
+    items.sort(key=lambda item: item.path == ENDS_IT)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByStack:

@@ -26,7 +26,7 @@ from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.kafka import broker_answers
-from stack.kafka_users import embedded_kafka
+from stack.kafka_users import embedded_kafka, security_environment
 from stack.ports import is_listening
 from stack.redis import redis_answers
 from tests.damaged_lake import cut_log
@@ -48,6 +48,12 @@ def wait_for(holds: Callable[[], bool]) -> None:
 def endpoints(folder: Path) -> dict[str, Any]:
     read: dict[str, Any] = json.loads((folder / "endpoints.json").read_text())
     return read
+
+
+def as_user_of_kafka(folder: Path, user: str) -> dict[str, str]:
+    """The settings by which a process is one of the embedded broker's users."""
+    address = endpoints(folder)["kafka"]
+    return {"PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": address} | security_environment(Layout(folder).kafka, user)
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
@@ -159,7 +165,8 @@ def test_status_from_another_folder_asks_the_services_that_the_settings_name(
     urls = {name: f"http://127.0.0.1:{ports[f'PAYHOOK_{name.upper()}__METRICS_PORT']}/metrics" for name in SERVICES}
     monkeypatch.setenv("PAYHOOK_CONSOLE__INGEST_URL", found["ingest"])
     monkeypatch.setenv("PAYHOOK_CONSOLE__METRICS_URLS", json.dumps(urls))
-    monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", found["kafka"])
+    for name, value in as_user_of_kafka(folder, "operator").items():
+        monkeypatch.setenv(name, value)
     said = payhook("status", "--json", "--data", str(tmp_path))
     status = json.loads(said.stdout)
     assert (said.returncode, status["up"], status["ready"]) == (0, True, True), said.stdout
@@ -176,7 +183,7 @@ def test_its_rounds_verify_it_and_status_says_so(folder: Path) -> None:
     env = {
         **os.environ,
         "PAYHOOK_DATA_DIR": str(folder),
-        "PAYHOOK_KAFKA__BOOTSTRAP_SERVERS": endpoints(folder)["kafka"],
+        **as_user_of_kafka(folder, "maintenance"),
         "PAYHOOK_LEDGER__VERIFY__EVERY_H": "0.0003",
         "PAYHOOK_LEDGER__MAINTAIN__EVERY_S": "0",
     }
