@@ -62,8 +62,9 @@ def test_no_port_does_what_it_is_sent_without_a_secret(session: SparkSession, at
 
 def test_only_the_gateway_and_the_authenticated_ports_of_spark_listen(session: SparkSession) -> None:
     """Python's workers and accumulators are reached by sockets in a folder of the owner alone."""
-    java = [one for one in psutil.Process().children(recursive=True) if one.name() == "java"]
-    assert len(listeners(java[0].pid)) == 3, "the gateway, the RPC and the block manager"
+    children = psutil.Process().children(recursive=True)
+    [spark] = [one for one in children if "org.apache.spark.deploy.SparkSubmit" in one.cmdline()]
+    assert len(listeners(spark.pid)) == 3, "the gateway, the RPC and the block manager"
     pythons = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("python")]
     for one in pythons:
         assert [at for at in one.net_connections("inet") if at.status == psutil.CONN_LISTEN] == []
