@@ -14,6 +14,8 @@ from tests.e2e.conftest import assert_once
 from tests.e2e.killing import MortalStack
 from tests.local_attacker import OBJECT, as_another_user, listeners, send
 
+pytestmark = pytest.mark.more(reason="a stack of its own; tests/security has each door by itself")
+
 
 @pytest.fixture
 def ports(one_stack: MortalStack) -> dict[int, str]:

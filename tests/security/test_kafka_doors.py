@@ -34,6 +34,8 @@ from stack.topics import Topic, make_topics
 from tests import plain_kafka
 from tests.local_attacker import listeners
 
+pytestmark = pytest.mark.more(reason="a broker with users, and strangers who try each of its doors")
+
 WAIT_S = 20.0
 KEPT = b"a webhook that was answered 2xx"
 

@@ -60,10 +60,18 @@ def test_no_port_does_what_it_is_sent_without_a_secret(session: SparkSession, at
     assert session.range(10).count() == 10
 
 
+def _is_spark(process: psutil.Process) -> bool:
+    """Whether it is the session's JVM; a child that ended meanwhile isn't."""
+    try:
+        return "org.apache.spark.deploy.SparkSubmit" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
 def test_only_the_gateway_and_the_authenticated_ports_of_spark_listen(session: SparkSession) -> None:
     """Python's workers and accumulators are reached by sockets in a folder of the owner alone."""
     children = psutil.Process().children(recursive=True)
-    [spark] = [one for one in children if "org.apache.spark.deploy.SparkSubmit" in one.cmdline()]
+    [spark] = [child for child in children if _is_spark(child)]
     assert len(listeners(spark.pid)) == 3, "the gateway, the RPC and the block manager"
     pythons = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("python")]
     for one in pythons:

@@ -112,6 +112,7 @@ def test_a_reversal_reaches_a_subscriber_and_a_stream_without_a_feed(streams: Ow
     assert (shop.counts.repeated, shop.counts.forged, shop.counts.out_of_order) == (0, 0, 0)
 
 
+@MORE
 def test_a_subscriber_that_is_down_costs_two_rows_an_event_and_gets_what_it_missed(
     streams: OwnStreams, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

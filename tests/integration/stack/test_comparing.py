@@ -16,6 +16,8 @@ from stack.settings import Settings
 from tests.settlement_reports import stripe_csv, stripe_line
 from tests.small_ledger import START, SmallLedger
 
+pytestmark = pytest.mark.more(reason="a Spark of its own; tests/integration/ledger compares reports")
+
 
 def test_an_uploaded_report_is_a_run_like_any_other(tmp_path: Path) -> None:
     data = tmp_path / "data"
