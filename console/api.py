@@ -107,7 +107,7 @@ def create_api(
     @api.get(
         "/dlq/commands/{command_id}",
         summary="Show what became of a command",
-        responses=problems(404, 422),
+        responses=problems(401, 403, 404, 422),
         dependencies=[Depends(require(Role.VIEWER))],
     )
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:

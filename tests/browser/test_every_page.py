@@ -19,7 +19,7 @@ from tests.filled_ledger import fill, reconcile
 from tests.received_hour import busy_hour
 from tests.verified import verified
 
-PAGE_BYTES_MAX = 100_000
+PAGE_BYTES_MAX = 150_000
 LONG = "no merchant for an account whose name goes on " * 40
 MORE = 60
 """Beside what `fill` leaves: more than one page of a list, each with a long message."""
