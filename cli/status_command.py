@@ -183,7 +183,7 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
 
 
 def _where(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where webhooks go, and where people look; nothing where no `payhook up` wrote it down."""
+    """Says where webhooks go and where people look; nothing where no `payhook up` wrote it down."""
     if not endpoints:
         return []
     return [("post webhooks to", f"{endpoints['ingest']}/webhooks/PROVIDER"), ("management", f"{endpoints['ops']}/")]

@@ -1,4 +1,4 @@
-"""Which wait holds an open event, since when, and what to do about it: by its last row and its stream's status."""
+"""Tells which wait holds an open event, since when, and what to do: by its last row and its stream's status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED_MAX = 5
 
 
 class Wait(StrEnum):
-    """What an event waits for."""
+    """Names what an event waits for."""
 
     PERSON = "person"
     HEAD = "head"
@@ -36,13 +36,13 @@ class Wait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One event's wait. ``until``: when it is over by itself, where that is known."""
+    """An event waits. ``until``: when that is over by itself, where it is known."""
 
     wait: Wait
     since: datetime
     until: datetime | None
     text: str
-    """What holds it and what to do, in whole sentences."""
+    """Says what holds the event and what to do, in whole sentences."""
 
     def as_json(self) -> dict[str, str | None]:
         """As `--json` prints it."""

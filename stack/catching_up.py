@@ -21,7 +21,6 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
-from core.log import configure_logging
 from core.status_file import read_said
 from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, Source, spans
 from ingest.endpoints import API, Contexts, SecretFiles
@@ -33,11 +32,9 @@ from journal.reader import read_rows
 from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
-from stack.data_folder import own
-from stack.rounds import Round, stay
-from stack.server import stopped_by_signal
+from stack.rounds import Round, run_schedule
 from stack.services.receiver import Parts, open_parts, secret_files
-from stack.settings import Settings, load_settings
+from stack.settings import Settings
 
 log = logging.getLogger("catch-up")
 
@@ -235,21 +232,7 @@ def scheduled(settings: Settings) -> list[Round]:
 
 def main() -> int:
     """Catches up round after round until SIGTERM."""
-    configure_logging()
-    try:
-        settings = load_settings()
-        own(settings)
-    except PayhookError as problem:
-        log.error("%s", problem)
-        return 1
-    rounds = scheduled(settings)
-    with stopped_by_signal() as stop:
-        if rounds:
-            stay(rounds, stop)
-        else:
-            log.info("ingest.catch_up_every_s is 0: no provider is asked by itself")
-            stop.wait()
-    return 0
+    return run_schedule(scheduled, "ingest.catch_up_every_s is 0: no provider is asked by itself")
 
 
 def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime, ended_at: datetime) -> None:

@@ -153,7 +153,11 @@ def run_once(name: str) -> bool:
     return done
 
 
-def main() -> int:
+def run_schedule(rounds_of: Callable[[Settings], list[Round]], nothing: str) -> int:
+    """Runs a process of rounds until SIGTERM; returns its exit code.
+
+    :param nothing: what is logged where the settings schedule no round
+    """
     configure_logging()
     try:
         settings = load_settings()
@@ -161,14 +165,19 @@ def main() -> int:
     except PayhookError as problem:
         log.error("%s", problem)
         return 1
-    rounds = scheduled(settings)
+    rounds = rounds_of(settings)
     with stopped_by_signal() as stop:
         if rounds:
             stay_beside(rounds, stop)
         else:
-            log.info("no maintenance, no backup and no verification is scheduled: nothing is done by itself")
+            log.info("%s", nothing)
             stop.wait()
     return 0
+
+
+def main() -> int:
+    nothing = "no maintenance, no backup and no verification is scheduled: nothing is done by itself"
+    return run_schedule(scheduled, nothing)
 
 
 if __name__ == "__main__":
