@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from processor.spark import open_session
@@ -27,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(folder: Path) -> Iterator[SparkSession]:
     """A processor's session, with Python workers, a callback from Java and a stream that runs."""
+    end_jvm()
     before = os.umask(0o077)
     opened = open_session("doors", "local[2]", "512m", spark_jars(), folder)
     opened.range(10).mapInArrow(lambda batches: batches, "id long").collect()
@@ -38,6 +40,17 @@ def session(folder: Path) -> Iterator[SparkSession]:
     query.stop()
     opened.stop()
     os.umask(before)
+
+
+def end_jvm() -> None:
+    """Ends the JVM that another module's session left in this process: it has the umask of then."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(WAIT_S)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def count(frame: DataFrame, _number: int) -> None:
