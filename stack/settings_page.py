@@ -90,6 +90,11 @@ def settings_page() -> str:
     return HEAD + first + "".join(_section(title, about, rows) for title, about, _ in TOPICS)
 
 
+def setting_names() -> list[str]:
+    """Every setting's name, as a file of settings nests it."""
+    return [name for name, _, _ in _rows(Settings, "")]
+
+
 def _section(title: str, about: str, rows: Sequence[Row]) -> str:
     lines = "".join(f"| `{name}` | {default} | {what} |\n" for name, default, what in rows if _topic_of(name) == title)
     return f"\n## {title}\n\n{about}\n\n{COLUMNS}{lines}"
