@@ -43,6 +43,7 @@ from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
 from processor.backlog.catch_up import CatchUp, EndsWatch, JournalEnds, KafkaEnds
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
+from processor.backlog.sizing import Executors
 from processor.calls.downstreams import Downstreams
 from processor.claims import ReceiverClaims
 from processor.decide.batch import Batches
@@ -86,7 +87,7 @@ FOLLOW_EVERY_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the streams of one Spark application share. ``cores``: tasks at a time of a stream without a bound.
+    """What the streams of one Spark application share. ``executors`` run its tasks.
     ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events."""
 
     session: SparkSession
@@ -94,7 +95,7 @@ class Shared:
     topics: TopicsSettings
     adapters: Mapping[str, Reader]
     clock: Clock
-    cores: int
+    executors: Executors
     anchor_keys: AnchorKeys
     record_keys: RecordKeys | None
     claims: ReceiverClaims | None = None
@@ -367,9 +368,10 @@ def _map_stage(wired: Wired, shared: Shared) -> MapStage:
     return MapStage(stage, workers, _tasks(wired, shared), lambda: rules.event_keys)
 
 
-def _tasks(wired: Wired, shared: Shared) -> int:
-    """Tasks of the stream's handlers at a time."""
-    return wired.config.tasks_max or shared.cores
+def _tasks(wired: Wired, shared: Shared) -> Callable[[], int]:
+    """Says how many tasks of the stream's handlers run at a time now."""
+    executors = shared.executors
+    return lambda: wired.config.tasks_max or executors.tasks
 
 
 def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
@@ -377,8 +379,7 @@ def _catch_up(wired: Wired, shared: Shared) -> CatchUp:
     first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
     limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
     ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journals))
-    executors = int(shared.session.conf.get("spark.executor.instances", "1") or 1)
-    return CatchUp(Pace(limits), ends, executors, max(1, shared.cores // executors), shared.clock)
+    return CatchUp(wired.name, Pace(limits), ends, shared.executors, shared.clock)
 
 
 def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.judge.error_rules import Rules
 from processor.judge.retry import PolicyText
 from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
@@ -116,6 +117,17 @@ class ProcessorSettings(BaseModel):
 
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
+    executors_max: int = Field(
+        0,
+        ge=0,
+        le=EXECUTORS_MAX,
+        description="most executors that the processor asks its cluster for when there is more to do; 0: it leaves "
+        "their number alone",
+    )
+    executors_min: int = Field(1, ge=1, le=EXECUTORS_MAX, description="fewest executors, with executors_max")
+    executors_hold_s: float = Field(
+        HOLD_S, gt=0, description="an idle executor is ended once fewer would have done for so long"
+    )
     metrics_port: int = Field(
         0,
         ge=0,

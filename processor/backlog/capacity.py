@@ -221,26 +221,32 @@ class Advice:
 
 
 class Advisor:
-    """Recommends executors and partitions: more at once, fewer only after `HOLD_S`, one at a time.
+    """Recommends executors and partitions: more at once, fewer only after ``hold_s``, one at a time.
 
     Partitions are never taken away: Kafka can't, and keys would move.
     """
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-        self._executors = deployment.executors
+    def __init__(self, executors: int, hold_s: float = HOLD_S) -> None:
+        self._executors = executors
+        self._hold_s = hold_s
         self._enough_since: float | None = None
         self._most_since = 0
 
     def advise(
-        self, at_s: float, lag: int, arrival_per_s: float, drain_per_s: float | None, driver_share: float = 0.0
+        self,
+        deployment: Deployment,
+        at_s: float,
+        lag: int,
+        arrival_per_s: float,
+        drain_per_s: float | None,
+        driver_share: float = 0.0,
     ) -> Advice:
         """``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it."""
-        wanted = self._deployment.executors
+        wanted = deployment.executors
         if drain_per_s:
-            wanted = _executors(self._deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+            wanted = _executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
         self._settle(at_s, wanted)
-        partitions = max(self._deployment.partitions, self._executors * self._deployment.cores)
+        partitions = max(deployment.partitions, self._executors * deployment.cores)
         return Advice(self._executors, partitions)
 
     def _settle(self, at_s: float, wanted: int) -> None:
@@ -250,7 +256,7 @@ class Advisor:
         if self._enough_since is None:
             self._enough_since = at_s
         self._most_since = max(self._most_since, wanted)
-        if at_s - self._enough_since >= HOLD_S:
+        if at_s - self._enough_since >= self._hold_s:
             self._executors = max(self._most_since, self._executors - 1)
             self._enough_since, self._most_since = None, 0
 

@@ -20,6 +20,7 @@ from journal.reader import JournalReader
 from journal.state import Marks
 from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
 from processor.backlog.pace import Pace
+from processor.backlog.sizing import Executors
 from processor.reporting.progress import Progress
 
 DRIVER_STEPS = ("read", "lookup", "commit", "derive")
@@ -45,22 +46,21 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 
 
 class CatchUp:
-    """Learns of every batch; decides what the next one may take and what is published of lag and capacity.
-
-    ``executors`` run now, each with ``cores``.
+    """Learns of every batch of a stream; decides what the next one may take and what is published of lag and capacity,
+    and asks for as many ``executors`` as the load wants.
     """
 
-    def __init__(self, pace: Pace, ends: EndsWatch, executors: int, cores: int, clock: Clock) -> None:
+    def __init__(self, stream: str, pace: Pace, ends: EndsWatch, executors: Executors, clock: Clock) -> None:
+        self._stream = stream
         self._pace = pace
         self._ends = ends
         self._executors = executors
-        self._cores = cores
         self._clock = clock
         self._rates = Rates()
         self._batches = 0
         self._meets_limit = False
-        self._advisor: Advisor | None = None
-        self._advice = Advice(executors, 0)
+        self._advisor = Advisor(executors.running, executors.hold_s)
+        self._advice = Advice(executors.running, 0)
         self._forecast: Forecast | None = None
         self._said: dict[str, Any] | None = None
 
@@ -121,10 +121,12 @@ class CatchUp:
         self._keep_forecast()
 
     def _advise(self, now_s: float, driver_share: float, partitions: int) -> None:
-        if self._advisor is None:
-            self._advisor = Advisor(Deployment(self._executors, self._cores, partitions))
         rates = self._rates
-        self._advice = self._advisor.advise(now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share)
+        deployment = Deployment(self._executors.running, self._executors.cores, partitions)
+        self._advice = self._advisor.advise(
+            deployment, now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share
+        )
+        self._executors.want(self._stream, self._advice.executors)
 
     def status(self) -> dict[str, Any]:
         """For the status file; rates are records a second, times seconds. ``forecast`` stays while it holds."""

@@ -7,7 +7,7 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -93,11 +93,12 @@ class Executor:
     """
 
     def __init__(
-        self, spark: SparkSession, task: Task, parallelism: int, downstreams: Downstreams | None = None
+        self, spark: SparkSession, task: Task, tasks: Callable[[], int], downstreams: Downstreams | None = None
     ) -> None:
+        """``tasks``: how many run at a time now; it changes with the cluster's executors."""
         self._spark = spark
         self._task = task
-        self._parallelism = parallelism
+        self._tasks = tasks
         self._downstreams = downstreams or Downstreams()
         self._patience = Patience(task.deadlines.batch_s)
         self._out = OutSince(task.deadlines.call_s)
@@ -105,7 +106,7 @@ class Executor:
     def warm(self) -> None:
         """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
         for _ in range(WARM_ROUNDS):
-            self._run_chunks([Chunk([]) for _ in range(self._parallelism)])
+            self._run_chunks([Chunk([]) for _ in range(self._tasks())])
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
@@ -170,7 +171,7 @@ class Executor:
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """One Spark job over the groups; False when a worker died of it."""
-        chunks = split(groups, self._parallelism)
+        chunks = split(groups, self._tasks())
         # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
         shares = results.left.shares(len(chunks), self._downstreams.turn())
         try:

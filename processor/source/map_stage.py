@@ -71,7 +71,9 @@ class MapStage:
     the batch is read again without a pass.
     """
 
-    def __init__(self, stage: Pass, workers: str, tasks: int, keys: Callable[[], Keys | None] = lambda: None) -> None:
+    def __init__(
+        self, stage: Pass, workers: str, tasks: Callable[[], int], keys: Callable[[], Keys | None] = lambda: None
+    ) -> None:
         """``keys``: with which a batch's records are checked; they may change from one to the next."""
         self._stage = stage
         self._workers = workers
@@ -90,11 +92,11 @@ class MapStage:
         rows = [{**record, "offset": offset} for offset in range(WARM_RECORDS)]
         frame = session.createDataFrame(pa.Table.from_pylist(rows, RECORD_SCHEMA))
         for _ in range(WARM_ROUNDS):
-            self.collect(frame, self._tasks * RECORDS_PER_TASK)
+            self.collect(frame, self._tasks() * RECORDS_PER_TASK)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         """A batch's records, as `processor.decide.records.read_table` takes them; about ``expected`` records."""
-        tasks = max(1, min(self._tasks, -(-expected // RECORDS_PER_TASK)))
+        tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
                 function = partial(map_stage, replace(self._stage, keys=self._keys()))

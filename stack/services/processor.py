@@ -32,6 +32,7 @@ from core.spark import is_local
 from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
+from processor.backlog.sizing import open_executors
 from processor.claims import ReceiverClaims
 from processor.opening import OpenableStream, Shared
 from processor.reporting.exposition import Parts, by_stream, serve
@@ -150,7 +151,8 @@ def _shared(
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
-    return Shared(session, settings.kafka, settings.topics, adapters, clock, int(cores), anchor_keys, record_keys)
+    executors = open_executors(processor, session, int(cores))
+    return Shared(session, settings.kafka, settings.topics, adapters, clock, executors, anchor_keys, record_keys)
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:

@@ -34,7 +34,7 @@ def item(seq: int, kind: str = "fine") -> WorkItem:
 
 def test_an_event_that_freezes_its_worker_dies_and_the_others_are_handled(session: SparkSession) -> None:
     task = Task("frozen", build, Classifier(), Deadlines(0.04, 0.05), 2, stop_on_dead=True)
-    results = Executor(session, task, 1).run([[item(1)], [item(2, "freezes")], [item(3)]], suspect=True)
+    results = Executor(session, task, lambda: 1).run([[item(1)], [item(2, "freezes")], [item(3)]], suspect=True)
     lost = results.by_item[2]
     assert isinstance(lost, Failure) and lost.error_class == "WorkerLost"
     assert {seq: type(result) for seq, result in results.by_item.items()} == {1: Applied, 2: Failure, 3: Applied}

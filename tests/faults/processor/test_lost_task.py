@@ -63,7 +63,7 @@ def test_a_lost_task_is_tried_again_in_its_job_without_probes(
     session: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = Task("lost", partial(DiesOnce, tmp_path / "died"), Classifier(), Deadlines(2.0, 0.5), 1, stop_on_dead=True)
-    executor = Executor(session, task, 1, Probing())
+    executor = Executor(session, task, lambda: 1, Probing())
     first = executor.run([[item(1)], [item(2)]])
     assert (tmp_path / "died").exists()
     assert {type(one) for one in first.by_item.values()} == {Held}, "their calls wait for the next batch"

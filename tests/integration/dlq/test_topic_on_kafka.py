@@ -15,6 +15,7 @@ from core.topics import described
 from dlq.settings import DlqSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
+from processor.backlog.sizing import FixedExecutors
 from processor.opening import Shared, check_dead_letter_topic
 from stack.topics import Topic, make_topics
 
@@ -32,7 +33,8 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     config = SimpleNamespace(name="greet", dlq=DlqSettings(topic=topic, **settings))
     wired: Any = SimpleNamespace(config=config, dlq_topic=topic)
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
-    shared = Shared(None, kafka, TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    one = FixedExecutors(1, 1)
+    shared = Shared(None, kafka, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)
 
 

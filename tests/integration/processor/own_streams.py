@@ -28,6 +28,7 @@ from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from processor.application import Application
+from processor.backlog.sizing import FixedExecutors
 from processor.opening import OpenableStream, Shared
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
@@ -210,7 +211,9 @@ class OwnStreams:
         clock = SystemClock()
         configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         kafka = KafkaSettings(bootstrap_servers=self.bootstrap, durability="single")
-        shared = Shared(self.session, kafka, TopicsSettings(), {}, clock, 2, AnchorKeys(["k" * 32]), None)
+        shared = Shared(
+            self.session, kafka, TopicsSettings(), {}, clock, FixedExecutors(1, 2), AnchorKeys(["k" * 32]), None
+        )
         found = []
         for config in configs:
             wired = wire(config, "live", self.layout.stream, self.sections)

@@ -62,7 +62,7 @@ def kinds(results: Results) -> dict[int, object]:
 
 
 def test_events_come_back_by_their_number_with_the_handlers_version(session: SparkSession) -> None:
-    executor = Executor(session, task(), 2)
+    executor = Executor(session, task(), lambda: 2)
     executor.warm()
     results = executor.run([[item(seq)] for seq in range(1, 201)])
     assert results.handler_version == "killing-1"
@@ -71,26 +71,26 @@ def test_events_come_back_by_their_number_with_the_handlers_version(session: Spa
 
 def test_an_event_that_kills_its_worker_is_found_and_dies_alone(session: SparkSession) -> None:
     groups = [[item(1)], [item(2), item(3, "kills"), item(4)], [item(5)], [item(6)]]
-    results = Executor(session, task(), 2).run(groups)
+    results = Executor(session, task(), lambda: 2).run(groups)
     assert kinds(results) == {1: Applied, 2: Applied, 3: "WorkerLost", 5: Applied, 6: Applied}
     lost = results.by_item[3]
     assert isinstance(lost, Failure) and lost.kind is ErrorKind.NRE
 
 
 def test_where_followers_of_the_dead_go_on_so_do_those_of_a_killer(session: SparkSession) -> None:
-    results = Executor(session, task(stop_on_dead=False), 2).run([[item(1, "kills"), item(2)]], suspect=True)
+    results = Executor(session, task(stop_on_dead=False), lambda: 2).run([[item(1, "kills"), item(2)]], suspect=True)
     assert kinds(results) == {1: "WorkerLost", 2: Applied}
 
 
 def test_an_event_that_hangs_is_timed_out_and_the_others_are_done(session: SparkSession) -> None:
-    results = Executor(session, task(), 2).run([[item(1, "hangs")], [item(2)], [item(3, "bug")]])
+    results = Executor(session, task(), lambda: 2).run([[item(1, "hangs")], [item(2)], [item(3, "bug")]])
     assert kinds(results) == {1: "HandlerTimeout", 2: Applied, 3: "ZeroDivisionError"}
 
 
 def test_entities_behind_those_that_hang_are_handled_and_a_later_try_begins_no_second_call(
     session: SparkSession,
 ) -> None:
-    executor = Executor(session, task(concurrency=1, stream="side"), 1)
+    executor = Executor(session, task(concurrency=1, stream="side"), lambda: 1)
     groups = [[item(seq, "hangs" if seq % 100 == 0 else "fine")] for seq in range(300)]
     expected = {seq: "HandlerTimeout" if seq % 100 == 0 else Applied for seq in range(300)}
     first = executor.run(groups)
@@ -101,13 +101,13 @@ def test_entities_behind_those_that_hang_are_handled_and_a_later_try_begins_no_s
 
 
 def test_a_batch_after_one_that_waited_hardly_waits(session: SparkSession) -> None:
-    executor = Executor(session, task(deadlines=Deadlines(60.0, 2.5), stream="waits"), 1)
+    executor = Executor(session, task(deadlines=Deadlines(60.0, 2.5), stream="waits"), lambda: 1)
     waited = [executor.run([[item(seq, "hangs")]]).waited_s for seq in range(1_000, 1_004)]
     assert [seconds > 1.0 for seconds in waited] == [True, False, True, False]
 
 
 def test_a_python_worker_with_too_many_calls_that_hang_is_replaced(session: SparkSession) -> None:
-    executor = Executor(session, task(stream="replaced"), 1)
+    executor = Executor(session, task(stream="replaced"), lambda: 1)
     groups = [[item(seq, "hangs")] for seq in range(2_000, 2_000 + HUNG_CALLS_MAX + 20)]
     [(worker, hung)] = executor.run(groups).hung.items()
     assert hung >= HUNG_CALLS_MAX
@@ -126,7 +126,7 @@ def test_tasks_share_a_breakers_probes_and_its_outage_spends_no_attempt(session:
     clock, file = ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), tmp_path / "calls"
     settings = DownstreamSettings(failures_to_open=4, reset_s=5.0)
     downstreams = Downstreams({"merchants": settings}, clock)
-    executor = Executor(session, task(build_handler=calling_handler.build, stream="calls"), 2, downstreams)
+    executor = Executor(session, task(build_handler=calling_handler.build, stream="calls"), lambda: 2, downstreams)
 
     def run(kind: str) -> tuple[int, set[type]]:
         file.write_bytes(b"")
@@ -148,7 +148,7 @@ def test_whatever_handlers_do_the_stream_goes_on(session: SparkSession, tmp_path
     Spark's workers made of them."""
     engine = Engine(tmp_path)
     hostile = task(build_handler=hostile_handler.build, stream="hostile", concurrency=4)
-    engine.handlers._executor = Executor(session, hostile, 2)
+    engine.handlers._executor = Executor(session, hostile, lambda: 2)
     odd = [f"answer_{number}" for number in range(len(hostile_handler.ANSWERS))]
     odd += [f"error_{number}" for number in range(len(hostile_handler.ERRORS))]
     fine = [engine.post(f"fine_{number}", entity=f"fine-{number}") for number in range(20)]

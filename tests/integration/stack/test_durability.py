@@ -25,6 +25,7 @@ from core.durability import RECORD_BYTES_MAX, Durability
 from core.settings import KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
+from processor.backlog.sizing import FixedExecutors
 from processor.opening import Shared, check_own_topics
 from stack.data_folder import make_key
 from stack.ports import free_ports
@@ -119,7 +120,8 @@ def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broke
     rules = SimpleNamespace(events_topic="payments.events")
     wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
-    shared = Shared(None, single, TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    one = FixedExecutors(1, 1)
+    shared = Shared(None, single, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_own_topics(wired, shared)
     shared = replace(shared, kafka=single.model_copy(update={"durability": "replicated"}))
     with pytest.raises(TopicsUnfit) as refused:

@@ -16,6 +16,7 @@ from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
+from processor.backlog.sizing import FixedExecutors
 from processor.opening import Shared, open_source
 from processor.streams import load_streams
 from processor.wiring import Wired, bound, wire
@@ -29,7 +30,8 @@ url = "https://hooks.example.com/in"
 url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
-SHARED = Shared(None, KafkaSettings(), TopicsSettings(), {}, SystemClock(), 1, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+ONE = FixedExecutors(1, 1)
+SHARED = Shared(None, KafkaSettings(), TopicsSettings(), {}, SystemClock(), ONE, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -143,11 +143,11 @@ def test_a_forecast_without_an_end_is_made_again_when_there_is_one():
 def test_more_is_recommended_at_once_and_less_only_after_a_while_and_by_one(
     readings: list[tuple[float, int, float, float]],
 ):
-    advisor = Advisor(ONE)
+    advisor = Advisor(ONE.executors)
     at_s, before, changed_at = 0.0, ONE.executors, 0.0
     for wait_s, lag, load, driver_share in readings:
         at_s += wait_s * HOLD_S / 10
-        advice = advisor.advise(at_s, lag, load * 10_000, 10_000.0, driver_share)
+        advice = advisor.advise(ONE, at_s, lag, load * 10_000, 10_000.0, driver_share)
         assert 1 <= advice.executors <= EXECUTORS_MAX
         assert advice.partitions >= max(ONE.partitions, advice.executors * ONE.cores)
         if advice.executors < before:
@@ -163,7 +163,7 @@ def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reache
     arrival: float, lag: int, share: float
 ):
     drain = 9_000.0
-    advice = Advisor(ONE).advise(0.0, lag, arrival, drain, share)
+    advice = Advisor(ONE.executors).advise(ONE, 0.0, lag, arrival, drain, share)
     reached = drain / (share + (1 - share) / advice.executors)
     needed = max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED)
     if share > 0:
@@ -172,31 +172,31 @@ def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reache
 
 
 def test_fewer_executors_come_one_at_a_time_after_a_quiet_while():
-    advisor = Advisor(ONE)
-    most = advisor.advise(0.0, 0, 30_000, 9_000.0).executors
+    advisor = Advisor(ONE.executors)
+    most = advisor.advise(ONE, 0.0, 0, 30_000, 9_000.0).executors
     assert most == 5
-    assert advisor.advise(1.0, 0, 1_000, 9_000.0).executors == most
-    assert advisor.advise(HOLD_S, 0, 1_000, 9_000.0).executors == most
-    assert advisor.advise(HOLD_S + 1.0, 0, 1_000, 9_000.0).executors == most - 1
-    assert advisor.advise(HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most - 1
+    assert advisor.advise(ONE, 1.0, 0, 1_000, 9_000.0).executors == most
+    assert advisor.advise(ONE, HOLD_S, 0, 1_000, 9_000.0).executors == most
+    assert advisor.advise(ONE, HOLD_S + 1.0, 0, 1_000, 9_000.0).executors == most - 1
+    assert advisor.advise(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most - 1
 
 
 def test_a_burst_within_the_quiet_while_begins_it_anew():
-    advisor = Advisor(ONE)
-    most = advisor.advise(0.0, 0, 30_000, 9_000.0).executors
-    advisor.advise(1.0, 0, 1_000, 9_000.0)
-    advisor.advise(HOLD_S - 1.0, 0, 30_000, 9_000.0)
-    assert advisor.advise(HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
+    advisor = Advisor(ONE.executors)
+    most = advisor.advise(ONE, 0.0, 0, 30_000, 9_000.0).executors
+    advisor.advise(ONE, 1.0, 0, 1_000, 9_000.0)
+    advisor.advise(ONE, HOLD_S - 1.0, 0, 30_000, 9_000.0)
+    assert advisor.advise(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
 
 
 def test_where_the_driver_is_what_is_slow_only_so_many_are_recommended_as_help():
-    advice = Advisor(ONE).advise(0.0, 0, 20_000, 9_000.0, driver_share=0.6)
+    advice = Advisor(ONE.executors).advise(ONE, 0.0, 0, 20_000, 9_000.0, driver_share=0.6)
     assert advice.executors == 3
 
 
 def test_close_to_what_the_driver_can_do_the_recommendation_does_not_run_away():
     """Just below the limit of 30,000/s, a hundred executors would bring 1 % more than fifty."""
-    advice = Advisor(ONE).advise(0.0, 0, 29_500 * UTILISATION_MAX, 9_000.0, driver_share=0.3)
+    advice = Advisor(ONE.executors).advise(ONE, 0.0, 0, 29_500 * UTILISATION_MAX, 9_000.0, driver_share=0.3)
     assert advice.executors == 10
 
 

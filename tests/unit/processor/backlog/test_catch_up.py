@@ -10,6 +10,7 @@ from core.clock import ManualClock
 from journal.state import Marks
 from processor.backlog.catch_up import DRAIN_NOTE, CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
+from processor.backlog.sizing import FixedExecutors
 from processor.reporting.progress import Fetch, Progress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -34,7 +35,8 @@ class World:
     def __init__(self, written: int, notes: dict[str, str] | None = None) -> None:
         self.clock = ManualClock(NOW)
         self.ends = Known({"t": {0: written, 1: 0}})
-        self.catch_up = CatchUp(Pace(LIMITS), self.ends, 1, 2, self.clock)  # type: ignore[arg-type]
+        self.executors = FixedExecutors(1, 2)
+        self.catch_up = CatchUp("ledger", Pace(LIMITS), self.ends, self.executors, self.clock)  # type: ignore[arg-type]
         self.catch_up.knew(notes or {})
         self.progress = Progress()
         self.decided = 0

@@ -16,6 +16,7 @@ from journal.lease import Holder
 from journal.state import Marks
 from processor.backlog.catch_up import CatchUp, Ends
 from processor.backlog.pace import Pace, PaceLimits
+from processor.backlog.sizing import FixedExecutors
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import WARM_BATCHES, StatusFile, StreamStatus
 from tests.unit.processor.harness import Engine
@@ -39,7 +40,8 @@ class Reported:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.file = folder / "processor-greet.json"
         self.metrics = ProcessorMetrics(self.clock)
-        self.catch_up = CatchUp(Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28)), NothingKnown(), 1, 2, self.clock)  # type: ignore[arg-type]
+        pace = Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28))
+        self.catch_up = CatchUp("s", pace, NothingKnown(), FixedExecutors(1, 2), self.clock)  # type: ignore[arg-type]
         self.status_file = StatusFile(self.file, self.clock)
         self.status = StreamStatus("greet", self.status_file, self.metrics)
 

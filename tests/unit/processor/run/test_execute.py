@@ -30,4 +30,4 @@ def test_where_no_python_worker_runs_no_event_is_blamed() -> None:
     task = Task("test", handler, Classifier(), Deadlines(1.0, 0.5), 1, stop_on_dead=True)
     item = WorkItem(1, "key-1", "entity-1", "stripe", "acct", "t", b"{}", None, 0)
     with pytest.raises(PySparkException, match="port number"):
-        NoWorkers(cast(SparkSession, None), task, 1).run([[item]])
+        NoWorkers(cast(SparkSession, None), task, lambda: 1).run([[item]])

@@ -1,0 +1,193 @@
+"""How many executors a Spark cluster runs for the streams: as many as the one that needs most, within bounds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from core.errors import PayhookError
+from core.spark import is_local
+from processor.backlog.capacity import HOLD_S
+from processor.settings import ProcessorSettings
+
+LOOK_EVERY_S = 2.0
+"""How often the cluster is looked at."""
+
+log = logging.getLogger(__name__)
+
+
+class Executors(Protocol):
+    """The executors of one Spark application. Fewer are wanted only after ``hold_s`` in which fewer would have done."""
+
+    @property
+    def hold_s(self) -> float: ...
+    @property
+    def running(self) -> int:
+        """How many there are."""
+
+    @property
+    def cores(self) -> int:
+        """Of each."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks a stream without a bound may have at a time."""
+
+    def want(self, stream: str, executors: int) -> None:
+        """How many a stream's load asks for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedExecutors:
+    """As many as the application was started with."""
+
+    running: int
+    tasks: int
+    hold_s: float = HOLD_S
+
+    @property
+    def cores(self) -> int:
+        return max(1, self.tasks // self.running)
+
+    def want(self, stream: str, executors: int) -> None:
+        """Nothing changes."""
+
+
+class Cluster(Protocol):
+    """What is asked of a cluster (`SparkCluster`)."""
+
+    def running(self) -> list[str]:
+        """The executors' ids."""
+
+    def ask_for(self, total: int) -> None:
+        """No more than so many are started; those that run go on."""
+
+    def end_idle(self, executor: str) -> bool:
+        """Ends an executor unless it has a task; whether it did."""
+
+
+class AdaptiveExecutors:
+    """Asks for more at once, and ends what is idle once no stream has asked for it for a while
+    (`processor.backlog.capacity.Advisor` holds on).
+
+    It looks at the cluster on a thread of its own, so that no batch waits for an answer.
+    """
+
+    def __init__(self, cluster: Cluster, cores: int, least: int, most: int, hold_s: float = HOLD_S) -> None:
+        self.cores = cores
+        self.hold_s = hold_s
+        self._cluster = cluster
+        self._least = least
+        self._most = most
+        self._wanted: dict[str, int] = {}
+        self._asked = 0
+        self._running = least
+        self._thread: threading.Thread | None = None
+        self._failed = False
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def tasks(self) -> int:
+        return self._running * self.cores
+
+    def want(self, stream: str, executors: int) -> None:
+        self._wanted[stream] = executors
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look_on, name="executors", daemon=True)
+            self._thread.start()
+
+    def settle(self) -> None:
+        """Brings the cluster nearer to what is wanted."""
+        running = self._cluster.running()
+        self._running = max(1, len(running))
+        wanted = min(self._most, max(self._least, *self._wanted.values(), 1))
+        if wanted != self._asked:
+            log.info("executors: %d run, %d are wanted", len(running), wanted)
+            self._cluster.ask_for(wanted)
+            self._asked = wanted
+        spare = len(running) - wanted
+        for executor in running:
+            if spare > 0 and self._cluster.end_idle(executor):
+                spare -= 1
+
+    def _look_on(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(LOOK_EVERY_S):
+            try:
+                self.settle()
+                self._failed = False
+            except (Py4JError, OSError):
+                log.log(logging.DEBUG if self._failed else logging.WARNING, "executors aren't known", exc_info=True)
+                self._failed = True
+
+
+class SparkCluster:
+    """The cluster of a session, by the calls of Spark's own dynamic allocation."""
+
+    def __init__(self, session: SparkSession) -> None:
+        context: Any = session.sparkContext
+        self._jvm = context._jvm  # noqa: SLF001 - Python's API has none of this
+        self._context = context._jsc.sc()  # noqa: SLF001
+
+    def running(self) -> list[str]:
+        ids = self._context.getExecutorIds()
+        return [str(ids.apply(number)) for number in range(ids.size())]
+
+    def ask_for(self, total: int) -> None:
+        nowhere = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
+        self._context.requestTotalExecutors(total, 0, nowhere)
+
+    def end_idle(self, executor: str) -> bool:
+        ids = self._jvm.PythonUtils.toSeq(self._java_list([executor]))
+        # Not to be replaced, no failure, and not by force: one with a task goes on.
+        return not self._context.schedulerBackend().killExecutors(ids, False, False, False).isEmpty()
+
+    def _java_list(self, texts: Sequence[str]) -> Any:
+        made = self._jvm.java.util.ArrayList()
+        for text in texts:
+            made.add(text)
+        return made
+
+
+class NotResizable(PayhookError):
+    """``processor.executors_max`` is set where nothing can be asked for executors."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"processor.executors_max can't be kept: {why}")
+
+
+def open_executors(settings: ProcessorSettings, session: SparkSession, tasks: int) -> Executors:
+    """The session's executors, which have so many ``tasks`` at a time now.
+
+    :raises NotResizable: their number is to follow the load, and the cluster can't be asked
+    """
+    if settings.executors_max == 0:
+        return FixedExecutors(int(session.conf.get("spark.executor.instances", "1") or 1), tasks)
+    check_resizable(settings, session.conf.getAll)
+    cores = int(session.conf.get("spark.executor.cores") or 1)
+    bounds = settings.executors_min, settings.executors_max
+    return AdaptiveExecutors(SparkCluster(session), cores, *bounds, settings.executors_hold_s)
+
+
+def check_resizable(settings: ProcessorSettings, spark: Mapping[str, str]) -> None:
+    """``spark``: the session's settings.
+
+    :raises NotResizable: the cluster wouldn't do what is asked of it
+    """
+    if is_local(settings.master):
+        raise NotResizable(f"processor.master is {settings.master}; executors are a cluster's (docs/cluster.md)")
+    if settings.executors_min > settings.executors_max:
+        raise NotResizable(f"processor.executors_min is {settings.executors_min}, which is more")
+    if spark.get("spark.dynamicAllocation.enabled", "false") == "true":
+        raise NotResizable("spark.dynamicAllocation.enabled is true; switch one of the two off")
+    if "spark.executor.cores" not in spark:
+        raise NotResizable("spark.executor.cores isn't set, so that one executor takes all of a worker")

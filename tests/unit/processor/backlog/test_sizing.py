@@ -1,0 +1,101 @@
+"""As many executors as the load asks for: more at once, fewer once they are idle."""
+
+from __future__ import annotations
+
+import pytest
+
+from processor.backlog.sizing import AdaptiveExecutors, NotResizable, check_resizable
+from processor.settings import ProcessorSettings
+
+CLUSTER = ProcessorSettings(master="spark://m:7077", executors_min=1, executors_max=4)
+
+
+class Workers:
+    """A cluster with ``room``; executors whose ids are in ``busy`` have a task."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.ids: list[str] = ["0"]
+        self.busy: set[str] = set()
+        self.asked: list[int] = []
+
+    def running(self) -> list[str]:
+        return list(self.ids)
+
+    def ask_for(self, total: int) -> None:
+        self.asked.append(total)
+        first = max(map(int, self.ids), default=-1) + 1
+        self.ids += [str(first + n) for n in range(min(total, self.room) - len(self.ids))]
+
+    def end_idle(self, executor: str) -> bool:
+        if executor in self.busy:
+            return False
+        self.ids.remove(executor)
+        return True
+
+
+@pytest.fixture
+def workers() -> Workers:
+    return Workers(room=10)
+
+
+@pytest.fixture
+def executors(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> AdaptiveExecutors:
+    """The test looks by itself, at the moments that it names."""
+    monkeypatch.setattr("processor.backlog.sizing.LOOK_EVERY_S", 3_600.0)
+    return AdaptiveExecutors(workers, 2, least=1, most=4)
+
+
+def test_the_stream_that_wants_most_is_asked_for_at_once(workers: Workers, executors: AdaptiveExecutors) -> None:
+    executors.want("ledger", 3)
+    executors.want("notify", 2)
+    executors.settle()
+    executors.settle()
+    assert (workers.asked, executors.running, executors.tasks) == ([3], 3, 6)
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [(0, 1), (9, 4)])
+def test_it_stays_within_its_bounds(workers: Workers, executors: AdaptiveExecutors, wanted: int, asked: int) -> None:
+    executors.want("ledger", wanted)
+    executors.settle()
+    assert workers.asked == [asked]
+
+
+def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, workers: Workers) -> None:
+    workers.room = 2
+    executors.want("ledger", 4)
+    executors.settle()
+    executors.settle()
+    assert (workers.asked, executors.running) == ([4], 2)
+
+
+def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExecutors) -> None:
+    executors.want("ledger", 3)
+    executors.settle()
+    workers.busy = {"0", "1", "2"}
+    executors.want("ledger", 2)
+    executors.settle()
+    assert workers.ids == ["0", "1", "2"]
+    workers.busy = {"0", "2"}
+    executors.settle()
+    assert workers.ids == ["0", "2"]
+    executors.settle()
+    assert workers.ids == ["0", "2"], "it doesn't end more than are too many"
+
+
+@pytest.mark.parametrize(
+    ("changed", "spark", "said"),
+    [
+        ({"master": "local[2]"}, {"spark.executor.cores": "1"}, "processor.master is local[2]"),
+        ({"executors_min": 5}, {"spark.executor.cores": "1"}, "executors_min is 5"),
+        ({}, {"spark.executor.cores": "1", "spark.dynamicAllocation.enabled": "true"}, "dynamicAllocation"),
+        ({}, {}, "spark.executor.cores isn't set"),
+    ],
+)
+def test_what_cannot_follow_the_load_is_said_at_the_start(
+    changed: dict[str, object], spark: dict[str, str], said: str
+) -> None:
+    with pytest.raises(NotResizable, match="executors_max can't be kept") as refused:
+        check_resizable(CLUSTER.model_copy(update=changed), spark)
+    assert said in str(refused.value)
+    check_resizable(CLUSTER, {"spark.executor.cores": "1"})
