@@ -172,6 +172,7 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
     assert "entries_have_two_people" in stack.verify()
 
 
+@MORE
 def test_what_was_discarded_comes_again_as_a_duplicate_and_what_was_released_is_booked(stack: Stack) -> None:
     merchants = stack.data_dir / "merchants.toml"
     before = merchants.read_text("utf-8")

@@ -99,6 +99,7 @@ def seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.more(reason="a receiver of its own; a Redis that is full is deferred in the same way")
 def test_while_redis_hangs_events_go_on_deferred_and_afterwards_copies_are_known_again(
     servers: Servers,
 ) -> None:

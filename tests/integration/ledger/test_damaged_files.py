@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from core.money import Movement
 from tests.damaged_lake import cut_files
 from tests.small_ledger import SmallLedger
@@ -13,6 +15,7 @@ from tests.small_ledger import SmallLedger
 CHECKOUT = Path(__file__).parents[3]
 
 
+@pytest.mark.more(reason="a Spark of its own")
 def test_a_journal_that_spark_cannot_read_is_one_sentence(tmp_path: Path) -> None:
     ledger = SmallLedger(tmp_path)
     ledger.add(Movement.CAPTURE, 1_000, "EUR")

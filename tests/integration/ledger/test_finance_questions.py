@@ -115,6 +115,7 @@ def _plain(rows: Iterable[Iterable[Any]]) -> Answer:
     return [tuple(map(value, row)) for row in rows]
 
 
+@pytest.mark.more(reason="DuckDB answers the same questions below")
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_spark_answers_as_plain_python_does(name: str, in_spark: Callable[[str], Answer], ledger: SmallLedger) -> None:
     assert in_spark(QUESTIONS[name]) == answer(name, ledger)

@@ -16,6 +16,8 @@ from processor.source.stream import ReadLimit
 from processor.spark import open_session
 from stack.jars import spark_jars
 
+pytestmark = pytest.mark.more(reason="a Spark of its own; it changes with Spark's version alone")
+
 RECORDS, FIRST, LATER = 1_000, 100, 400
 DONE_S_MAX = 60.0
 

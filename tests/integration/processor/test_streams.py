@@ -25,7 +25,7 @@ from notify.signature import new_secret
 from notify.subscribers import SubscribersFile
 from tests.integration.processor.own_streams import OwnStreams, says
 
-MORE = pytest.mark.more(reason="half a minute on Spark and Kafka; tests/unit/processor has it on the engine")
+pytestmark = pytest.mark.more(reason="half a minute each on Spark and Kafka; tests/unit/processor has it on the engine")
 
 
 def names(count: int, since: int = 0) -> list[str]:
@@ -59,7 +59,6 @@ def test_a_stream_of_ones_own_decides_and_another_one_reads_what_it_applied(stre
     assert dead_letter(streams) == (None, None, "LookupError")
 
 
-@MORE
 @pytest.mark.parametrize("starting", ["latest", "a time"])
 def test_a_new_stream_begins_where_it_is_set_and_goes_on_there(streams: OwnStreams, starting: str) -> None:
     streams.post(*names(3))
@@ -112,7 +111,6 @@ def test_a_reversal_reaches_a_subscriber_and_a_stream_without_a_feed(streams: Ow
     assert (shop.counts.repeated, shop.counts.forged, shop.counts.out_of_order) == (0, 0, 0)
 
 
-@MORE
 def test_a_subscriber_that_is_down_costs_two_rows_an_event_and_gets_what_it_missed(
     streams: OwnStreams, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -196,7 +194,6 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     wait_for(lambda: any((row.item_seq, row.decision) == entry for row in streams.rows("greet")), "the reversing entry")
 
 
-@MORE
 def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: OwnStreams) -> None:
     with streams.running("greet", "broken") as wait_for:
         wait_for(lambda: says(streams, "broken").get("restarts", 0) >= 1, "a second start of the broken one")
@@ -209,7 +206,6 @@ def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: Own
         assert says(streams, "greet")["restarts"] == 0
 
 
-@MORE
 def test_what_blocks_a_stream_is_purged_while_it_is_blocked_and_the_stream_goes_on(streams: OwnStreams) -> None:
     """Nothing else has come that could tell whose failure it is; a restart changes nothing of that."""
     streams.post("bad", kind="refused")

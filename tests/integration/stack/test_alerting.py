@@ -14,8 +14,12 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from stack.ports import free_ports
 from tests.unit.notify.receiver import receiving
+
+pytestmark = pytest.mark.more(reason="two lives of a process in real time; tests/unit/notify has its rounds")
 
 CHECKOUT = Path(__file__).parents[3]
 WAIT_S_MAX = 120.0

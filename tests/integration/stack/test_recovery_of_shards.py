@@ -29,6 +29,8 @@ from tests.divided_ledger import MOVES, STAYS, ShardLedger
 from tests.plain_kafka import kafka_server
 from tests.small_ledger import TOPIC, body_of
 
+pytestmark = pytest.mark.more(reason="a broker of its own; tests/unit/stack has each look")
+
 WAITS, LOST = "stripe:evt_waits:capture", "stripe:evt_lost:capture"
 
 

@@ -20,6 +20,7 @@ from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 
 
+@pytest.mark.more(reason="a broker of its own that starts twice")
 def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Path) -> None:
     ports = free_ports(4)
     for run, (port, controller_port) in enumerate([ports[:2], ports[2:]]):
