@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cheap_passwords import real_hasher
+
+__all__ = ["real_hasher"]
+
 
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

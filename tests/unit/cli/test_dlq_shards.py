@@ -101,8 +101,7 @@ def test_the_list_is_of_all_shards_in_one_order(items: DeadItems) -> None:
     assert "ledger.1:13" in payhook(items, "list").output
 
 
-@pytest.mark.parametrize("sort", ["oldest", "newest", "largest"])
-@pytest.mark.parametrize("limit", ["1", "3", "14"])
+@pytest.mark.parametrize(("sort", "limit"), [("oldest", "1"), ("newest", "3"), ("largest", "3"), ("newest", "14")])
 def test_pages_follow_one_another_without_a_gap(items: DeadItems, sort: str, limit: str) -> None:
     found: list[str] = []
     cursor = None

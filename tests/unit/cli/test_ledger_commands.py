@@ -23,10 +23,20 @@ from tests.small_ledger import SmallLedger
 LONG = "merchant-" + "x" * 90
 
 
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> SmallLedger:
+    """One to read; who changes it takes `own_ledger`."""
+    return made(tmp_path_factory.mktemp("ledger"))
+
+
 @pytest.fixture
-def ledger(tmp_path: Path) -> SmallLedger:
+def own_ledger(tmp_path: Path) -> SmallLedger:
+    return made(tmp_path)
+
+
+def made(folder: Path) -> SmallLedger:
     """Three currencies, a very long merchant, a copy, and an event that died and was replayed."""
-    reported = SmallLedger(tmp_path / "data")
+    reported = SmallLedger(folder / "data")
     first = reported.add(Movement.CAPTURE, 123_456, payment="pi_1")
     reported.add(Movement.CAPTURE, 1_234, "JPY", merchant="m-2")
     reported.add(Movement.CAPTURE, 1_234_567, "KWD", merchant=LONG, provider="adyen", payment="p" * 120)
@@ -105,14 +115,14 @@ def test_wrong_arguments_are_exit_2(words: list[str], ledger: SmallLedger) -> No
     assert payhook(ledger, *words).exit_code == 2
 
 
-def test_a_ledger_out_of_balance_is_exit_1_and_says_so(ledger: SmallLedger) -> None:
+def test_a_ledger_out_of_balance_is_exit_1_and_says_so(own_ledger: SmallLedger) -> None:
     from ledger.postings import POSTINGS_SCHEMA, PostingsWriter
     from tests.small_ledger import lines_of
 
-    half = lines_of(ledger.rows[:1])[:1]
+    half = lines_of(own_ledger.rows[:1])[:1]
     table = POSTINGS_SCHEMA.empty_table().from_pylist(half, schema=POSTINGS_SCHEMA)
-    PostingsWriter.open(ledger.postings)._commit(table, 99)
-    said = payhook(ledger, "balances")
+    PostingsWriter.open(own_ledger.postings)._commit(table, 99)
+    said = payhook(own_ledger, "balances")
     assert said.exit_code == 1
     assert "debits and credits differ in EUR: run payhook verify" in said.output
 
@@ -139,29 +149,29 @@ def test_an_events_story_is_reported_whole(ledger: SmallLedger) -> None:
         assert text in said.output, text
 
 
-def test_a_story_tells_what_was_answered(ledger: SmallLedger) -> None:
+def test_a_story_tells_what_was_answered(own_ledger: SmallLedger) -> None:
     key = "stripe:evt_1:capture"
-    answered(ledger.data, receipt(key, 2), receipt(key, 9, "duplicate"), receipt("stripe:new:x", 9))
-    said = payhook(ledger, "event", key).output
+    answered(own_ledger.data, receipt(key, 2), receipt(key, 9, "duplicate"), receipt("stripe:new:x", 9))
+    said = payhook(own_ledger, "event", key).output
     assert said.index("answered") < said.index("received")
     for words in (r"12:00:02\.000000Z +200 +claimed", r"12:00:09\.000000Z +200 +duplicate +0/0, line 1"):
         assert re.search(words, said), said
-    reported = json.loads(payhook(ledger, "event", key, "--json").output)[key]
+    reported = json.loads(payhook(own_ledger, "event", key, "--json").output)[key]
     assert [one["outcome"] for one in reported["receipts"]] == ["claimed", "duplicate"]
-    waits = payhook(ledger, "event", "stripe:new:x")
+    waits = payhook(own_ledger, "event", "stripe:new:x")
     assert waits.exit_code == 1
     assert "stripe:new:x: answered, and not decided yet" in waits.output
-    assert json.loads(payhook(ledger, "event", "seq:2", "--json").output)["seq:2"]["receipts"] == []
+    assert json.loads(payhook(own_ledger, "event", "seq:2", "--json").output)["seq:2"]["receipts"] == []
 
 
-def test_a_commit_that_the_log_forgot_is_reported_as_such(ledger: SmallLedger) -> None:
-    DeltaTable(ledger.journal).create_checkpoint()
-    for entry in (Path(ledger.journal) / "_delta_log").glob("*.json"):
+def test_a_commit_that_the_log_forgot_is_reported_as_such(own_ledger: SmallLedger) -> None:
+    DeltaTable(own_ledger.journal).create_checkpoint()
+    for entry in (Path(own_ledger.journal) / "_delta_log").glob("*.json"):
         entry.unlink()
-    said = payhook(ledger, "event", "seq:1")
+    said = payhook(own_ledger, "event", "seq:1")
     assert said.exit_code == 0
     assert "log cleaned up" in said.output
-    reported = json.loads(payhook(ledger, "event", "seq:1", "--json").output)
+    reported = json.loads(payhook(own_ledger, "event", "seq:1", "--json").output)
     assert reported["seq:1"]["rows"][0]["commit"] is None
 
 
@@ -263,21 +273,21 @@ def test_the_test_ledger_is_another_one(words: list[str], said: str, ledger: Sma
     "words",
     [["balances"], ["search"], ["event", "seq:1"], ["entity", "k"], ["export", "--format", "csv", "--out", "x"]],
 )
-def test_a_damaged_ledger_is_one_sentence_and_exit_1(words: list[str], ledger: SmallLedger) -> None:
-    layout = Layout(ledger.data).ledger()
+def test_a_damaged_ledger_is_one_sentence_and_exit_1(words: list[str], own_ledger: SmallLedger) -> None:
+    layout = Layout(own_ledger.data).ledger()
     for table in (layout.journal, layout.postings):
         for file in Path(table).glob("*.parquet"):
             file.write_bytes(b"no Parquet")
-    said = payhook(ledger, *words)
+    said = payhook(own_ledger, *words)
     assert said.exit_code == 1
     assert said.stderr.startswith("payhook: ")
     assert "Traceback" not in said.output
 
 
-def test_a_log_without_its_entries_is_one_sentence_and_exit_1(ledger: SmallLedger) -> None:
-    last = DeltaTable(ledger.journal).version()
-    (Path(ledger.journal) / "_delta_log" / f"{last:020}.json").write_bytes(b"{")
-    said = payhook(ledger, "search")
+def test_a_log_without_its_entries_is_one_sentence_and_exit_1(own_ledger: SmallLedger) -> None:
+    last = DeltaTable(own_ledger.journal).version()
+    (Path(own_ledger.journal) / "_delta_log" / f"{last:020}.json").write_bytes(b"{")
+    said = payhook(own_ledger, "search")
     assert (said.exit_code, said.stderr.startswith("payhook: ")) == (1, True)
 
 

@@ -83,7 +83,7 @@ class EngineView(DeltaView):
 class ApiBench:
     """The API over one engine in which item 1 is dead, and item 2 waits behind it.
 
-    ``app``: with other routes already.
+    ``app``: with other routes already. ``with_pages``: the listener serves its pages beside the API.
     """
 
     def __init__(
@@ -92,6 +92,8 @@ class ApiBench:
         app: FastAPI | None = None,
         streams: Mapping[str, DeadLetters] | None = None,
         received: AskReceived = not_read,
+        *,
+        with_pages: bool = False,
     ) -> None:
         self.engine = Engine(folder)
         self.event, _ = self.engine.post("evt_1"), self.engine.post("evt_2")
@@ -108,7 +110,7 @@ class ApiBench:
         bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}
         attention = attention_at(folder, self.audit_log, self.engine.clock, list(known.by_name.values()))
         mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received, attention)
-        self.listener = Listener(self.app, folder, self.engine.clock)
+        self.listener = Listener(self.app, folder, self.engine.clock, with_pages=with_pages)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:
         """As a user who may give orders, unless another is named."""

@@ -62,6 +62,7 @@ class Listener:
         received: AskReceived = not_read,
         subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
         compare: Compare | None = None,
+        with_pages: bool = True,
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
         self.clock, self.folder = clock, folder
@@ -78,17 +79,21 @@ class Listener:
             for shard in range(shards)
         ]
         self.attention = attention_at(folder, self.audit_log, clock, dead)
-        routers = pages(
-            folder,
-            clock,
-            self.audit_log,
-            dead,
-            self.sessions,
-            producer,
-            received=received,
-            attention=self.attention,
-            subscribers=subscribers,
-            compare=compare,
+        routers = (
+            []
+            if not with_pages
+            else pages(
+                folder,
+                clock,
+                self.audit_log,
+                dead,
+                self.sessions,
+                producer,
+                received=received,
+                attention=self.attention,
+                subscribers=subscribers,
+                compare=compare,
+            )
         )
         origins = origins_of("127.0.0.1", 8081)
         self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins, routers, self.attention.badges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def pages(
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     attention = attention or attention_at(data, acts, clock, dead)
-    pulse = pulse or Pulse({}, httpx2.AsyncClient(trust_env=False), clock, AlertsSettings())
+    pulse = pulse or Pulse({}, unused_client(), clock, AlertsSettings())
     shards = dead or [dead_letters(data, clock, acts)]
     layout = Layout(data, shards=len(shards))
     sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
@@ -95,6 +95,12 @@ def pages(
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
     operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
     return routers(finance, operators, acts, users, bookings, received)
+
+
+@cache
+def unused_client() -> httpx2.AsyncClient:
+    """A client that nobody is asked with: each one reads the machine's certificates when it is made."""
+    return httpx2.AsyncClient(trust_env=False)
 
 
 def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[DeadLetters] = ()) -> Attention:

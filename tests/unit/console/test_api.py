@@ -20,6 +20,12 @@ def api(tmp_path: Path) -> ApiBench:
     return ApiBench(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
+    """One API for the orders that are refused: they change nothing."""
+    return ApiBench(tmp_path_factory.mktemp("shared"))
+
+
 def test_a_replay_is_ordered_and_what_became_of_it_can_be_asked(api: ApiBench) -> None:
     answer = api.replay()
     reported = answer.json()
@@ -49,8 +55,8 @@ def test_a_repeated_order_is_answered_from_memory_and_sends_nothing(api: ApiBenc
     assert len(api.kafka.sent) == 1
 
 
-def test_an_order_needs_a_key_and_the_refusal_says_where_that_is_explained(api: ApiBench) -> None:
-    answer = api.request("POST", "/api/dlq/replay", json={})
+def test_an_order_needs_a_key_and_the_refusal_says_where_that_is_explained(shared: ApiBench) -> None:
+    answer = shared.request("POST", "/api/dlq/replay", json={})
     assert (answer.status_code, problem(answer)) == (400, "key-missing")
     assert answer.headers["link"] == '</openapi.json>; rel="describedby"'
 
@@ -128,21 +134,21 @@ def test_while_keys_cannot_be_looked_up_no_order_is_given(api: ApiBench) -> None
     assert api.kafka.sent == []
 
 
-def test_an_item_that_is_not_there_is_a_404_and_nothing_is_sent_of_the_others(api: ApiBench) -> None:
-    answer = api.replay(items=[api.item(1), api.item(99)])
+def test_an_item_that_is_not_there_is_a_404_and_nothing_is_sent_of_the_others(shared: ApiBench) -> None:
+    answer = shared.replay(items=[shared.item(1), shared.item(99)])
     assert (answer.status_code, problem(answer)) == (404, "item-unknown")
     assert answer.json()["items"] == {"99": "there is no item 99"}
-    assert api.kafka.sent == []
+    assert shared.kafka.sent == []
 
 
-def test_an_item_that_is_not_as_it_was_seen_is_a_409(api: ApiBench) -> None:
-    answer = api.replay(items=[{**api.item(1), "seen_seq": 3}, api.item(2)])
+def test_an_item_that_is_not_as_it_was_seen_is_a_409(shared: ApiBench) -> None:
+    answer = shared.replay(items=[{**shared.item(1), "seen_seq": 3}, shared.item(2)])
     assert (answer.status_code, problem(answer)) == (409, "item-moved")
     assert answer.json()["items"] == {
         "1": "item 1 has moved on since row 3 to row 1; look again",
         "2": "item 2 isn't dead: its last decision is parked",
     }
-    assert api.kafka.sent == []
+    assert shared.kafka.sent == []
 
 
 def test_a_refused_order_leaves_its_key_to_the_corrected_one(api: ApiBench) -> None:
@@ -177,27 +183,27 @@ def test_a_refused_order_leaves_its_key_to_the_corrected_one(api: ApiBench) -> N
         ({"extra": 1}, "/body/extra"),
     ],
 )
-def test_an_order_that_is_not_valid_says_where(api: ApiBench, wrong: dict[str, Any], at: str) -> None:
-    answer = api.replay(**wrong)
+def test_an_order_that_is_not_valid_says_where(shared: ApiBench, wrong: dict[str, Any], at: str) -> None:
+    answer = shared.replay(**wrong)
     assert (answer.status_code, problem(answer)) == (422, "invalid")
     assert answer.json()["errors"][0]["at"] == at
-    assert api.kafka.sent == []
+    assert shared.kafka.sent == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"reason": "a", "reason": "b"}', b"[" * 10_000, b"NaN", b"7"])
-def test_a_body_that_two_readers_could_read_differently_is_refused(api: ApiBench, body: bytes) -> None:
+def test_a_body_that_two_readers_could_read_differently_is_refused(shared: ApiBench, body: bytes) -> None:
     headers = {"idempotency-key": "k", "content-type": "application/json"}
-    answer = api.request("POST", "/api/dlq/replay", content=body, headers=headers)
+    answer = shared.request("POST", "/api/dlq/replay", content=body, headers=headers)
     assert answer.status_code == (400 if body else 422)
     problem(answer)
 
 
-def test_a_refusal_repeats_nothing_of_what_was_sent(api: ApiBench) -> None:
-    assert "4242" not in api.replay(reason=["4242"]).text
+def test_a_refusal_repeats_nothing_of_what_was_sent(shared: ApiBench) -> None:
+    assert "4242" not in shared.replay(reason=["4242"]).text
 
 
-def test_a_body_that_is_too_large_is_refused(api: ApiBench) -> None:
-    answer = api.replay(reason="x" * (1 << 20))
+def test_a_body_that_is_too_large_is_refused(shared: ApiBench) -> None:
+    answer = shared.replay(reason="x" * (1 << 20))
     assert (answer.status_code, problem(answer)) == (413, "body-too-large")
 
 
@@ -227,9 +233,9 @@ def test_the_listeners_own_pages_may_order(api: ApiBench, origin: str) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
-def test_what_a_form_could_send_is_refused(api: ApiBench, content_type: str) -> None:
+def test_what_a_form_could_send_is_refused(shared: ApiBench, content_type: str) -> None:
     headers = {"idempotency-key": "k", **({"content-type": content_type} if content_type else {})}
-    answer = api.request("POST", "/api/dlq/replay", content=b"{}", headers=headers)
+    answer = shared.request("POST", "/api/dlq/replay", content=b"{}", headers=headers)
     assert (answer.status_code, problem(answer)) == (415, "not-json")
 
 
@@ -246,8 +252,8 @@ def test_what_a_form_could_send_is_refused(api: ApiBench, content_type: str) -> 
         ("GET", f"/api/dlq/commands/{'0' * 32}?mode=test", 404),
     ],
 )
-def test_every_refusal_is_a_problem(api: ApiBench, method: str, path: str, status: int) -> None:
-    answer = api.request(method, path, headers={"idempotency-key": "k", "content-type": "application/json"})
+def test_every_refusal_is_a_problem(shared: ApiBench, method: str, path: str, status: int) -> None:
+    answer = shared.request(method, path, headers={"idempotency-key": "k", "content-type": "application/json"})
     assert answer.status_code == status
     problem(answer)
 
@@ -262,8 +268,8 @@ def test_a_bug_is_a_problem_too_and_the_order_can_be_given_again(
     assert api.replay("k").status_code == 202
 
 
-def test_the_description_names_each_order_its_key_and_its_refusals(api: ApiBench) -> None:
-    reported = api.request("GET", "/openapi.json").json()
+def test_the_description_names_each_order_its_key_and_its_refusals(shared: ApiBench) -> None:
+    reported = shared.request("GET", "/openapi.json").json()
     assert reported["servers"] == [{"url": "/api"}]
     order = reported["paths"]["/dlq/replay"]["post"]
     [key] = [one for one in order["parameters"] if one["name"] == "Idempotency-Key"]
@@ -273,7 +279,7 @@ def test_the_description_names_each_order_its_key_and_its_refusals(api: ApiBench
     assert {"/dlq/replay", "/dlq/selections", "/dlq/selections/{number}/replay"} <= set(posts)
     for path in posts:
         assert "Idempotency-Key" in {one["name"] for one in reported["paths"][path]["post"]["parameters"]}, path
-    refs = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', api.request("GET", "/openapi.json").text))
+    refs = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', shared.request("GET", "/openapi.json").text))
     assert refs <= reported["components"]["schemas"].keys() and "ProblemView" in refs and "OrderAsked" in refs
 
 

@@ -51,6 +51,14 @@ def api(tmp_path: Path) -> Iterator[Api]:
     yield Api(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Api:
+    """One dead event, for requests that are refused."""
+    made = Api(tmp_path_factory.mktemp("shared"))
+    made.bench.dead(1)
+    return made
+
+
 def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
     api.bench.dead(5)
     answer = api.get("/items", limit=3)
@@ -177,16 +185,15 @@ def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> 
         ("/selections/0", 422, "invalid"),
     ],
 )
-def test_what_is_not_there_or_not_valid_is_a_problem(api: Api, path: str, status: int, name: str) -> None:
-    answer = api.listener.request("GET", f"/api/dlq{path}", BOB)
+def test_what_is_not_there_or_not_valid_is_a_problem(shared: Api, path: str, status: int, name: str) -> None:
+    answer = shared.listener.request("GET", f"/api/dlq{path}", BOB)
     assert (answer.status_code, problem(answer)) == (status, name), answer.text
 
 
 @pytest.mark.parametrize("name", ["fingerprint", "entity", "classes"])
-def test_an_empty_value_of_a_filter_is_refused(api: Api, name: str) -> None:
-    api.bench.dead(1)
-    answers = [api.get(path, states="waiting", **{name: ""}) for path in ("/items", "/groups", "/stats")]
-    answers.append(api.post("/selections", {"filter": {name: [""] if name == "classes" else ""}}))
+def test_an_empty_value_of_a_filter_is_refused(shared: Api, name: str) -> None:
+    answers = [shared.get(path, states="waiting", **{name: ""}) for path in ("/items", "/groups", "/stats")]
+    answers.append(shared.post("/selections", {"filter": {name: [""] if name == "classes" else ""}}))
     assert [(one.status_code, problem(one)) for one in answers] == [(422, "invalid")] * 4
 
 

@@ -39,7 +39,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
     """The listener with all of its routes."""
     folder = tmp_path_factory.mktemp("whole")
     watched = Watched("http://127.0.0.1:1/readyz", {}, {}, lambda _: {})
-    return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()))
+    return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()), with_pages=True)
 
 
 def concrete(path: str) -> str:

@@ -31,6 +31,12 @@ def listener(tmp_path: Path, clock: ManualClock) -> Listener:
     return new_listener(tmp_path, clock)
 
 
+@pytest.fixture(scope="module")
+def shared_listener(tmp_path_factory: pytest.TempPathFactory) -> Listener:
+    """One for the tests that sign in and change nothing else."""
+    return new_listener(tmp_path_factory.mktemp("shared"), ManualClock(NOW))
+
+
 @pytest.fixture
 def browser(listener: Listener) -> Browser:
     return Browser(listener)
@@ -167,7 +173,8 @@ def test_a_change_of_roles_ends_the_session(browser: Browser, listener: Listener
         *("javascript:alert(1)", "evil", "", "/a b", "/\n/evil", "/" + "a" * 3_000),
     ],
 )
-def test_after_signing_in_nobody_is_sent_elsewhere(browser: Browser, wanted: str) -> None:
+def test_after_signing_in_nobody_is_sent_elsewhere(shared_listener: Listener, wanted: str) -> None:
+    browser = Browser(shared_listener)
     answer = browser.sign_in(next=wanted)
     assert answer.status_code == 303
     assert answer.headers["location"] in ("/", "/%0d%0aset-cookie:x")
@@ -201,7 +208,10 @@ def test_a_link_with_another_hosts_name_in_its_path_does_not_lead_there(listener
         {"origin": "null"},
     ],
 )
-def test_forms_of_other_sites_are_refused_even_with_the_token(browser: Browser, headers: dict[str, str]) -> None:
+def test_forms_of_other_sites_are_refused_even_with_the_token(
+    shared_listener: Listener, headers: dict[str, str]
+) -> None:
+    browser = Browser(shared_listener)
     browser.sign_in()
     answer = browser.post("/logout", {}, csrf_of(browser.get("/")), **headers)
     assert (answer.status_code, "Another site" in answer.text) == (403, True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from console.api import mount_api
@@ -17,7 +16,7 @@ from dlq.audit_log import AuditLog
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener
-from tests.unit.console.places import bookings_at
+from tests.unit.console.places import bookings_at, unused_client
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 
 
@@ -27,7 +26,7 @@ class Pages:
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
-        app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
+        app = create_app(watched, unused_client(), clock)
         acts = AuditLog(data / "lake" / "acts")
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", ToTheEngine(letters))}
         mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}))

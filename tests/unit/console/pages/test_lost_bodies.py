@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from tests.unit.console.pages.conftest import Pages
+from tests.unit.console.pages.conftest import Pages, made
 from tests.unit.console.pages.test_operators import text
 
 PATHS = (
@@ -27,13 +27,14 @@ PATHS = (
 )
 
 
-@pytest.fixture
-def bodiless(own_pages: Pages) -> tuple[Pages, set[str]]:
-    """The pages, and the names of the files that are gone: every one."""
-    files = list((own_pages.data / "lake" / "bodies").glob("*.parquet"))
+@pytest.fixture(scope="module")
+def bodiless(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pages, set[str]]:
+    """The pages, and the names of the files that are gone: every one. Nothing here changes the ledger."""
+    pages = made(tmp_path_factory.mktemp("bodiless") / "data")
+    files = list((pages.data / "lake" / "bodies").glob("*.parquet"))
     for file in files:
         file.unlink()
-    return own_pages, {file.name for file in files}
+    return pages, {file.name for file in files}
 
 
 def dead_item(pages: Pages) -> int:

@@ -80,6 +80,12 @@ def office(tmp_path: Path) -> Iterator[Office]:
     made.comparisons.goes_on.set()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Office:
+    """One for the uploads that are refused: nothing of them is compared."""
+    return Office(tmp_path_factory.mktemp("shared") / "data")
+
+
 def test_a_report_is_compared_and_leads_to_its_result(office: Office) -> None:
     browser = office.browser()
     period: Any = {"from": "2026-01-01", "to": "2026-02-01"}
@@ -124,11 +130,11 @@ def test_a_report_that_cannot_be_compared_says_why(office: Office) -> None:
     ],
 )
 def test_what_is_missing_or_wrong_is_said_at_its_field(
-    office: Office, fields: dict[str, str], report: bytes, says: str
+    shared: Office, fields: dict[str, str], report: bytes, says: str
 ) -> None:
-    answer = office.upload(office.browser(), report, **fields)
+    answer = shared.upload(shared.browser(), report, **fields)
     assert answer.status_code == 422 and says in answer.text
-    assert office.comparisons.asked == []
+    assert shared.comparisons.asked == []
 
 
 @pytest.mark.parametrize(
@@ -148,22 +154,22 @@ def test_a_files_name_is_no_way_out_of_its_folder_and_no_option(office: Office, 
 
 
 @pytest.mark.parametrize("name", ["eve", "bob", "ida"])
-def test_only_finance_uploads(office: Office, name: str) -> None:
-    browser = office.browser(name)
+def test_only_finance_uploads(shared: Office, name: str) -> None:
+    browser = shared.browser(name)
     token = csrf_of(browser.get("/password"))
     headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
     answer = browser.request(
         "POST", PATH, data={"csrf_token": token, "provider": "stripe"}, files={"report": REPORT}, headers=headers
     )
-    assert answer.status_code == 403 and office.comparisons.asked == []
+    assert answer.status_code == 403 and shared.comparisons.asked == []
 
 
 @pytest.mark.parametrize("token", [None, "", "0" * 64])
-def test_an_upload_needs_the_forms_token(office: Office, token: str | None) -> None:
+def test_an_upload_needs_the_forms_token(shared: Office, token: str | None) -> None:
     data = {"provider": "stripe"} if token is None else {"provider": "stripe", "csrf_token": token}
     headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
-    answer = office.browser().request("POST", PATH, data=data, files={"report": REPORT}, headers=headers)
-    assert (answer.status_code, "too old" in answer.text, office.comparisons.asked) == (403, True, [])
+    answer = shared.browser().request("POST", PATH, data=data, files={"report": REPORT}, headers=headers)
+    assert (answer.status_code, "too old" in answer.text, shared.comparisons.asked) == (403, True, [])
 
 
 def test_an_upload_of_another_sites_page_is_refused(office: Office) -> None:
