@@ -17,6 +17,8 @@ from stack.jars import spark_jars
 from tests import local_attacker
 from tests.local_attacker import OBJECT, as_another_user, listeners, send
 
+pytestmark = pytest.mark.more(reason="a JVM of its own with every door of Spark open")
+
 WAIT_S = 60
 
 
@@ -63,6 +65,7 @@ def test_every_port_is_on_loopback(session: SparkSession) -> None:
     assert {address.removeprefix("::ffff:") for address in found.values()} == {"127.0.0.1"}
 
 
+@pytest.mark.row("G11")
 @pytest.mark.parametrize("attack", ["spark_rpc", "py4j_command", "python_worker_secret"])
 def test_no_port_does_what_it_is_sent_without_a_secret(session: SparkSession, attack: str) -> None:
     data = getattr(local_attacker, attack)()

@@ -20,6 +20,8 @@ from ledger.verify.spark_engine import Spark
 from ledger.verify.views import journal_sql
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
+pytestmark = pytest.mark.more(reason="a Spark of its own; tests/contract rewrites the same tables without one")
+
 BATCHES = 6
 
 
