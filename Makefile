@@ -6,7 +6,7 @@ PYTEST := $(PY) -m pytest
 # Without bytecode every process that is started would compile all that it imports, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs pictures environment setup demo up down test test-more test-faults lint bench load clean
+.PHONY: help docs pictures environment setup demo up down test test-more test-faults rows lint bench load clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -52,6 +52,9 @@ test-faults: setup  ## search for new examples and run the long fault tests; SEE
 		"tests/unit tests/contract tests/integration -m 'hypothesis or slow' -q --timeout=7200 -n 2 --hypothesis-seed=$(SEED)" \
 		"$(wildcard tests/faults tests/e2e) -q --timeout=1800 --hypothesis-seed=$(SEED)"
 
+rows: environment  ## say which test shows which requirement; ends with 1 where one has none
+	@$(PY) -m tests.rows
+
 lint: environment  ## check style, types, import direction, the compose file; count the code
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -81,4 +84,5 @@ docs: setup  ## write the generated pages again
 	@$(PY) -m stack.kafka_rights > docs/kafka-rights.md
 	@$(PY) -m core.metrics > docs/metrics.md
 	@$(PY) -m providers.event_types_page > docs/event-types.md
+	@$(PY) -m tests.rows > docs/rows.md
 	@$(PY) -m dlq.alerts.prometheus > deploy/prometheus/rules/payhook.yml

@@ -50,6 +50,7 @@ def minute(processes: LiveProcesses, events: int) -> None:
     processes.looks(30)
 
 
+@pytest.mark.row("A18")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_figures_and_rates_are_shown_and_renew_themselves(watched: Watched, width: int) -> None:
     minute(watched.processes, 100)

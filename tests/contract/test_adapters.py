@@ -112,6 +112,7 @@ def test_a_signature_header_that_comes_twice_is_refused_even_if_both_are_good(ca
         assert refusal(case, replace(request, headers=with_header(request.headers, name, value, value))) == "several"
 
 
+@pytest.mark.row("A9")
 def test_a_signed_time_holds_for_as_long_as_the_provider_says(case: Case) -> None:
     request, adapter = case.valid(), case.adapter()
     if case.tolerance_s is None:
@@ -198,11 +199,13 @@ def test_two_partial_refunds_of_one_payment_are_two_facts_of_one_entity(case: Ca
     assert (first.fact_key != second.fact_key) == case.books
 
 
+@pytest.mark.row("A13")
 def test_one_movement_under_two_event_ids_is_one_fact(case: Case) -> None:
     first, second = (event_of(case, Sample(event=event)) for event in ("e1", "e2"))
     assert (first.fact_key, first.fact_sha256) == (second.fact_key, second.fact_sha256)
 
 
+@pytest.mark.row("A5")
 def test_order_is_kept_for_a_payment_or_for_a_merchant_as_is_set(case: Case) -> None:
     requests = [
         case.valid(Sample(event=f"e{number}", movement=f"m{number}", payment=f"p{number}")) for number in (1, 2)

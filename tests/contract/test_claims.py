@@ -147,6 +147,7 @@ def other(key: ClaimKey) -> ClaimKey:
     return ClaimKey(key.name, bytes.fromhex(OTHER)[:CONTENT_BYTES])
 
 
+@pytest.mark.row("A3")
 def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(ground: Ground, key: ClaimKey) -> None:
     assert claim(ground, [key]) == [ClaimState.CLAIMED]
     assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]

@@ -250,6 +250,7 @@ def test_keys_of_several_callers_are_several_keys(ground: Ground) -> None:
     assert state(ground, yours, BOB) is ClaimState.CLAIMED
 
 
+@pytest.mark.row("A14")
 def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: RequestKey) -> None:
     async def all_at_once(store: AnswerStore) -> list[Claimed]:
         return await asyncio.gather(*(store.claim(key, bytes([n]) * 16) for n in range(50)))

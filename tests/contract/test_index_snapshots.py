@@ -102,6 +102,7 @@ def assert_same(index: Index, other: Index) -> None:
     assert list(index.places()) == list(other.places())
 
 
+@pytest.mark.row("F5")
 def test_an_empty_disk_begins_with_the_snapshot_and_catches_up_to_the_same_index(
     site: Site, clock: ManualClock
 ) -> None:

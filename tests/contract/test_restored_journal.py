@@ -99,6 +99,7 @@ def second(engine: DeltaEngine, event_id: str, came: str) -> str:
     return key
 
 
+@pytest.mark.row("F1")
 @pytest.mark.parametrize(
     ("action", "came"), [("replay", "dead"), ("purge", "dead"), ("resolve", "dead"), ("replay", "ignored")]
 )

@@ -234,6 +234,7 @@ def test_an_older_receiver_that_names_no_fact(engine: Engine, older: Callable[[s
     assert engine.index.open_count() == 0
 
 
+@pytest.mark.row("B7")
 def test_a_newer_receiver_before_an_older_processor(engine: Engine, older: Callable[[str], Older]) -> None:
     """What the older one decided stays, dies again while it is replayed there, and is booked once after the upgrade."""
     records = receives(NEWER, captured("msg_1"), captured("msg_2", "cap_2"), captured("msg_3"))

@@ -69,6 +69,7 @@ def seqs(path: str) -> list[int]:
 # a commit that the network gets in the way of
 
 
+@pytest.mark.row("F4")
 def test_a_commit_whose_answer_is_lost_is_there_once(path: str, relay: Relay) -> None:
     writer = begun(path)
     relay.lose(2)

@@ -24,6 +24,7 @@ def ports(one_stack: MortalStack) -> dict[int, str]:
     return listeners(supervisor.pid)
 
 
+@pytest.mark.row("G11")
 def test_every_port_is_on_loopback(ports: dict[int, str]) -> None:
     assert len(ports) > 5
     assert {address.removeprefix("::ffff:") for address in ports.values()} == {"127.0.0.1"}

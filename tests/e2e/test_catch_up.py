@@ -95,6 +95,7 @@ def balance(stack: Stack, account: str) -> int:
     return int(held.get(f"provider:stripe/{account}:clearing", 0))
 
 
+@pytest.mark.row("G4")
 def test_what_was_never_delivered_comes_in_and_its_webhook_is_a_duplicate(
     stack: Stack, lists: Lists, env: dict[str, str]
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_stack_catches_up_by_itself(stack: Stack, lists: Lists, env: dict[st
     assert json.loads(said.stdout)["caught_up"]["stripe"]["problem"] is None
 
 
+@pytest.mark.row("G1")
 def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
     give_key(stack)
     charge = {"id": "ch_thin", "object": "charge", "payment_intent": "pi_thin", "amount": 700, "amount_captured": 700}

@@ -252,6 +252,7 @@ def held(told: Stack) -> dict[str, int]:
     return {one["account"]: one["balance_minor"] for one in json.loads(said.stdout)}
 
 
+@pytest.mark.row("F3")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_an_account_holds_what_the_provider_says(held: dict[str, int], case: Case) -> None:
     assert held.get(case.account, 0) == case.holds

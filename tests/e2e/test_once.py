@@ -42,6 +42,7 @@ def stop(stack: Stack, name: str) -> int:
     return pid
 
 
+@pytest.mark.row("A2")
 def test_a_storm_of_one_id_from_50_connections_has_one_effect(stack: Stack) -> None:
     [webhook] = stack.captures(1, "storm")
     answers = stack.post(*[webhook] * 50)
@@ -61,6 +62,7 @@ def test_every_provider_gets_the_answer_it_wants_and_its_events_are_booked(stack
     assert_once(stack, webhooks)
 
 
+@pytest.mark.row("A6")
 @MORE
 def test_redis_stopped_the_2xx_go_on_as_deferred_with_one_effect(stack: Stack) -> None:
     webhooks = stack.captures(5, "no-redis")
@@ -94,6 +96,7 @@ def test_kafka_stopped_the_answer_is_503_and_nothing_is_confirmed(stack: Stack) 
     assert_once(stack, [webhook])
 
 
+@pytest.mark.row("A6")
 @MORE
 def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(stack: Stack) -> None:
     webhooks = stack.captures(5, "emptied")
@@ -104,6 +107,7 @@ def test_redis_emptied_old_webhooks_come_again_and_only_the_journal_knows_them(s
     assert wait_for(lambda: all(stack.decisions(one) == ["applied", "duplicate"] for one in webhooks), BACK_S)
 
 
+@pytest.mark.row("A2")
 def test_kill_9_after_what_is_durable_leaves_one_effect(stack: MortalStack) -> None:
     stack.killed_at(AFTER_WHAT_IS_DURABLE)
     said = stack.verify()

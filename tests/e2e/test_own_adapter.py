@@ -38,6 +38,7 @@ def sample(own: str) -> bytes:
         return SAMPLES.refund(Sample(event="1"))
 
 
+@pytest.mark.row("A20")
 def test_its_webhook_is_received_booked_once_and_proven(stack: Stack, tmp_path: Path) -> None:
     assert (stack.data_dir / "secrets" / "fakturo").read_text().startswith("fk_")
     body = tmp_path / "notice.json"

@@ -105,6 +105,7 @@ def test_the_handlers_own_test_passes(own: Path) -> None:
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
+@pytest.mark.row("B6")
 def test_a_case_is_opened_once_for_each_dispute_and_a_dead_one_is_replayed(
     stack: Stack, cases: CaseSystem, tmp_path: Path
 ) -> None:

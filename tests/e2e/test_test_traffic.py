@@ -163,6 +163,7 @@ def both_sides_verify_afterwards(world: World) -> Iterator[None]:
         assert other not in {row["mode"] for row in side.rows(["mode"], None)}
 
 
+@pytest.mark.row("D3")
 def test_one_stripe_endpoint_takes_live_and_test_and_each_goes_to_its_own_ledger(world: World) -> None:
     live, test = (f"stripe:evt_both_{flag}:charge.succeeded" for flag in ("live", "test"))
     assert world.taken(world.signed("stripe", stripe("evt_both_live", livemode=True)))

@@ -39,6 +39,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.row("F7")
 def test_what_is_made_is_the_owners_alone_and_an_open_folder_is_closed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)

@@ -166,6 +166,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     os.umask(before)
 
 
+@pytest.mark.row("G11")
 @pytest.mark.parametrize("what", ATTACKS)
 def test_nobody_does_anything_without_a_password(broker: Broker, what: str) -> None:
     assert broker.attacked(what, *ANONYMOUS).startswith("refused"), what

@@ -218,6 +218,7 @@ def test_only_finance_proposes(office: Office, user: str) -> None:
     assert office.states() == []
 
 
+@pytest.mark.row("F7")
 def test_nobody_approves_their_own(office: Office) -> None:
     status, reported = office.approves(ADA, office.proposes(ADA))
     assert (status, "ada proposed it: another person approves it" in reported, office.booked()) == (409, True, [])

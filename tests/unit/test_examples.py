@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 
 DRAWS = """
@@ -35,5 +37,6 @@ def drawn(tmp_path: Path, *modules: str) -> str:
     return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.row("F8")
 def test_examples_are_the_same_whatever_was_loaded_before(tmp_path: Path) -> None:
     assert drawn(tmp_path) == drawn(tmp_path, "core.money", "ledger.accounts", "journal.schema")

@@ -8,6 +8,8 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from tests.parts import Sum
 
 CHECKOUT = Path(__file__).parents[2]
@@ -42,6 +44,7 @@ def parts(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.row("G12")
 def test_a_run_that_fails_stops_no_other_and_the_last_lines_sum_all_of_them_up(tmp_path: Path) -> None:
     for name, text in {"fails": FAILS, "breaks": BREAKS, "over": PASSES_OVER}.items():
         (tmp_path / f"test_{name}.py").write_text(text)

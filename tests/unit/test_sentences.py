@@ -113,6 +113,7 @@ def test_a_charge_that_does_not_say_whether_it_is_captured_is_unknown_and_not_pa
     assert isinstance(told, Unknown) and told.code == "captured='None'"
 
 
+@pytest.mark.row("G8")
 def test_300_dead_in_a_minute_are_300_in_and_nobody_says_0_an_hour(tmp_path: Path) -> None:
     items = DeadItems(tmp_path)
     items.deaths(300, decided_at=items.now)

@@ -111,6 +111,7 @@ def unknown_words(words: str) -> str | None:
     return None
 
 
+@pytest.mark.row("G8")
 def test_every_command_on_a_page_is_one_that_there_is() -> None:
     listed = list(commands())
     assert len(listed) > 100

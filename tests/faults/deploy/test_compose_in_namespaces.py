@@ -155,6 +155,7 @@ def booked(project: Project) -> int:
     return sum(row["decision"] == "applied" for row in rows)
 
 
+@pytest.mark.row("F6")
 def test_a_webhook_gets_from_the_port_to_the_ledger(running: Project) -> None:
     assert post(running, 1) == 200
     assert post(running, 1) == 200, "a redelivery"

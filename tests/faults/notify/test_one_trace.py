@@ -26,6 +26,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield made
 
 
+@pytest.mark.row("A15")
 def test_a_webhook_is_one_trace_from_its_sender_to_the_subscriber(
     collector: Collector, stack: Stack, shop: Shop
 ) -> None:

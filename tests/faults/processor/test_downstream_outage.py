@@ -43,6 +43,7 @@ def stack(
         yield Stack(data_dir)
 
 
+@pytest.mark.row("A11")
 def test_a_minutes_outage_dead_letters_nothing_and_costs_few_calls(
     stack: Stack, service: MerchantService, capsys: pytest.CaptureFixture[str]
 ) -> None:

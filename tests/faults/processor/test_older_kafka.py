@@ -39,6 +39,7 @@ def is_refused(stack: Stack) -> bool:
     return stack.processor_status().get("state") == "refused"
 
 
+@pytest.mark.row("F1")
 def test_an_older_kafka_is_refused_until_a_person_decides(folder: Path, tmp_path: Path) -> None:
     """300 events that Kafka forgot were never decided, while everything said ready: now it is refused."""
     assert up(folder).returncode == 0

@@ -112,6 +112,7 @@ def dead_items(folder: Path) -> list[str]:
     return [f"{one['stream']}:{one['item_seq']}" for one in json.loads(said.stdout)["items"]]
 
 
+@pytest.mark.row("F5")
 def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop, configure: Callable[[int], None]) -> None:
     assert up(folder).returncode == 0
     stack = Stack(folder)

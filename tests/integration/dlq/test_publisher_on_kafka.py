@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from core.clock import SystemClock
@@ -114,6 +115,8 @@ def test_a_letter_that_the_topic_cannot_take_goes_by_reference(
     assert values == {1: None, 2: body_of(2)}
 
 
+@pytest.mark.row("C5")
+@pytest.mark.row("E8")
 def test_dead_letters_wait_for_a_broker_that_is_down(tmp_path: Path) -> None:
     """Nobody waits for Kafka; once it is there, everything lands and only then counts as published."""
     port, controller = free_ports(2)

@@ -66,6 +66,7 @@ def test_it_is_made_with_the_sources_partitions_where_that_is_set(kafka_broker: 
     start(kafka_broker, topic)
 
 
+@pytest.mark.row("E8")
 def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(kafka_broker: str, topic: str) -> None:
     make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 2, -1)], replication=1)
     with pytest.raises(DlqTopicRefused, match=f"--alter --topic {topic} --partitions 3"):
@@ -73,6 +74,7 @@ def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(
     assert partitions(kafka_broker, topic) == 2
 
 
+@pytest.mark.row("C3")
 def test_a_topic_without_the_mark_is_refused_until_its_owner_marks_it(kafka_broker: str, topic: str) -> None:
     """KIP-1191, on a broker that knows the mark."""
     make_elsewhere(kafka_broker, topic)

@@ -92,6 +92,7 @@ UNREADABLE: dict[str, Body] = {
 }
 
 
+@pytest.mark.row("A7")
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=[name.replace(" ", "_") for name in UNREADABLE])
 def test_what_cannot_be_read_is_one_poison_record_with_its_exact_bytes(
     receiver: ReceiverUnderTest, servers: Servers, body: Body

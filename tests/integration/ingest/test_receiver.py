@@ -53,6 +53,7 @@ def test_an_event_is_in_kafka_when_it_is_answered_with_its_bytes_key_and_identit
     assert datetime.fromisoformat(sent["received_at"])
 
 
+@pytest.mark.row("A16")
 def test_what_was_answered_is_on_the_receipts_topic_without_the_body(receiver: ReceiverUnderTest) -> None:
     receiver.post(receiver.stripe("1"))
     receiver.post(receiver.stripe("1"))
@@ -225,6 +226,7 @@ def test_its_metrics_are_on_a_loopback_port_of_their_own(receiver: ReceiverUnder
     assert urlparse(receiver.metrics_url).hostname == LOOPBACK
 
 
+@pytest.mark.row("A3")
 def test_a_confirmed_key_is_small_and_kept_for_a_week_and_a_day(receiver: ReceiverUnderTest, servers: Servers) -> None:
     """104 bytes by MEMORY USAGE are 161 of ``used_memory``, tables included; 165 is the limit."""
     client = servers.empty_redis()

@@ -110,6 +110,7 @@ def back(site: Site, dead: int) -> None:
     assert wait_for(site.is_whole, WAIT_S)
 
 
+@pytest.mark.row("F4")
 def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Site) -> None:
     """Whichever it is: the generation can be read, and requests of both kinds come at the same instant."""
     announce(site)

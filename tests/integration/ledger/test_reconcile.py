@@ -170,6 +170,7 @@ def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Co
 EVERY = [fact(f"x_{movement.value}", movement) for movement in STRIPE_CATEGORIES]
 
 
+@pytest.mark.row("A15")
 def test_a_report_of_what_was_booked_reconciles_clean(compare: Compare, tmp_path: Path) -> None:
     lost = fact("dp_1", Movement.DISPUTE_LOST)
     lines = [stripe_line(one) for one in EVERY]
@@ -185,6 +186,7 @@ def test_a_report_of_what_was_booked_reconciles_clean(compare: Compare, tmp_path
     assert (run.journal_seq, run.provider, run.report_name) == (8, "stripe", "report.csv")
 
 
+@pytest.mark.row("G6")
 def test_totals_by_kind_are_those_of_the_report_and_of_the_ledger(compare: Compare, tmp_path: Path) -> None:
     paid, back, kept = (
         fact("ch_1", amount_minor=10_000),
@@ -250,6 +252,7 @@ def test_adyens_report_reconciles_by_the_modifications_references(compare: Compa
     assert missing.absent
 
 
+@pytest.mark.row("G6")
 def test_each_planted_difference_is_found_with_exactly_its_kind(compare: Compare, tmp_path: Path) -> None:
     same, amount, currency, account, twice, not_there = (
         fact(f"ch_{name}") for name in ("same", "amount", "currency", "account", "twice", "not_there")

@@ -13,6 +13,7 @@ from tests.integration.ledger.conftest import Verify, World
 from tests.integration.ledger.findings import problems, wrong
 
 
+@pytest.mark.row("G7")
 @pytest.mark.parametrize(
     "change",
     [

@@ -120,6 +120,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     made.close()
 
 
+@pytest.mark.row("F5")
 def test_one_that_is_killed_is_replaced_and_stands_by_when_it_is_started_again(pair: Pair, tmp_path: Path) -> None:
     taken_s = pair.taken_over_s(pair.one.popen.kill)
     assert taken_s > LAPSES_S - RENEW_S - LOOK_S, "another host can't know at once"

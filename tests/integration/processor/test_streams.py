@@ -194,6 +194,7 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     wait_for(lambda: any((row.item_seq, row.decision) == entry for row in streams.rows("greet")), "the reversing entry")
 
 
+@pytest.mark.row("B5")
 def test_one_streams_failure_is_reported_and_leaves_the_other_alone(streams: OwnStreams) -> None:
     with streams.running("greet", "broken") as wait_for:
         wait_for(lambda: says(streams, "broken").get("restarts", 0) >= 1, "a second start of the broken one")

@@ -137,6 +137,7 @@ PROBES = {
 }
 
 
+@pytest.mark.row("F4")
 @pytest.mark.parametrize("service", RIGHTS)
 def test_a_service_may_do_what_its_rights_say_and_nothing_else(cluster: Cluster, service: str) -> None:
     kafka = cluster.settings(service)

@@ -90,6 +90,7 @@ def test_a_list_goes_on_where_a_page_ended(items: DeadItems) -> None:
     assert f"--after {first['next']}" in payhook(items, "list", "--limit", "1").output
 
 
+@pytest.mark.row("E6")
 def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
     """Others' tools read them: they are added to, never renamed."""
     item = reported(items, "list")["items"][1]
@@ -101,6 +102,7 @@ def test_json_of_an_item_has_these_fields(items: DeadItems) -> None:
     assert (item["state"], item["since"], item["times_died"]) == ("open", "2026-01-31T12:02:00.000000Z", 1)
 
 
+@pytest.mark.row("E11")
 def test_json_of_the_statistics_and_of_a_group_has_these_fields(items: DeadItems) -> None:
     expected = "at seq open waiting oldest over_24h over_48h next_over_24h by_kind by_class by_provider by_type hours"
     reported_stats = reported(items, "stats")

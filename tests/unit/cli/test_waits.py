@@ -73,6 +73,7 @@ def test_a_backoff_and_what_waits_behind_it(stream: Waits) -> None:
     assert "It runs after item 1: mend what holds that one." in said
 
 
+@pytest.mark.row("G9")
 def test_an_open_breaker_is_named_with_what_is_to_be_mended(stream: Waits) -> None:
     text = "isn't called until 12:00: its breaker is open (no answer)"
     stream.says(downstreams={"bank": {"state": "open", "text": text, "calls": 5, "failed": 5, "held": 1}})

@@ -42,6 +42,7 @@ def printed(pages: Pages, *words: str) -> Any:
     return json.loads(answer.output)
 
 
+@pytest.mark.row("G10")
 def test_balances_are_those_of_the_command_with_sums_and_what_is_owed(pages: Pages) -> None:
     found = ask(pages, "/balances")
     assert found["balances"] == printed(pages, "balances")

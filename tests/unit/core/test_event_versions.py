@@ -45,6 +45,7 @@ def read(record: dict[str, Any]) -> ReceivedEvent:
     return from_record(record["value"].encode(), [(name, text.encode()) for name, text in record["headers"]])
 
 
+@pytest.mark.row("B7")
 @pytest.mark.parametrize("name", sorted(file.stem for file in RECORDS.glob("*.json")))
 def test_a_stored_record_is_read_as_it_was_meant(name: str) -> None:
     record = stored(name)

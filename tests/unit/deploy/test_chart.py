@@ -104,6 +104,7 @@ def selects(selector: dict[str, str], pod: Any) -> bool:
     return selector.items() <= labels.items()
 
 
+@pytest.mark.row("F6")
 @needs_helm
 @pytest.mark.parametrize("values", VALUES)
 def test_it_is_what_the_api_takes(values: str) -> None:

@@ -40,6 +40,8 @@ def test_a_panel_asks_for_series_that_are_exposed(panel: dict[str, Any]) -> None
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
+@pytest.mark.row("A18")
+@pytest.mark.row("B8")
 @pytest.mark.parametrize("what", MUST_SHOW)
 def test_it_shows(what: str) -> None:
     asked = {one.metric for panel in PANELS for target in panel["targets"] for one in selectors(target["expr"])}

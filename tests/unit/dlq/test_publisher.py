@@ -34,6 +34,7 @@ def holds_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dlq.publisher.IN_MEMORY_MAX", SMALL)
 
 
+@pytest.mark.row("C5")
 def test_published_upto_moves_with_acknowledgements_only() -> None:
     producer = FakeProducer()
     dlq = publisher(producer)
@@ -82,6 +83,7 @@ def test_a_refused_record_is_tried_again_after_a_growing_wait() -> None:
     assert (dlq.published_upto, dlq.tally.written) == (1, 1)
 
 
+@pytest.mark.row("C4")
 def test_each_try_is_counted_and_the_oldest_letters_wait_is_known() -> None:
     """The counts are the stream's: the next publisher goes on from them."""
     producer, clock, tally = FakeProducer(), ManualClock(datetime(2026, 1, 31, tzinfo=UTC)), Tally()

@@ -59,6 +59,7 @@ def test_a_record_holds_the_events_bytes_key_and_partition() -> None:
     assert (record.value, record.key, record.partition) == (BODY, b"stripe:acct_1:pi_1", 2)
 
 
+@pytest.mark.row("C1")
 def test_the_headers_say_where_it_came_from_and_why_it_died() -> None:
     headers = dict(build_record(dead_row(), BODY, "payhook-ledger").headers)
     assert headers["__dlq.errors.topic"] == b"payments.events"
@@ -98,6 +99,7 @@ def test_the_events_own_headers_are_kept_but_never_shadow_where_it_came_from() -
     assert len(names) == len(set(names))
 
 
+@pytest.mark.row("C1")
 def test_an_event_cannot_bring_a_dead_letters_header_in_any_case_or_in_the_place_of_one_that_is_not_needed() -> None:
     """A reader that folds names, or asks for a code that this death doesn't have, must not find the sender's word."""
     brought = {"__DLQ.errors.topic": "other", "Payhook.Seq": "1", "payhook.error.code": "insufficient_funds"}
@@ -130,6 +132,7 @@ def test_a_row_that_no_receiver_named_still_has_a_record() -> None:
     assert dict(record.headers)["payhook.seq"] == b"7"
 
 
+@pytest.mark.row("C2")
 def test_a_stream_that_copies_nothing_leaves_key_and_value_out_and_says_where_they_are() -> None:
     record = build_record(
         dead_row(body_sha256=hashlib.sha256(BODY).hexdigest()), BODY, "payhook-ledger", copy_record=False

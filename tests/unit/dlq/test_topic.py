@@ -83,6 +83,8 @@ def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: in
     check(Broker({"dlq.greet": partitions}))
 
 
+@pytest.mark.row("C2")
+@pytest.mark.row("C3")
 @pytest.mark.parametrize(
     ("broker", "topic", "reported"),
     [

@@ -16,9 +16,10 @@ from ingest.claims import ClaimKey
 from ingest.event_reader import ON_LOOP_BYTES_MAX
 from ingest.limits import Limits
 from ingest.pan import CardMasker
+from load.samples.stripe import stripe_event
 from providers.port import Adapter
 from tests import virtual_time
-from tests.unit.ingest.app_under_test import Bench
+from tests.unit.ingest.app_under_test import NOW, Bench
 
 
 @pytest.fixture
@@ -55,6 +56,18 @@ def test_the_same_id_with_other_content_goes_on_as_a_conflict(bench: Bench) -> N
     assert bench.publisher.flags == ["claimed", "conflict"]
 
 
+@pytest.mark.row("A10")
+def test_the_same_id_with_another_type_is_another_event(bench: Bench) -> None:
+    post(bench, bench.stripe())
+    authorized = stripe_event(
+        "evt_1", "charge.pending", payment="pi_1", account="acct_1", amount_minor=500, currency="EUR", created=NOW
+    )
+    assert "idempotent-replayed" not in post(bench, bench.signed("stripe", authorized)).headers
+    assert bench.publisher.flags == ["claimed", "claimed"]
+    keys = [sent["event_key"] for *_, sent in bench.publisher.records]
+    assert keys == ["stripe:evt_1:charge.succeeded", "stripe:evt_1:charge.pending"]
+
+
 def test_one_event_twice_in_a_request_is_published_once_and_other_content_beside_it_as_a_conflict(bench: Bench) -> None:
     signed = bench.adyen("PSP1", "PSP1", "PSP2")
     answer = post(bench, signed, "/webhooks/adyen")
@@ -84,6 +97,7 @@ def test_of_a_batch_what_kafka_took_is_confirmed_and_the_rest_is_released(bench:
     assert keys == ["adyen:PSP1:CAPTURE:true", "adyen:PSP2:CAPTURE:true"]
 
 
+@pytest.mark.row("A6")
 def test_redis_down_events_go_on_deferred(bench: Bench) -> None:
     bench.claims.down = True
     for _ in range(5):

@@ -162,6 +162,7 @@ def catching(tmp_path: Path) -> Iterator[Catching]:
         yield Catching(tmp_path, lists)
 
 
+@pytest.mark.row("G4")
 @pytest.mark.parametrize("provider", EVENTS)
 def test_what_the_journal_lacks_comes_in_once_and_in_order(catching: Catching, provider: str) -> None:
     catching.lists.page_max = 3

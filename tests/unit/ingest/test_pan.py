@@ -105,6 +105,7 @@ def test_a_masked_event_is_the_same_event_with_hashes_of_what_is_stored():
     assert again == unmarked
 
 
+@pytest.mark.row("F7")
 def test_no_plain_hash_of_an_original_is_kept_and_the_digits_cant_be_found_by_trying():
     """With six digits and four beside it, a plain hash of the body is a million tries away from the number."""
     event = noted(f"paid with {CARD}")

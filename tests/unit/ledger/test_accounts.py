@@ -51,6 +51,7 @@ def test_every_movement_has_a_booking() -> None:
     assert all(debit is not credit for debit, credit in BOOKINGS.values())
 
 
+@pytest.mark.row("F3")
 @given(st.lists(st.tuples(facts, st.sampled_from(["stripe", "adyen"]), st.sampled_from(["m-1", "m:2"])), max_size=30))
 def test_any_facts_in_any_order_keep_debits_equal_to_credits(
     reported: list[tuple[MoneyFact, str, str]],

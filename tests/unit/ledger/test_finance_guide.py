@@ -7,6 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from core.money import Money, MoneyFact, Movement
 from ledger.accounts import BOOKINGS, book
 from ledger.queries import decimal_text
@@ -46,6 +48,7 @@ def shown(amount_minor: int, currency: str) -> str:
     return f"{decimal_text(amount_minor, currency)} {currency}"
 
 
+@pytest.mark.row("G8")
 def test_each_example_is_booked_as_the_guide_says() -> None:
     for example in examples():
         money, debit, credit = example.booked()

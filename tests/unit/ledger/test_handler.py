@@ -59,6 +59,7 @@ def handle(answer: MoneyFact | Exception | None, work: WorkItem) -> Applied | Ig
     return outcome
 
 
+@pytest.mark.row("A15")
 def test_a_money_fact_is_booked_on_the_merchant_of_its_account() -> None:
     outcome = handle(CAPTURE, item())
     assert isinstance(outcome, Applied)
@@ -72,6 +73,7 @@ def test_an_event_without_money_is_ignored() -> None:
     assert isinstance(handle(None, item(fact_key=None)), Ignored)
 
 
+@pytest.mark.row("G1")
 @pytest.mark.parametrize(
     ("problem", "code"),
     [

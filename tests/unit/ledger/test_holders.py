@@ -363,6 +363,7 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
         yield found
 
 
+@pytest.mark.row("G2")
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_it_holds_what_it_should_in_any_order(duckdb: DuckDb, case: Case, times: int) -> None:

@@ -99,6 +99,7 @@ def seen(bugs: list[ProviderBug]) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.row("A13")
 def test_each_case_is_reported_with_both_reports_and_what_is_in_order_is_not(reported: World) -> None:
     assert seen(reported.bugs()) == [
         ("fact_repeated", (1, 500), (2, 500)),

@@ -68,6 +68,7 @@ def keys(table: ReceiptsTable) -> list[str | None]:
     return [row["event_key"] for row in rows(table)]
 
 
+@pytest.mark.row("A16")
 def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a") + b"\n" + receipt("b", "duplicate"), receipt("c", "not_published", 503)]})
     assert collected(topic, table) == Collected(rows=3)

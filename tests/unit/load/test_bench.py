@@ -35,6 +35,7 @@ def test_what_was_never_due_again_is_no_retry():
     assert lateness([[(None, at(0))], [(None, at(0)), (None, at(1))]]) == []
 
 
+@pytest.mark.row("D6")
 def test_the_time_to_recover_is_held_against_what_was_said_beforehand():
     said = {"at": "2026-01-31T12:00:00.000000Z", "seconds": 40.0}
     assert Drained(8_000, at(50), said).off_forecast == pytest.approx(0.25)
@@ -55,6 +56,7 @@ def test_a_goal_says_whether_it_is_reached():
     assert not Goal(at_most=0).reached_by(1)
 
 
+@pytest.mark.row("A1")
 def test_every_goal_is_a_figure_of_a_group_that_runs():
     assert {name.partition(".")[0] for name in GOALS} <= {group.name for group in GROUPS}
 

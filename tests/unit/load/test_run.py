@@ -175,6 +175,7 @@ def test_the_rate_is_divided_among_users_that_each_keep_up(tmp_path: Path) -> No
         assert float(plan.variables["PAYHOOK_LOAD_PER_USER_PER_S"]) * users == pytest.approx(rate)
 
 
+@pytest.mark.row("A1")
 def test_locust_posts_at_the_rate_and_the_report_says_so(
     url: str, secrets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

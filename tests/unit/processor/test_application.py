@@ -371,6 +371,7 @@ def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_h
     assert (stream.begun, stream.reported) == (21, [f"refused: Refused: {refused}"])
 
 
+@pytest.mark.row("B5")
 def test_a_stream_in_an_outage_is_one_that_runs_so_another_ones_failure_ends_nothing() -> None:
     paused = Scripted("paused", *[DOWN] * 200, None)
     sick = Scripted("sick", ValueError("first"), None)

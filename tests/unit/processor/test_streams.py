@@ -38,6 +38,7 @@ def test_a_subscribers_longest_request_ends_before_its_handlers_deadline() -> No
     assert load_streams()["notify"].handler_deadline_s > TIMEOUT_S_MAX
 
 
+@pytest.mark.row("B6")
 def test_a_stream_of_ones_own_stands_beside_the_shipped_ones(tmp_path: Path) -> None:
     streams = load(tmp_path, OWN)
     assert list(streams) == ["ledger", "notify", "greet"]
@@ -67,6 +68,7 @@ def test_a_stream_that_is_switched_off_does_not_run(tmp_path: Path) -> None:
     assert [stream.name for stream in taking(streams, "live")] == ["ledger"]
 
 
+@pytest.mark.row("D3")
 def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
     streams = load(tmp_path, OWN + 'modes = ["test"]\n')
     assert [stream.name for stream in taking(streams, "live")] == ["ledger", "notify"]

@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from load.samples.adyen import AdyenItem, adyen_notification
 from providers import Adapter, ProvidersSettings, build_adapters
 from tests.unit.providers.samples.adyenplatform import SETTINGS, payout
@@ -34,6 +36,7 @@ def test_who_is_concerned_is_no_part_of_an_events_key(adapter: Adapter) -> None:
     assert only(adapter, body).event_key == f"adyenplatform::{named}:balancePlatform.x.updated"
 
 
+@pytest.mark.row("G3")
 def test_its_balance_is_the_one_that_the_standard_notifications_fill() -> None:
     adapters = build_adapters(ProvidersSettings.model_validate(SETTINGS))
     item = AdyenItem("P1", "R1", "SampleShop", "order-1", "CAPTURE", 700, "EUR", NOW)

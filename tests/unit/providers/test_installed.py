@@ -53,6 +53,7 @@ def error() -> str:
     return str(pickle.loads(pickle.dumps(refused.value)))
 
 
+@pytest.mark.row("A20")
 def test_an_adapter_of_a_package_is_beside_payhooks_own(folder: Path) -> None:
     before = build_adapters(ProvidersSettings()).keys()
     installed_module._entries.cache_clear()

@@ -233,6 +233,7 @@ def orders(steps: list[T]) -> Iterator[list[T]]:
         random.shuffle(shuffled)
 
 
+@pytest.mark.row("G2")
 @pytest.mark.parametrize(("provider", "row"), SEQUENCES)
 def test_a_sequence_leaves_in_the_books_what_its_row_says_in_any_order(provider: str, row: MoneySequence) -> None:
     adapter = adapter_of(provider, row.settings)

@@ -103,6 +103,7 @@ def test_pages_follow_each_other_and_miss_nobody(pages: Pages, monkeypatch: pyte
     assert foreign.status_code == 422 and "begin with its first page" in foreign.text
 
 
+@pytest.mark.row("E9")
 def test_an_item_page_has_the_whole_context(pages: Pages) -> None:
     rows = pages.letters.journal.rows
     stuck = next(row.item_seq for row in rows if row.first and "evt_stuck" in (row.event_key or ""))

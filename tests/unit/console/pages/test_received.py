@@ -34,6 +34,7 @@ def opened(tmp_path: Path) -> Opened:
     return open_listener
 
 
+@pytest.mark.row("G10")
 def test_every_reason_is_shown_with_how_many_and_what_to_do(opened: Opened) -> None:
     page = opened(busy_hour).get("/received").text
     for code, count in {"not_published": "433", "signature_mismatch": "12", "too_many_connections": "240"}.items():

@@ -33,6 +33,7 @@ def test_who_has_no_role_has_no_box_and_finds_nothing(pages: Pages) -> None:
     assert status == 200 and "You have no role that may search" in page and "pi_0" not in page
 
 
+@pytest.mark.row("G10")
 @pytest.mark.parametrize("words", [PAYMENT, "stripe:evt_paid0:charge.captured", "evt_back", "  pi_0 ", "4.50 EUR"])
 def test_one_payment_is_shown_at_once(pages: Pages, words: str) -> None:
     assert search(pages, words) == (303, f"/ledger/entities/{PAYMENT}")

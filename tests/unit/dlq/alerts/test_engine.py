@@ -82,6 +82,7 @@ def test_every_rule_is_among_these() -> None:
     assert FIRING.keys() == rules(SETTINGS).keys()
 
 
+@pytest.mark.row("A19")
 @pytest.mark.parametrize("rule", FIRING)
 def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once(looks: Looks, rule: str) -> None:
     well, ill = FIRING[rule]

@@ -84,6 +84,7 @@ def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shard
     assert found["dlq_escalation", "ledger.1"] == 50 * 3_600 and found["dlq_escalation", "ledger"] == 0
 
 
+@pytest.mark.row("A8")
 def test_the_depth_says_how_fast_the_dead_of_all_shards_come_and_go() -> None:
     def dead(depth: int, inflow: int, outflow: int) -> Dead:
         return Dead(depth, None, tuple(Rate.of(window_s, inflow, outflow, depth) for window_s in WINDOWS))
@@ -241,6 +242,7 @@ def test_one_burst_of_slow_claims_is_no_alert(slow_looks: set[int]) -> None:
     assert slow_redis_notices(slow_looks, 300, 1_000) == []
 
 
+@pytest.mark.row("A19")
 def test_slow_claims_are_an_alert_once_two_windows_are_full_of_them_and_over_a_window_later() -> None:
     """20 looks are a window; the first slow share is seen at look 100."""
     fired, over = slow_redis_notices(range(100, 160), 300, 1_000)
@@ -264,6 +266,7 @@ def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
     assert SLOW_S in REQUEST_BUCKETS_S
 
 
+@pytest.mark.row("A17")
 def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:
     looks = Looks(window_s=300)
     looks.samples(answers(in_time=0, late=0, failed=0, waited=0))

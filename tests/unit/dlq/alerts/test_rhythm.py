@@ -96,6 +96,7 @@ def test_a_source_that_goes_on_as_ever_is_no_alarm(rate: Rate) -> None:
     assert alarms == []
 
 
+@pytest.mark.row("G5")
 @pytest.mark.parametrize("rate", RHYTHMS, ids=lambda rate: rate.__name__)
 def test_a_source_that_falls_silent_is_noticed(rate: Rate) -> None:
     noon = 7 * WEEK + 2 * DAY + 12 * SLOTS_AN_HOUR

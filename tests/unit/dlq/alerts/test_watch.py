@@ -79,6 +79,7 @@ def kinds(server: Receiver) -> list[tuple[str, str]]:
     return [(one["rule"], one["kind"]) for one in reported]
 
 
+@pytest.mark.row("A12")
 def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after_two(
     stack: Stack, server: Receiver
 ) -> None:

@@ -195,6 +195,7 @@ def test_an_empty_text_is_no_value_of_a_filter(name: str) -> None:
         Filter(**{name: "" if name in ("fingerprint", "entity") else ("x", "")})  # type: ignore[arg-type]
 
 
+@pytest.mark.row("E11")
 def test_three_thousand_of_one_cause_are_one_line(items: DeadItems) -> None:
     rows = items.deaths(300)
     items.dead(error_class="Late")
@@ -219,6 +220,7 @@ def test_the_clock_of_the_sla_runs_from_the_first_death(items: DeadItems) -> Non
     assert index.stats().over_48h == 1
 
 
+@pytest.mark.row("A8")
 def test_a_storm_is_in_the_rates_right_while_it_happens(items: DeadItems) -> None:
     """300 events die within one minute: 300 in and 0 out, and never cleared at this rate. Then people clear it."""
     began = datetime(2026, 2, 2, 12, 59, 30, tzinfo=UTC)

@@ -18,6 +18,7 @@ from tests.dead_items import STACK, DeadItems, seqs
 from tests.small_ledger import TOPIC, body_of
 
 
+@pytest.mark.row("E9")
 def test_a_story_has_each_try_with_its_error_and_log_lines(items: DeadItems) -> None:
     row = items.dead(decision=Decision.RETRY, error_class="Timeout", log_lines="INFO: first")
     row = items.then(row, Decision.DEAD, error_class="MerchantUnknown", log_lines="INFO: second", attempt=1)

@@ -18,6 +18,7 @@ from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import Stuck
 
 
+@pytest.mark.row("B4")
 def test_a_run_replays_what_was_frozen_and_each_item_ends_in_a_state_that_is_shown(bench: SelectionBench) -> None:
     bench.dead(7)
     selection = bench.selections.freeze(Filter(), "ada", "the account was opened")
@@ -226,6 +227,7 @@ def test_the_speed_of_late_tells_how_long_it_takes_yet(bench: SelectionBench) ->
     assert reported.eta_s == pytest.approx((9 - reported.ended) / reported.per_s)
 
 
+@pytest.mark.row("E10")
 def test_a_replay_with_followers_takes_an_entity_at_once(tmp_path: Path) -> None:
     """Portions of three would part the entity's four items, and the processor takes all of it or none."""
     bench = SelectionBench(tmp_path, dead_head=DeadHead.CONTINUE)

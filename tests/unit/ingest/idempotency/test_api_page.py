@@ -19,6 +19,7 @@ from tests.memory_answers import MemoryAnswers
 PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text("utf-8")
 
 
+@pytest.mark.row("A14")
 def test_the_example_application_carries_a_repeated_request_out_once() -> None:
     async def post_twice() -> list[httpx2.Response]:
         app = example["create_app"](MemoryAnswers(ManualClock(datetime(2026, 1, 31, tzinfo=UTC))))

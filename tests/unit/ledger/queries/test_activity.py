@@ -21,6 +21,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-01-31T{text}Z").astimezone(UTC)
 
 
+@pytest.mark.row("B8")
 def test_tries_are_counted_by_their_number_and_deaths_and_events_by_step(tmp_path: Path) -> None:
     """One is applied at once, one dies at once, one dies after its retries: 3 first tries, then one of each."""
     letters = DeadLetters(tmp_path / "data")

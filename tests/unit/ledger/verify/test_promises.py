@@ -10,6 +10,7 @@ from ledger.verify.promises import promise_names, read_promise
 from ledger.verify.report import PromiseInvariant
 
 
+@pytest.mark.row("G7")
 def test_every_promise_is_an_invariants_and_says_the_same() -> None:
     proved = {one.name: one.sentence for one in INVARIANTS if isinstance(one, PromiseInvariant)}
     assert proved == {name: read_promise(name).sentence for name in promise_names()}

@@ -41,6 +41,7 @@ def drained(
     return at_s, forecasts
 
 
+@pytest.mark.row("D6")
 @given(
     backlog=st.integers(100_000, 1_000_000),
     drain_per_s=st.floats(3_000, 20_000),
@@ -135,6 +136,7 @@ def test_a_forecast_without_an_end_is_made_again_when_there_is_one():
             assert rates.forecast.seconds is not None
 
 
+@pytest.mark.row("D5")
 @given(
     readings=st.lists(
         st.tuples(st.floats(0.0, 10.0), st.integers(0, 100_000), st.floats(0.0, 1.0), st.floats(0.0, 1.0)), max_size=60
@@ -200,6 +202,7 @@ def test_close_to_what_the_driver_can_do_the_recommendation_does_not_run_away():
     assert advice.executors == 10
 
 
+@pytest.mark.row("D5")
 @pytest.mark.parametrize("known_per_s", [None, 60.0, 500.0, 9_000.0])
 @pytest.mark.parametrize("trickle_per_s", [0, 20, 250])
 @pytest.mark.parametrize("burst_s", [3, 8, 40])

@@ -19,6 +19,7 @@ def a_round(calls: int = 20, each_s: float = 0.1, failed: int = 0, peak: int = 9
     return Report(calls=calls, failed=failed, seconds=calls * each_s, peak=peak, waited=waited)
 
 
+@pytest.mark.row("D8")
 def test_a_good_round_that_used_the_limit_raises_it_by_one_up_to_the_most() -> None:
     subject = limit(most=10)
     seen = [subject.at_once]
@@ -45,6 +46,7 @@ def test_failures_halve_it_down_to_the_least_but_single_ones_do_not() -> None:
     assert subject.at_once == 1
 
 
+@pytest.mark.row("D8")
 def test_calls_that_take_twice_their_best_time_lower_it() -> None:
     subject = limit()
     subject.learn(a_round(each_s=0.1))

@@ -59,6 +59,7 @@ class Traffic:
         return Applied()
 
 
+@pytest.mark.row("A11")
 @pytest.mark.parametrize("how", ["ill", "silent"])
 def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of_times(
     service: MerchantService, tmp_path: Path, how: str

@@ -48,6 +48,7 @@ def test_an_outage_opens_the_breaker_and_everything_waits_with_its_attempts(
         assert "its breaker is open (Unreachable)" in row.reason
 
 
+@pytest.mark.row("D4")
 def test_while_it_is_open_nothing_is_called_and_others_flow(engine: LimitedEngine, service: Service) -> None:
     service.down = True
     post(engine, service, 10)
@@ -238,6 +239,7 @@ def test_no_retry_after_that_notify_honours_is_cut_short_by_its_stream() -> None
     assert load_streams()["notify"].downstreams["subscriber:*"].quiet_s_max >= RETRY_AFTER_S_MAX
 
 
+@pytest.mark.row("A11")
 def test_retries_are_held_when_first_tries_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downstream, "RETRY_SHARE", 0.0)
     monkeypatch.setattr(downstream, "RETRIES_MIN", 1)
@@ -272,6 +274,7 @@ def test_held_events_are_due_one_after_another(
     assert due[-1] == NOW + timedelta(seconds=10 + 49 / 10)
 
 
+@pytest.mark.row("A9")
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_clock_that_ran_ahead_keeps_nobody_away_any_longer(
     engine: LimitedEngine, service: Service, ends: bool

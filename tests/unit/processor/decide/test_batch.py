@@ -39,6 +39,7 @@ def test_same_key_with_other_content_dies_beside_its_entity_and_its_redelivery_i
     assert (dead.error_class, dead.blocking) == ("EventConflict", False)
 
 
+@pytest.mark.row("A4")
 def test_a_failing_event_is_tried_after_1_2_4_8_16_seconds_and_then_dies(engine):
     key = engine.post("evt_1")
     engine.handler.fails(key, Stuck("no answer"))
@@ -51,6 +52,9 @@ def test_a_failing_event_is_tried_after_1_2_4_8_16_seconds_and_then_dies(engine)
     assert len(engine.handler.calls) == 6
 
 
+@pytest.mark.row("A5")
+@pytest.mark.row("B1")
+@pytest.mark.row("E5")
 def test_followers_park_behind_a_failing_head_and_drain_in_order_while_others_flow(engine):
     head, other = engine.post("evt_1"), engine.post("evt_9", entity="e2")
     second = engine.post("evt_2")
@@ -66,6 +70,7 @@ def test_followers_park_behind_a_failing_head_and_drain_in_order_while_others_fl
     assert [engine.decisions(key)[-1] for key in (head, second, third, fourth)] == ["applied"] * 4
 
 
+@pytest.mark.row("B3")
 def test_a_bug_in_the_handler_kills_its_event_at_once_and_its_followers_wait_for_a_person(engine):
     head, follower = engine.post("evt_1"), engine.post("evt_2")
     engine.handler.fails(head, ZeroDivisionError("division by zero"), times=1)
@@ -133,6 +138,7 @@ def test_a_malformed_command_dies_and_moves_nothing(engine):
     assert (row.decision.value, row.topic, row.error_class) == ("dead", CONTROL, "CommandInvalid")
 
 
+@pytest.mark.row("A13")
 def test_one_fact_under_two_event_keys_is_applied_once(engine):
     first = engine.post("evt_1", entity="e1", fact="stripe:re_1:refund")
     second = engine.post("evt_2", entity="e2", fact="stripe:re_1:refund")
@@ -179,6 +185,7 @@ def test_a_type_that_nobody_handles_is_ignored_and_says_so(engine):
     assert (row.decision.value, row.reason) == ("ignored", "nobody handles it")
 
 
+@pytest.mark.row("A7")
 def test_a_record_that_the_receiver_did_not_write_dies_by_itself(engine):
     engine.send(EVENTS, b"hello", [])
     [row] = engine.batch()
@@ -234,6 +241,7 @@ def test_a_restart_between_two_tries_forgets_nothing(engine):
     assert engine.decisions(follower) == ["parked", "applied"]
 
 
+@pytest.mark.row("D4")
 def test_an_event_whose_downstream_is_held_waits_without_an_attempt_and_its_follower_behind_it(engine: Engine) -> None:
     first, second = engine.post("evt_1"), engine.post("evt_2")
     engine.handler.fails(first, DownstreamHeld("merchants", 7.0), times=1)

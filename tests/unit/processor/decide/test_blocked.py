@@ -60,6 +60,7 @@ def everything_works(engine: Engine) -> None:
     engine.handler.down_for = lambda _: False
 
 
+@pytest.mark.row("E4")
 def test_in_an_outage_every_offset_has_its_row_no_attempt_is_spent_and_few_calls_are_made(engine: Engine) -> None:
     first = engine.post("evt_0", "e0")
     engine.batch()

@@ -78,6 +78,7 @@ def test_followers_that_waited_for_a_person_learn_what_became_of_their_head(tmp_
     assert "an earlier event of its entity, is purged" in (rows[follower].error_message or "")
 
 
+@pytest.mark.row("E7")
 @pytest.mark.parametrize("keeps_index", [True, False])
 def test_the_previous_event_is_reported_with_its_key_its_decision_and_its_route(
     tmp_path: Path, keeps_index: bool

@@ -15,6 +15,7 @@ from tests.unit.processor.scopes import SCOPES
 from tests.unit.processor.search import Search
 
 
+@pytest.mark.row("A2")
 @pytest.mark.parametrize("policy", DeadHead)
 @pytest.mark.parametrize("name", SCOPES)
 def test_engine_and_model_agree_in_every_world(

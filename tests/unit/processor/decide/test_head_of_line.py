@@ -76,6 +76,7 @@ def test_stuck_is_held_against_what_was_done_in_the_last_minute():
     assert (figures.stuck_share, figures.done_share) == (0.75, 0.25)
 
 
+@pytest.mark.row("D2")
 @pytest.mark.parametrize(
     ("heads", "behind", "done", "blocked"),
     [(1, 199, 100, True), (1, 99, 900, False), (100, 100, 10, False), (0, 0, 0, False), (0, 0, 9, False)],
@@ -135,6 +136,7 @@ def test_by_default_no_head_is_dead_lettered_for_those_behind_it(engine):
     assert "dead" not in stream.decisions(head)
 
 
+@pytest.mark.row("D2")
 def test_past_the_limit_the_head_dies_between_two_tries_with_its_whole_story(engine):
     stream = engine(age_s=AGE_S)
     stream.rules = replace(stream.rules, policy=parse("fixed(5s x1, 1000s x9)"))

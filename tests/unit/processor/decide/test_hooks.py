@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 
+import pytest
+
 from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
 from processor.decide.hooks import HookRunner, Published
@@ -44,6 +46,7 @@ def runner_of(hooks: Reported, problems: list[tuple[str, str]], call_s_max: floa
     return HookRunner(hooks, lambda *problem: problems.append(problem), call_s_max)
 
 
+@pytest.mark.row("E7")
 def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
     hooks, problems = Reported(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)

@@ -18,6 +18,7 @@ def test_everything_odd_once(tmp_path: Path, policy: DeadHead) -> None:
     run(tmp_path, policy, EVERYTHING)
 
 
+@pytest.mark.row("F2")
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(policy=st.sampled_from(list(DeadHead)), todo=steps())
 @example(

@@ -18,6 +18,7 @@ from tests.unit.processor.harness import CONTROL, Engine, Stuck
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
 
 
+@pytest.mark.row("E10")
 def test_followers_run_after_their_head_in_kafkas_order(tmp_path: Path) -> None:
     engine = passing(tmp_path)
     keys = dying(engine, "evt_1", "evt_2", "evt_3")
@@ -164,6 +165,7 @@ def test_a_large_command_leaves_room_for_live_events_in_each_batch(tmp_path: Pat
         assert engine.index.open_count() == left
 
 
+@pytest.mark.row("B4")
 def test_a_full_new_round_of_tries_follows_a_replay(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     key = engine.post("evt_1")

@@ -65,6 +65,7 @@ def test_an_ignored_event_is_booked_by_the_handler_that_knows_its_type(engine: E
     assert engine.index.open_count() == 0
 
 
+@pytest.mark.row("G1")
 def test_an_unknown_event_is_kept_holds_back_nobody_and_is_booked_once_its_type_is_known(engine: Engine) -> None:
     key, later = engine.post("evt_1", "e1"), engine.post("evt_2", "e1")
     engine.handler.script[key] = unknown

@@ -177,6 +177,7 @@ def test_a_rate_is_kept_from_batch_to_batch_and_within_a_portion(tmp_path: Path)
     assert taken(engine, digest)[-1] == 9, "a pause isn't made up for: two seconds' worth at most"
 
 
+@pytest.mark.row("B4")
 def test_live_traffic_that_waits_makes_the_run_slower_and_it_recovers(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     dead(engine, 2_500)

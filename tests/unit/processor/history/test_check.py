@@ -61,6 +61,7 @@ def test_a_journal_that_notes_no_number_of_partitions_takes_each(path: Path) -> 
     check_partitions("ledger", journal_of(path, MemoryLog(OLD), OLD[:4]), MemoryLog(OLD), TOPIC, 8)
 
 
+@pytest.mark.row("F1")
 def test_an_older_log_that_ends_before_the_mark_is_refused(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
     assert refusal(path, state, MemoryLog(OLD[:3])) == [Kind.ENDS_BEFORE]

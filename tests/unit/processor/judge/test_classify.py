@@ -133,6 +133,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.row("E1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.says)
 def test_each_rule(case: Case) -> None:
     assert Classifier(Rules.model_validate(case.rules)).kind(case.error()) is case.kind

@@ -27,6 +27,7 @@ def item(provider: str) -> WorkItem:
     return WorkItem(1, "k", "e", provider, "acct", "t", b"{}", None, 0)
 
 
+@pytest.mark.row("E1")
 @pytest.mark.parametrize(
     ("error", "provider", "kind"),
     [
@@ -113,6 +114,7 @@ source = "kafka:orders"
 """
 
 
+@pytest.mark.row("E2")
 def test_a_streams_own_rules_are_over_the_global_ones(tmp_path: Path) -> None:
     file = tmp_path / "streams.toml"
     file.write_text(GLOBAL_AND_OWN, "utf-8")

@@ -37,6 +37,7 @@ def delays(text: str, count: int) -> list[float | None]:
     return [parse_policy(text).delay_s(retry, no_jitter) for retry in range(1, count + 1)]
 
 
+@pytest.mark.row("E3")
 @pytest.mark.parametrize(
     ("text", "waits"),
     [
@@ -114,6 +115,7 @@ def fixed(draw: st.DrawFn) -> tuple[str, float]:
 shares = st.floats(0, 1, exclude_max=True)
 
 
+@pytest.mark.row("B2")
 @given(growing() | fixed(), st.integers(1, 1_100), st.integers(1, 1_100), shares, shares)
 def test_a_retry_is_never_early_delays_grow_and_none_is_beyond_the_cap(
     policy_and_jitter: tuple[str, float], one: int, other: int, share: float, other_share: float
@@ -157,6 +159,7 @@ def test_a_policy_gives_exactly_as_many_retries_as_it_says(policy_and_jitter: tu
         assert policy.delay_s(policy.tries + 1, no_jitter) is None
 
 
+@pytest.mark.row("A4")
 def test_jitter_takes_its_whole_share() -> None:
     policy = parse_policy(DEFAULT)
     assert [policy.delay_s(retry, lambda: 0.5) for retry in range(1, 6)] == [1.25, 2.5, 5, 10, 20]
@@ -171,6 +174,7 @@ def test_jitter_does_not_pass_the_next_longer_delay() -> None:
 # what is wrong
 
 
+@pytest.mark.row("E3")
 @pytest.mark.parametrize(
     ("text", "column", "part", "reported"),
     [
@@ -285,6 +289,7 @@ def wait_of(row: JournalRow) -> float:
     return (row.due_at - row.decided_at).total_seconds()
 
 
+@pytest.mark.row("E6")
 def test_the_row_of_a_failure_names_its_policy(engine: Engine) -> None:
     engine.handler.fails(engine.post("a"), Stuck("not yet"))
     [row] = engine.batch()
@@ -314,6 +319,7 @@ def test_its_further_tries_follow_the_policy_that_it_began_with(engine: Engine) 
     assert (dead.decision, dead.retry_policy, dead.decided_at) == (Decision.DEAD, POLICY, NOW + timedelta(seconds=31))
 
 
+@pytest.mark.row("E2")
 def test_an_event_that_fails_for_the_first_time_follows_what_is_configured(engine: Engine) -> None:
     engine.handler.fails(engine.post("a"), Stuck("not yet"))
     engine.batch()

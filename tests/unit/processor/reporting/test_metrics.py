@@ -40,6 +40,7 @@ def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
     assert counts[str(ATTEMPT_MAX)] == 1_000 - ATTEMPT_MAX + 1
 
 
+@pytest.mark.row("C4")
 def test_dead_letters_are_counted_from_the_publishers_own_numbers() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
     metrics.dead_letters.requests, metrics.dead_letters.written, metrics.dead_letters.failed = 5, 3, 2
@@ -58,6 +59,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
     return bare_row(2, decision, **(times | changes))
 
 
+@pytest.mark.row("A17")
 @pytest.mark.parametrize(
     ("of", "counted"),
     [
@@ -93,6 +95,7 @@ def waits(engine: Engine, event_key: str) -> None:
     engine.handler.script[event_key] = hold
 
 
+@pytest.mark.row("A17")
 def test_an_hour_behind_an_open_breaker_is_late(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     first, follower = engine.post("evt_1"), engine.post("evt_2")

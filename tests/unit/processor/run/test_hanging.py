@@ -105,6 +105,7 @@ def chunk(
     return run_chunk(task(call_s, batch_s, hasty=hasty), handler, Chunk([[one] for one in items]), left)
 
 
+@pytest.mark.row("D1")
 def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: Hanging):
     groups = [[item(seq, "hang" if seq % 20 == 0 else "fine")] for seq in range(200)]
     results = reported(run_groups(task(), handler, groups))

@@ -120,6 +120,7 @@ def test_a_handler_of_json_gets_the_bytes_as_they_came() -> None:
     assert handler.version == "seen-1"
 
 
+@pytest.mark.row("D7")
 @pytest.mark.parametrize(
     ("error", "error_class"),
     [
@@ -185,6 +186,7 @@ def test_an_avro_datum_becomes_json_without_losing_a_digit(tmp_path: Path) -> No
     assert json.loads(avro(tmp_path)(encoded())) == PAID_JSON
 
 
+@pytest.mark.row("B7")
 def test_a_single_object_is_known_by_its_schemas_fingerprint(tmp_path: Path) -> None:
     decoder = avro(tmp_path)
     canonical = fastavro.schema.to_parsing_canonical_form(PAYMENT)
@@ -268,6 +270,7 @@ def test_an_endless_decimal_is_refused_before_it_is_made(tmp_path: Path) -> None
     assert time.process_time() - started < 5, "unbounded it takes 25 s"
 
 
+@pytest.mark.row("D7")
 def test_a_protobuf_message_becomes_its_own_json(tmp_path: Path) -> None:
     message = payment(amount_minor=2**62, currency_code="EUR", mark=b"\x00\xff", rate=float("nan"))
     message.at.FromJsonString("2026-01-31T12:00:00Z")

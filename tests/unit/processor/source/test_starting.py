@@ -51,6 +51,7 @@ def source(starting: str) -> KafkaSource:
     return TimedSource(cast(Any, None), KafkaSettings(), EVENTS, CONTROL, starting=starts_of(starting))
 
 
+@pytest.mark.row("B6")
 @pytest.mark.parametrize(
     ("starting", "begins", "said"),
     [
