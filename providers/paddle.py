@@ -18,6 +18,10 @@ because payouts are in that currency; else from ``totals``.
   reverse gives them back, because a transaction's totals aren't impacted by adjustments
   (https://developer.paddle.com/changelog/2023/transaction-totals-adjusted-totals). Paddle's fee for a chargeback
   (``chargeback_fee``) isn't in the earnings: it is a movement of its own.
+- A reverse names the transaction and not the adjustment that it reverses
+  (https://developer.paddle.com/webhooks/adjustments/adjustment-created). So it is paired with a chargeback, or a
+  credit, of the same transaction and the same earnings. One whose earnings differ, because it reverses a part or was
+  converted at another rate, is unknown: which adjustment it undoes isn't said.
 - Earnings below zero, as a prorated downgrade or a tax adjustment may have, book as the opposite movement.
 - A chargeback's warning needs a person where it has an effect on the payout balance: how, Paddle doesn't say.
 - A payout books under its ``pay_`` id when it is paid; there is no event for one that fails.
@@ -36,6 +40,7 @@ from typing import Any
 
 from core.card_numbers import shown
 from core.event import Mode
+from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
@@ -62,7 +67,14 @@ _ADJUSTED: Mapping[str, Movement] = {
     "credit": Movement.REFUND,
     "credit_reverse": Movement.REFUND_FAILED,
 }
-_UNDO: Mapping[Movement, Movement] = {
+_PAIRS: Mapping[str, str] = {
+    "chargeback": "chargeback",
+    "chargeback_reverse": "chargeback",
+    "credit": "credit",
+    "credit_reverse": "credit",
+}
+"""By action: what the pairs of its transaction are called. A refund isn't reversed."""
+_OPPOSITE: Mapping[Movement, Movement] = {
     Movement.CAPTURE: Movement.CAPTURE_FAILED,
     Movement.REFUND: Movement.REFUND_FAILED,
     Movement.REFUND_FAILED: Movement.REFUND,
@@ -192,9 +204,11 @@ class PaddleAdapter(JsonAdapter):
         if found is None:
             return None
         movement, money = found
-        if movement in _UNDO and money.amount_minor < 0:
-            movement, money = _UNDO[movement], replace(money, amount_minor=-money.amount_minor)
-        return moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=_entity(data, event_type))
+        payment, pairs = _entity(data, event_type), _PAIRS.get(str(data.get("action")))
+        if movement in _OPPOSITE and money.amount_minor < 0:
+            movement, money, pairs = _OPPOSITE[movement], replace(money, amount_minor=-money.amount_minor), None
+        fact = moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=payment)
+        return fact if pairs is None else replace(fact, pair=join_key(NAME, payment or "", pairs))
 
 
 def _entity(data: object, event_type: str) -> str | None:

@@ -289,6 +289,24 @@ CASES += [
         fees=1_680,
     ),
 ]
+CASES += [
+    Case(
+        f"a {action} at Paddle that is reversed",
+        [
+            Told("paddle", Request(body, ()))
+            for body in (paddle.transaction(), paddle.adjustment(action=action), paddle.reversed_later(action))
+        ],
+        {"provider:paddle:clearing": 1_084},
+    )
+    for action in ("chargeback", "credit")
+]
+CASES.append(
+    Case(
+        "a chargeback at Paddle that is reversed, and was before the first day",
+        [Told("paddle", Request(paddle.reversed_later("chargeback"), ()))],
+        {},
+    )
+)
 PAID_THROUGH_BRAINTREE = Told(
     "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
 )

@@ -219,14 +219,50 @@ def earning(earnings: str, body: bytes, *path: str) -> bytes:
     return changed(body, "data", *path, "payout_totals", "earnings", to=earnings)
 
 
+def reversed_later(action: str) -> bytes:
+    """The adjustment of its own that takes back another one."""
+    return adjustment("adjustment.created", action=f"{action}_reverse", adjustment="adj_2", event_id="evt_9")
+
+
 SALE = earning("9350", transaction(), "details")
 CREDIT = earning("5000", adjustment("adjustment.created", action="credit"))
+REVERSE, CREDIT_BACK = reversed_later("chargeback"), reversed_later("credit")
+WEBHOOKS += [
+    Webhook(f"{case} names its pair", body, pair=pair)
+    for case, body, pair in (
+        ("a chargeback", adjustment(action="chargeback"), "txn_1:chargeback"),
+        ("a chargeback's reverse", REVERSE, "txn_1:chargeback"),
+        ("a credit", CREDIT, "txn_1:credit"),
+        ("a credit's reverse", CREDIT_BACK, "txn_1:credit"),
+        ("a refund, which nothing undoes", adjustment(), None),
+        ("a chargeback whose earnings are below zero", earning("-367", adjustment(action="chargeback")), None),
+    )
+]
 SEQUENCES = [
     MoneySequence("a sale and a credit of a part of it", [CREDIT, SALE], {"clearing": 4_350, "refunds": 5_000}),
     MoneySequence(
         "the credit is reversed",
-        [CREDIT, SALE, earning("5000", adjustment(action="credit_reverse", adjustment="adj_2"))],
+        [CREDIT, SALE, earning("5000", CREDIT_BACK)],
         {"clearing": 9_350},
+    ),
+    MoneySequence(
+        "a chargeback that is reversed",
+        [SALE, earning("9350", adjustment(action="chargeback")), earning("9350", REVERSE)],
+        {"clearing": 9_350},
+    ),
+    *(
+        MoneySequence(f"a {action} of what was never told", [SALE, earning("9350", body)], {"clearing": 9_350})
+        for action, body in (("chargeback_reverse", REVERSE), ("credit_reverse", CREDIT_BACK))
+    ),
+    MoneySequence(
+        "a credit of which a part is reversed: which one, Paddle doesn't say",
+        [CREDIT, SALE, earning("2000", CREDIT_BACK)],
+        {"clearing": 4_350, "refunds": 5_000},
+    ),
+    MoneySequence(
+        "two credits of one amount, one of which is reversed",
+        [CREDIT, changed(CREDIT, "data", "id", to="adj_9"), SALE, earning("5000", CREDIT_BACK)],
+        {"clearing": 4_350, "refunds": 5_000},
     ),
     MoneySequence(
         "a refund whose tax is adjusted, which gives earnings back",
