@@ -97,6 +97,7 @@ def moved(
     account: str,
     payment: str | None,
     paired: bool = False,
+    pair: str | None = None,
     prefix: str = "",
     within: str | None = None,
     outside: Outside | None = None,
@@ -106,22 +107,24 @@ def moved(
     :param reference: the id of what moved: of the refund, not of the payment
     :param paired: the provider tells by the same id what undoes the movement, or what it undoes. A loss undoes nothing,
         and nothing undoes it
+    :param pair: the id of what it undoes, or under which it is undone, where that isn't its own
     :param prefix: before the movement's name, where one object moves money several times
     :param within: what the id is unique within, such as the account, where it isn't by itself
     :param outside: how much of it the provider doesn't hold
     """
 
-    def key(one: Movement) -> str:
-        return join_key(provider, *([] if within is None else [within]), reference, prefix + one.value)
+    def key(one: Movement, moved_id: str) -> str:
+        return join_key(provider, *([] if within is None else [within]), moved_id, prefix + one.value)
 
-    done = _UNDOES.get(movement, movement if movement in _UNDOES.values() else None) if paired else None
+    done = _UNDOES.get(movement, movement if movement in _UNDOES.values() else None)
+    done_id = pair or (reference if paired else None)
     return MoneyFact(
-        fact_key=key(movement),
+        fact_key=key(movement, reference),
         movement=movement,
         account=account,
         payment=None if movement in PAYOUTS else payment,
         money=money,
-        pair=None if done is None else key(done),
+        pair=None if done is None or done_id is None else key(done, done_id),
         outside=outside,
     )
 

@@ -19,8 +19,9 @@ What books, and why:
   below zero was withdrawn, each one above zero given back, which may be less
   (https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
   loss of what is still withheld final. A movement is named by its transaction; the dispute's first withdrawal and
-  first return by the dispute, because ``charge.dispute.created`` may not list them yet. Where a dispute has no such
-  list its own amount counts. An inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
+  first return by the dispute, because ``charge.dispute.created`` may not list them yet; one that shares its second with
+  another by its event. A return gives back the withdrawal of its round. Where a dispute has no such list its own amount
+  counts. An inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
   (https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
   prevent it: then it is lost as soon as it is closed.
 - What a dispute costs (the ``fee`` of its balance transactions) is a movement of its own, named by the transaction.
@@ -57,7 +58,7 @@ from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outsi
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.listed import page_address, read_items
-from providers.money import PAYOUTS, certain, money_of, moved
+from providers.money import certain, money_of, moved
 from providers.pointed import NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
 from providers.port import ListedPage, Request, Span, Wanted
 from providers.settings import ProvidersSettings
@@ -90,6 +91,12 @@ _CONTEXT = re.compile(r"[A-Za-z0-9_/]{1,255}")
 """Accounts with slashes between them (https://docs.stripe.com/context)."""
 _UNTOLD = "changes", "not told"
 """Which of several movements of one object a thin event is about."""
+_ONE_SECOND = "balance_transactions", "of one second"
+"""Which of several rounds of a dispute an event is about."""
+_ROUNDS: Mapping[Movement, int] = {Movement.DISPUTE_OPENED: -1, Movement.DISPUTE_WON: 1}
+"""What a dispute moves several times, by the sign of its balance transactions."""
+_BY_EVENT: Mapping[str, Any] = {}
+"""In place of a round's transaction: the event's own id names the round, as its time is another round's too."""
 
 
 class StripeAdapter(JsonAdapter):
@@ -276,7 +283,7 @@ class RefundUnlisted(MoneyInvalid):
 class _Moved(NamedTuple):
     movement: Movement
     source: Mapping[str, Any]
-    """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact."""
+    """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact; or `_BY_EVENT`."""
     amount: object
 
 
@@ -293,27 +300,35 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     found = read(reported, previous)
     if found is None:
         return None
+    event = event_in(document)
+    if event_type.startswith(THIN) and found.movement in _ROUNDS:
+        _check_round(reported, found.movement, time_of(event.get("created")))
+    dispute_round = None if found.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
     return moved(
         NAME,
         found.movement,
-        text(found.source, "id"),
+        dispute_round or text(found.source, "id"),
         money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
-        account=_account(event_in(document)),
+        account=_account(event),
         payment=_payment(reported),
-        paired=_is_paired(found, reported),
+        pair=_pair(found, reported),
     )
 
 
-def _is_paired(found: _Moved, reported: Mapping[str, Any]) -> bool:
-    """Whether what undoes it, or what it undoes, has its id: not so the later rounds of a dispute, which are named by
-    their balance transactions, what gives back a part, nor captures, which nothing undoes.
+def _pair(found: _Moved, reported: Mapping[str, Any]) -> str | None:
+    """The id of what is undone, or may be: None for captures, which nothing undoes, for what gives back a part of a
+    withdrawal, and for rounds of a dispute that can't be told apart by their times.
     """
-    if found.movement is Movement.DISPUTE_OPENED:
-        return found.source is reported
-    if found.movement is Movement.DISPUTE_WON:
-        taken = [-amount for amount, _ in _transactions(reported) if amount < 0]
-        return found.source is reported and (not taken or found.amount == taken[0])
-    return found.movement in PAYOUTS or found.movement in (Movement.REFUND, Movement.REFUND_FAILED)
+    if found.source is _BY_EVENT or found.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
+        return None
+    if found.movement is not Movement.DISPUTE_WON:
+        return text(found.source, "id")
+    taken, number = _of_sign(reported, -1), len(_of_sign(reported, 1)) or 1
+    if not taken:
+        return text(reported, "id")
+    if number > len(taken) or taken[number - 1][0] != found.amount:
+        return None
+    return text(reported if number == 1 else taken[number - 1][1], "id")
 
 
 def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
@@ -495,7 +510,11 @@ def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
     is_prevented = status == "prevented" and not listed
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
-    return _newest(dispute, Movement.DISPUTE_OPENED, -1)
+    opened = _newest(dispute, Movement.DISPUTE_OPENED, -1)
+    if opened.source is _BY_EVENT:
+        # Another event tells of the same withdrawal.
+        raise MovementUnknown(*_ONE_SECOND)
+    return opened
 
 
 def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
@@ -509,11 +528,31 @@ def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
 
 def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved:
     """The newest of the dispute's transactions in that direction: the one that its event is about."""
-    mine = [(amount, one) for amount, one in _transactions(dispute) if amount * sign > 0]
+    mine = _of_sign(dispute, sign)
     if not mine:
         return _Moved(movement, dispute, dispute.get("amount"))
     amount, transaction = mine[-1]
-    return _Moved(movement, dispute if len(mine) == 1 else transaction, abs(amount))
+    if len(mine) == 1:
+        return _Moved(movement, dispute, amount)
+    amounts = {amount for amount, one in mine if _created(one) == _created(transaction)}
+    if len(amounts) > 1:
+        raise MovementUnknown(*_ONE_SECOND)
+    is_tied = sum(_created(one) == _created(transaction) for _, one in mine) > 1
+    return _Moved(movement, _BY_EVENT if is_tied else transaction, amount)
+
+
+def _of_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
+    """What was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
+    return [(amount * sign, one) for amount, one in _transactions(dispute) if amount * sign > 0]
+
+
+def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetime | None) -> None:
+    """
+    :raises MovementUnknown: the thin event may be about either of two rounds that followed at once
+    """
+    since = 0 if moment is None else int(moment.timestamp())
+    if sum(_created(one) >= since for _, one in _of_sign(dispute, _ROUNDS[movement])) > 1:
+        raise MovementUnknown(*_UNTOLD)
 
 
 def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:

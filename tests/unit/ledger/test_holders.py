@@ -307,6 +307,25 @@ CASES.append(
         {},
     )
 )
+CASES.append(
+    Case(
+        "a dispute at Stripe that is withdrawn twice within one second",
+        [
+            Told("stripe", Request(body, ()))
+            for body in (
+                stripe.CAPTURED,
+                stripe.disputed("funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_1)),
+                stripe.named(
+                    "evt_2",
+                    stripe.disputed(
+                        "funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_3), stripe.free(stripe.SECOND_1)
+                    ),
+                ),
+            )
+        ],
+        {"provider:stripe/acct_1:clearing": -1_000},
+    )
+)
 PAID_THROUGH_BRAINTREE = Told(
     "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
 )

@@ -92,6 +92,11 @@ def transaction(name: str, amount: int, created: int, currency: str = "usd") -> 
     return {"id": name, "amount": amount, "created": created, "currency": currency, "fee": 1500}
 
 
+def free(of: dict[str, Any]) -> dict[str, Any]:
+    """The transaction without its fee."""
+    return {**of, "fee": 0}
+
+
 def disputed(event_type: str, status: str, *transactions: dict[str, Any]) -> bytes:
     return dispute(event_type, status=status, balance_transactions=list(transactions))
 
@@ -185,6 +190,15 @@ NAMES = [
 # A thin event, and what Stripe's API says of its object.
 
 CREATED = "2026-01-31T12:00:00.500Z"
+
+
+def two_rounds(seconds: int) -> dict[str, Any]:
+    """A dispute whose second round follows so soon."""
+    times = NOW_S, NOW_S, NOW_S + seconds, NOW_S + seconds
+    listed_ = [transaction(f"txn_{number}", (-1000, 1000)[number % 2], at) for number, at in enumerate(times)]
+    return {**DISPUTE, "balance_transactions": listed_}
+
+
 THIN_MONEY = ("charge.succeeded", "charge.refunded", "payout.paid", "charge.dispute.funds_withdrawn")
 
 
@@ -397,7 +411,11 @@ REFUNDS = [
     ),
 ]
 WITHDRAWN, BACK, AGAIN = transaction("txn_1", -1000, 1), transaction("txn_2", 1000, 2), transaction("txn_3", -1000, 3)
-PART_BACK = transaction("txn_2", 300, 2)
+PART_BACK, BACK_AGAIN = transaction("txn_2", 300, 2), transaction("txn_4", 1000, 4)
+SECOND_1, SECOND_2, SECOND_3 = (
+    transaction(f"txn_s{number}", amount, 9) for number, amount in ((1, -1000), (2, 1000), (3, -1000))
+)
+LISTS_TWO = dispute("created", balance_transactions=[SECOND_3, SECOND_2, SECOND_1])
 IN_EUROS, BACK_IN_EUROS = transaction("txn_1", -910, 1, "eur"), transaction("txn_2", 910, 2, "eur")
 DISPUTES = [
     Webhook("a dispute takes the money", dispute("created"), books=BOOKED_DISPUTE),
@@ -423,6 +441,30 @@ DISPUTES = [
         "a dispute that is withdrawn again is named by its transaction",
         dispute("funds_withdrawn", balance_transactions=[AGAIN, BACK, WITHDRAWN]),
         books="txn_3:dispute_opened 1000 USD of pi_1",
+    ),
+    Webhook(
+        "a withdrawal that shares its second with another one is named by its event",
+        dispute("funds_withdrawn", balance_transactions=[SECOND_3, SECOND_2, SECOND_1]),
+        books="dp_1.evt_1:dispute_opened 1000 USD of pi_1",
+        pair=None,
+    ),
+    *fails(
+        MovementUnknown,
+        (
+            "two withdrawals of one second and of different amounts",
+            dispute("funds_withdrawn", balance_transactions=[transaction("txn_4", -300, 9), SECOND_1]),
+            "'of one second'",
+        ),
+        ("a new dispute that lists two withdrawals of one second", LISTS_TWO, "'of one second'"),
+    ),
+    *(
+        Webhook(f"{what} names what it undoes", dispute(event_type, balance_transactions=listed_), pair=pair)
+        for what, event_type, listed_, pair in (
+            ("the first round", "funds_reinstated", [BACK, WITHDRAWN], "dp_1:dispute_opened"),
+            ("the second withdrawal", "funds_withdrawn", [AGAIN, BACK, WITHDRAWN], "txn_3:dispute_opened"),
+            ("the second round", "funds_reinstated", [BACK_AGAIN, AGAIN, BACK, WITHDRAWN], "txn_3:dispute_opened"),
+            ("a part", "funds_reinstated", [PART_BACK, WITHDRAWN], None),
+        )
     ),
     Webhook(
         "a part that comes back in another currency than the dispute's",
@@ -556,6 +598,15 @@ THIN_EVENTS = [
         ("a thin capture, one of several or the last", thin("charge.captured", IN_PARTS), "not told"),
         ("a thin update during several captures", thin("charge.updated", {**IN_PARTS, "captured": False}), "not told"),
         ("a thin refund of a charge that has two", thin("charge.refunded", TWO), "not told"),
+        *(
+            (
+                f"a thin {kind} of one that has two {how}",
+                thin(f"charge.dispute.{kind}", two_rounds(seconds)),
+                "not told",
+            )
+            for kind in ("funds_withdrawn", "funds_reinstated")
+            for how, seconds in (("in its second", 0), ("within the next one", 1))
+        ),
         (
             "a thin change that doesn't say to what",
             thin("charge.updated", IN_PARTS, changes={"before": {"amount_captured": 0}, "after": {}}),
@@ -675,6 +726,12 @@ COMPARISONS = [
 # What it comes to.
 
 CAPTURED = event("charge.succeeded", CHARGE)
+
+
+def named(event_id: str, body: bytes) -> bytes:
+    return body.replace(b'"id": "evt_1"', b'"id": "%b"' % event_id.encode(), 1)
+
+
 WON_AND_WITHDRAWN_AGAIN = [
     CAPTURED,
     disputed("created", "needs_response"),
@@ -768,6 +825,40 @@ SEQUENCES = [
         "a dispute that is won, withdrawn again and lost",
         [*WON_AND_WITHDRAWN_AGAIN, disputed("closed", "lost", AGAIN, BACK, WITHDRAWN)],
         {"clearing": -4500, "fees": 4500, "dispute_losses": 1000},
+    ),
+    *(
+        MoneySequence(
+            f"a dispute that is withdrawn, won and withdrawn again within one second, listed {how}",
+            [
+                CAPTURED,
+                disputed("funds_withdrawn", "needs_response", *order([SECOND_1])),
+                named("evt_2", disputed("funds_reinstated", "won", *order([SECOND_2, SECOND_1]))),
+                named("evt_3", disputed("funds_withdrawn", "needs_response", *order([SECOND_3, SECOND_2, SECOND_1]))),
+            ],
+            {"clearing": -4500, "fees": 4500, "disputes": 1000},
+        )
+        for how, order in (("the newest first", list), ("the oldest first", reversed))
+    ),
+    MoneySequence(
+        "two withdrawals of one second, each of which lists both",
+        [
+            CAPTURED,
+            *(
+                named(name, disputed("funds_withdrawn", "needs_response", SECOND_3, SECOND_1))
+                for name in ("evt_2", "evt_3")
+            ),
+        ],
+        {"clearing": -1000 - 3000, "fees": 3000, "disputes": 2000},
+    ),
+    MoneySequence(
+        "a dispute that is withdrawn again, and whose second round is won",
+        [*WON_AND_WITHDRAWN_AGAIN, disputed("funds_reinstated", "won", BACK_AGAIN, AGAIN, BACK, WITHDRAWN)],
+        {"clearing": 1000 - 6000, "fees": 6000},
+    ),
+    MoneySequence(
+        "a second round that is won, and whose withdrawal was never told",
+        [*WON_AND_WITHDRAWN_AGAIN[:-1], disputed("funds_reinstated", "won", BACK_AGAIN, AGAIN, BACK, WITHDRAWN)],
+        {"clearing": 1000 - 6000, "fees": 6000},
     ),
     MoneySequence(
         "a dispute of an account that settles in another currency: the dispute's own amount counts",
