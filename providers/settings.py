@@ -31,7 +31,10 @@ class MoneyRule(Section):
 
     event_type: str = Field(min_length=1, description="The event's type, exactly")
     movement: Movement = Field(description="How money moved: capture, refund, dispute_opened, payout_paid, ...")
-    id: Pointer = Field(description="JSON pointer (RFC 6901) to the movement's own id")
+    id: Pointer = Field(
+        description="JSON pointer (RFC 6901) to the movement's own id; of one that takes back another (refund_failed, "
+        "dispute_won, payout_failed, ...) to the other's"
+    )
     amount: Pointer = Field("/data/amount", description="JSON pointer to the amount: an integer, minor units")
     currency: Pointer = Field("/data/currency", description="JSON pointer to the currency: three letters")
 

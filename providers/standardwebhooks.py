@@ -5,6 +5,7 @@ Its senders are anybody, so the settings say which types book and which are know
 nothing is known, nor which of them move money where no rule says so. A message that is sent again has the same id
 (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md), so the whole body decides
 a conflict.
+An undo is paired with what has its id (`MoneyFact.pair`), so a rule's ``id`` points at the id of what is undone.
 Signatures of version ``v1`` (HMAC) count; ``v1a`` (ed25519) and what is yet to come are passed over.
 """
 
@@ -17,12 +18,11 @@ import secrets as random_secrets
 from collections.abc import Iterator
 
 from core.errors import Unparseable
-from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes
 from providers.fields import any_id, names, parse_pointer, resolve, time_of
-from providers.money import money_of
+from providers.money import money_of, moved
 from providers.port import Request, SignatureInvalid
 from providers.settings import ProvidersSettings
 from providers.signature import base64_mac, secret_error, timestamp
@@ -87,12 +87,15 @@ class StandardWebhooksAdapter(JsonAdapter):
             raise MoneyInvalid(f"a {event_type} event has no id of the movement at {rule.id}")
         account = _id_at(document, at.account) or ""
         amount, currency = (resolve(document, parse_pointer(one)) for one in (rule.amount, rule.currency))
-        return MoneyFact(
-            fact_key=join_key(NAME, account, movement_id, rule.movement.value),
-            movement=rule.movement,
+        return moved(
+            NAME,
+            rule.movement,
+            movement_id,
+            money_of(amount, currency),
             account=account,
             payment=_id_at(document, at.entity),
-            money=money_of(amount, currency),
+            paired=True,
+            within=account,
         )
 
 

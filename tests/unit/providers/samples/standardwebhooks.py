@@ -11,7 +11,7 @@ from typing import Any
 from core.errors import Unparseable
 from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Comparison, Refusal, Webhook, books, each, fails, shown
+from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, books, each, fails, shown
 from tests.unit.providers.shapes import NOW_S
 
 KEY = b"k" * 24
@@ -141,6 +141,24 @@ def own(**changed: Any) -> Request:
     return sent(json.dumps({**PAID, **changed}).encode())
 
 
+PAYOUTS = {
+    "standardwebhooks": {
+        **OWN["standardwebhooks"],
+        "money": [
+            {**RULE, "event_type": event_type, "movement": movement}
+            for event_type, movement in (
+                *(("paid", "capture"), ("bounced", "capture_failed")),
+                *(("sent", "payout_paid"), ("came_back", "payout_failed")),
+            )
+        ],
+    }
+}
+
+
+def paid_out(event_type: str) -> Request:
+    return own(**{"event/name": event_type, "payment": "o1"})
+
+
 NAMED = {
     "type": "payment.captured",
     "timestamp": "2026-01-31T12:00:00.5Z",
@@ -173,6 +191,13 @@ WEBHOOKS = [
         books="s1:p1:capture 1250 EUR of 77",
         settings=OWN,
     ),
+    *(
+        Webhook(f"{case} names its pair", paid_out(event_type), books=booked, pair=pair, settings=PAYOUTS)
+        for case, event_type, booked, pair in (
+            ("a payout", "sent", "s1:o1:payout_paid 1250 EUR", "s1:o1:payout_paid"),
+            ("a payout that failed", "came_back", "s1:o1:payout_failed 1250 EUR", "s1:o1:payout_paid"),
+        )
+    ),
     *fails(
         MovementUnknown,
         ("a type that no rule has", own(**{"event/name": "refunded"}), "the type 'refunded'"),
@@ -198,4 +223,10 @@ COMPARISONS = [
     Comparison(
         "the whole body is content", sent(b'{"type":"a","n":1.0}'), sent(b'{"type":"a","n":1.00}'), content=False
     ),
+]
+
+SEQUENCES = [
+    MoneySequence("a payout that failed", [paid_out("sent"), paid_out("came_back")], {}, settings=PAYOUTS),
+    MoneySequence("a payment that failed", [paid_out("paid"), paid_out("bounced")], {}, settings=PAYOUTS),
+    MoneySequence("a payout that failed and was never told", [paid_out("came_back")], {}, settings=PAYOUTS),
 ]
