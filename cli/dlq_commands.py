@@ -16,6 +16,7 @@ from cli.place import Place, read_since, read_until, with_place, with_place_of_s
 from cli.tables import Rows
 from console.as_json import dumped
 from console.formats import second
+from console.waits import wait_of
 from core.clock import SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
@@ -141,7 +142,8 @@ def show(place: Place, item: Named, as_json: bool) -> None:
         click.echo(dumped(story))
     else:
         name = str(item.number) if part is place else name_in(story.stream, item.number)
-        dlq_tables.print_story(story, SystemClock().now(), name)
+        now = SystemClock().now()
+        dlq_tables.print_story(story, wait_of(part.looked_at, story.item, now), now, name)
 
 
 @click.command()

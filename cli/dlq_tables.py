@@ -11,6 +11,7 @@ import click
 from cli.tables import Rows, heading, print_details, print_text
 from console.details import Once, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import money, second, span
+from console.waits import Waiting
 from dlq.index import Group, Item, ItemStory, JoinedPage, Neighbour, Page, Stats
 
 HOURS_SHOWN = 12
@@ -87,11 +88,11 @@ def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
     hours.print(indent=2)
 
 
-def print_story(story: ItemStory, now: datetime, name: str) -> None:
+def print_story(story: ItemStory, wait: Waiting | None, now: datetime, name: str) -> None:
     """Where it stands, then why, then what is around it, then its bytes. ``name``: what the item is called."""
     item = story.item
     died = f", died first {span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
-    details = ((detail.name, detail.shown) for detail in item_details(story))
+    details = ((detail.name, detail.shown) for detail in item_details(story, wait))
     print_details(details, f"item {name}: {item.state.value} ({item.decision.value}){died}")
     once = Once()
     if (failed := story.died_of) is not None:

@@ -23,7 +23,7 @@ from core.visible import visible
 from stack.endpoints import as_dict, read_endpoints
 
 if TYPE_CHECKING:
-    from cli.waits import Waiting
+    from console.waits import Waiting
     from journal.entity_queue import EntityQueue
     from journal.open_item import OpenItem
     from stack.settings import Settings
@@ -254,7 +254,7 @@ def print_entity(
     place: Place, queue: EntityQueue, status: Mapping[str, Any] | None, now: datetime, *, as_json: bool
 ) -> None:
     """Prints an entity's queue as a table, or as one JSON object. ``status``: what the stream's processor says."""
-    from cli.waits import lines, stream_wait, waiting
+    from console.waits import lines, stream_wait, waiting
 
     stream = place.looked_at.stream
     waits = [(item, waiting(queue, item, status, now)) for item in queue.items]

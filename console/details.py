@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from console.formats import money, second, span
+from console.waits import Waiting
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from core.event import WITHHELD_SHA256
@@ -91,8 +92,11 @@ def died_of(story: ItemStory) -> str:
     return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
 
 
-def item_details(story: ItemStory) -> list[Detail]:
-    """Where an item is from, what it is about, and where it stands; its error stands apart (`died_of`)."""
+def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
+    """Where an item is from, what it is about, and where it stands; its error stands apart (`died_of`).
+
+    ``wait``: what it waits for now, where that is known. Without it, the item's last row says when it is due.
+    """
     item, first = story.item, story.first
     tries = f"{len(story.attempts)}; died {item.times_died} ×, replayed {item.replays} ×"
     return _known(
@@ -112,13 +116,23 @@ def item_details(story: ItemStory) -> list[Detail]:
             Detail("died first", None, item.first_dead_at),
             Detail("last decided", None, item.last_decided_at),
             Detail("last row", str(item.seen_seq)),
-            Detail("due", None, item.due_at),
+            *_wait_details(item, wait),
             Detail("tries", tries),
             Detail("reason", None if item.reason == f"{item.error_class}: {item.message}" else item.reason),
             Detail("cause", item.fingerprint, is_key=True),
             Detail("body", first.body_sha256, is_key=True),
         ]
     )
+
+
+def _wait_details(item: Item, wait: Waiting | None) -> list[Detail]:
+    if wait is None:
+        return [Detail("due, by its last row", None, item.due_at)]
+    return [
+        Detail("waits for", f"{wait.wait.value}. {wait.text}"),
+        Detail("waits since", None, wait.since),
+        Detail("next try", None, wait.until),
+    ]
 
 
 def tries_of(story: ItemStory) -> list[Moment]:

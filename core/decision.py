@@ -44,6 +44,10 @@ TAKES_FACT = frozenset({Decision.APPLIED, Decision.UNKNOWN})
 never booked, and books nothing if it comes after it."""
 
 
+NO_RETRIES = "has spent its retry budget"
+"""How the reason of an event ends that waits for the retry budget of what it calls."""
+
+
 class ErrorKind(StrEnum):
     """What a failure says of the next try."""
 

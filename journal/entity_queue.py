@@ -69,6 +69,23 @@ def read_entity(root: Path, entity_key: str) -> EntityQueue:
         index.close()
 
 
+def read_item(root: Path, item_seq: int) -> EntityQueue | None:
+    """One open event with its entity's head; None where it isn't open. ``root`` is the stream's index folder.
+
+    :raises IndexUnreadable: there is no index yet, or it is of another version
+    """
+    index = open_beside_its_writer(root)
+    try:
+        item = index.open_item(item_seq)
+        if item is None:
+            return None
+        entity_key = item.row.entity_key or ""
+        head = next(index.queue(entity_key), None)
+        return EntityQueue(entity_key, index.seq, 1, None if head is None else head.row.item_seq, (item,))
+    finally:
+        index.close()
+
+
 def open_beside_its_writer(root: Path) -> Index:
     """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again.
 
@@ -81,8 +98,8 @@ def open_beside_its_writer(root: Path) -> Index:
             return Index.read_only(root)
         except IndexUnreadable:
             raise
-        except Exception:
+        except Exception as error:
             if left == 0:
-                raise
+                raise IndexUnreadable(str(root), str(error)) from error
             time.sleep(OPEN_AGAIN_S)
     raise AssertionError("at least one try is made")

@@ -254,15 +254,15 @@ class Index:
             changes.reflect(row)
         self._end(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
-    def put_off(self, waits: Sequence[tuple[OpenItem, datetime, str | None]], now: datetime) -> None:
-        """Open items, each with when it is due and why it waits, as of now: that changes without a row.
+    def put_off(self, waits: Sequence[tuple[OpenItem, datetime, str | None]]) -> None:
+        """Open items, each with when it is due and why it waits: that changes without a row.
 
         An index that is made again from the journal has them due at their rows' times.
         """
         if waits:
             changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
             for item, due_at, reason in waits:
-                changes.put_off(item, now, due_at, reason)
+                changes.put_off(item, due_at, reason)
             self._end(changes, self._seq, self._last_hash)
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:

@@ -152,14 +152,17 @@ class Changes:
         self._items[item.row.item_seq] = None
         self._count_beside(item, None)
 
-    def put_off(self, item: OpenItem, now: datetime, due_at: datetime, reason: str | None) -> None:
-        """The open item waits until then, as is known now without a row; nothing where it got one meanwhile."""
+    def put_off(self, item: OpenItem, due_at: datetime, reason: str | None) -> None:
+        """The open item waits until then, as is known now without a row; nothing where it got one meanwhile.
+
+        It has waited since its last row was decided.
+        """
         known = self._item(item.row.item_seq)
         if known is None or known.last_seq != item.last_seq or known.row.due_at is None:
             return
         row, seq = copy.copy(known.row), layout.SEQ.pack(item.row.item_seq)
         self.batch.delete(layout.DUE + layout.SEQ.pack(to_micros(known.row.due_at)) + seq)
-        row.decided_at, row.due_at, row.reason = now, due_at, reason
+        row.due_at, row.reason = due_at, reason
         later = self._items[row.item_seq] = replace(known, row=row)
         self.batch.put(layout.ITEM + seq, pack(later))
         self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(due_at)) + seq, b"")

@@ -13,6 +13,7 @@ from console.details import item_details, tries_of
 from console.forms import Fields
 from console.pages.place import DlqPlace, Viewer, WorkStream
 from console.rendering import render
+from console.waits import wait_of
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
@@ -141,9 +142,11 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
 
     @router.get("/dlq/items/{item_seq}")
     async def item(request: Request, item_seq: int, user: Viewer) -> Response:
-        story = await story_of(place.stream(request), item_seq, user)
+        stream = place.stream(request)
+        story = await story_of(stream, item_seq, user)
+        wait = await place.asking.ask(wait_of, stream.files, story.item, place.clock.now())
         tries = tries_of(story)
-        context = {"details_known": item_details(story), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
+        context = {"details_known": item_details(story, wait), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
         payload = shown(story.payload)
         return place.show(request, "dlq/item.html", story=story, item=story.item, shown=payload, **context)
 

@@ -23,7 +23,7 @@ from console.health import read_status_file
 from console.pages.place import DlqPlace, TooMuchAsked, Viewer, WorkStream
 from console.plots import Steps, bars_plot, steps_plot
 from console.rendering import render
-from core.status_file import fresh
+from core.status_file import Wait, fresh, waits_of
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, JoinedIndex, Stats
 
@@ -50,13 +50,15 @@ class Plotted:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What a stream's processor reports. ``state``: ready, blocked, down; ``breakers``: what isn't called as usual."""
+    """What a stream's processor reports. ``state``: running, blocked, off, failed, down; ``waits``: what its events
+    wait for.
+    """
 
     name: str
     state: str
     why: str
     behind: str
-    breakers: Sequence[tuple[str, str, str]]
+    waits: Sequence[Wait]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +123,16 @@ def reported(name: str, path: Path, now: datetime) -> StreamReport:
     status = read_status_file(path, now)
     if "at" not in status:
         return StreamReport(name, "down", "its processor isn't running", "", ())
-    breakers = [
-        (str(downstream), str(one.get("state", "")), str(one.get("text", "")))
-        for downstream, one in _dict(status, "downstreams").items()
-        if isinstance(one, dict) and one.get("state") != "closed"
-    ]
-    behind = _behind(status)
+    behind, waits = _behind(status), waits_of(status)
     if fresh(status, now) is None:
         return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
     if blocked := status.get("blocked"):
-        return StreamReport(name, "blocked", str(blocked), behind, breakers)
+        return StreamReport(name, "blocked", str(blocked), behind, waits)
     if status.get("state") == "off":
-        return StreamReport(name, "off", str(status.get("why", "")), behind, breakers)
+        return StreamReport(name, "off", str(status.get("why", "")), behind, waits)
     if not status.get("ready"):
-        return StreamReport(name, "failed", str(status.get("last_failure") or "it isn't ready"), behind, breakers)
-    return StreamReport(name, "running", "", behind, breakers)
+        return StreamReport(name, "failed", str(status.get("last_failure") or "it isn't ready"), behind, waits)
+    return StreamReport(name, "running", "", behind, waits)
 
 
 def _behind(status: dict[str, Any]) -> str:

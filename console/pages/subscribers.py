@@ -17,7 +17,7 @@ from console.subscribers import SubscriberReport, SubscriberSettings, first_mome
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
-from core.status_file import fresh
+from core.status_file import Wait, fresh, waits_of
 from journal.shards import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, subscriber_answers
 from ledger.queries.lake import Rows
@@ -32,19 +32,21 @@ def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
         try:
             settings = await place.asking.ask(place.subscribers)
         except PayhookError as unreadable:
-            return place.show(request, "subscribers.html", reports=[], problem=str(unreadable))
-        reports = await place.asking.ask(_reports, place.streams, settings, now)
-        return place.show(request, "subscribers.html", reports=reports, problem="")
+            return place.show(request, "subscribers.html", reports=[], waits=[], problem=str(unreadable))
+        reports, waits = await place.asking.ask(_reports, place.streams, settings, now)
+        return place.show(request, "subscribers.html", reports=reports, waits=waits, problem="")
 
 
 def _reports(
     streams: Mapping[str, WorkStream], settings: Sequence[SubscriberSettings], now: datetime
-) -> list[SubscriberReport]:
-    """
+) -> tuple[list[SubscriberReport], list[tuple[str, Wait]]]:
+    """Subscribers, and the streams that tell none of them now, each with what it waits for.
+
     :raises LedgerUnreadable: a journal is damaged
     """
     answers: dict[Mode, Mapping[str, SubscriberAnswers]] = {}
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
+    waits: list[tuple[str, Wait]] = []
     for mode in MODES:
         places = [one.files for one in of_stream(streams, stream_of(NOTIFY, mode)).values()]
         journals = [
@@ -52,6 +54,8 @@ def _reports(
             for number, one in enumerate(places)
         ]
         answers[mode] = subscriber_answers(journals, first_moment(now)) if journals else {}
-        said = [read_status_file(one.status, now) for one in places]
-        statuses[mode] = [one for one in said if fresh(one, now) is not None]
-    return report_subscribers(settings, answers, statuses)
+        said = {one.stream: read_status_file(one.status, now) for one in places}
+        known = {stream: status for stream, status in said.items() if fresh(status, now) is not None}
+        statuses[mode] = known.values()
+        waits += [(stream, one) for stream, status in known.items() for one in waits_of(status) if not one.downstream]
+    return report_subscribers(settings, answers, statuses), waits

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from core.clock import Clock, from_micros, to_micros, to_rfc3339
+from core.decision import NO_RETRIES
 from core.work import Held
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from processor.calls.budget import Budget, Report
-from processor.calls.limiter import NO_RETRIES
 from processor.settings import DownstreamSettings
 
 QUIET = "quiet"

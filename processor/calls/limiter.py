@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from core.decision import NO_RETRIES
 from core.work import DownstreamHeld, WorkItem
 from processor.calls.budget import Budget, Budgets, Report, chain
 
 NO_CALLS = "has no call left in this batch"
-NO_RETRIES = "has spent its retry budget"
 TOO_MANY = "has as many calls under way as it takes"
 FAILING = "fails its calls in this batch"
 

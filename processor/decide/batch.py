@@ -256,7 +256,7 @@ class Batches:
             for item in settled
             if item.goes_on_waiting and item.waiting is not None and item.row.due_at is not None
         ]
-        self._derived.index.put_off(waits, self._clock.now())
+        self._derived.index.put_off(waits)
 
     def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
         """Asks handlers about the events that may run; poison that is taken up again is read by its adapters."""

@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
-from cli.waits import Wait
+from console.waits import Wait
 from core.clock import SystemClock, to_rfc3339
-from core.decision import Decision, ErrorKind
+from core.decision import NO_RETRIES, Decision, ErrorKind
 from journal.index import Index
-from processor.calls.limiter import NO_RETRIES
 from tests.unit.journal.rows import row
 
 ENTITY = "stripe:acct_1:pi_1"

@@ -63,12 +63,15 @@ def test_what_its_journal_and_its_processor_say_is_told(tmp_path: Path) -> None:
     status = {
         "at": to_rfc3339(letters.clock.now()),
         "downstreams": {"subscriber:acct_1": {"state": "open", "text": "5"}},
+        "blocked": "Down: no disk",
+        "blocked_since": "2026-01-31T11:00:00Z",
     }
     letters.layout.status.parent.mkdir(parents=True, exist_ok=True)
     letters.layout.status.write_text(json.dumps(status))
     dead = replace(dead_letters(data, letters.clock, AuditLog(data / "lake" / "acts")), stream="notify")
     streams = {"notify": WorkStream(dead, Layout(data).stream("notify"))}
-    [found] = _reports(streams, [SHOP], letters.clock.now())
+    [found], waits = _reports(streams, [SHOP], letters.clock.now())
+    assert [(stream, wait.why, wait.downstream) for stream, wait in waits] == [("notify", "Down: no disk", None)]
     assert (found.state, found.breaker, found.answers.waiting) == ("failing", "open", 1)
     assert found.answers.failing_since == letters.clock.now()
     assert found.answers.last_answer == "Rejected: it answered 404"

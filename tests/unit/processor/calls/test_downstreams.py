@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from core.decision import ErrorKind
+from core.decision import NO_RETRIES, ErrorKind
 from core.work import Outcome, WorkItem, calling
 from notify.sender import RETRY_AFTER_S_MAX
 from processor.calls import downstream
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.downstream import CONCURRENCY_START, PROBES
-from processor.calls.limiter import NO_RETRIES
 from processor.settings import DownstreamSettings
 from processor.streams import load_streams
 from tests.unit.processor.harness import NOW

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from core.clock import ManualClock
+from core.decision import NO_RETRIES
 from core.work import DownstreamHeld, WorkItem, calling, limited_by
 from processor.calls.breaker import CLOSED, OPEN
 from processor.calls.budget import Budget, Budgets, Report
 from processor.calls.downstream import PROBES
 from processor.calls.downstreams import Downstreams
-from processor.calls.limiter import FAILING, NO_CALLS, NO_RETRIES, TOO_MANY, LateCalls, Limiter
+from processor.calls.limiter import FAILING, NO_CALLS, TOO_MANY, LateCalls, Limiter
 from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import NOW
 

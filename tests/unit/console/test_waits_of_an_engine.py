@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.waits import Wait, Waiting, waiting
+from console.waits import Wait, Waiting, waiting
 from core.clock import to_rfc3339
 from journal.entity_queue import read_entity
 from processor.calls import downstream
@@ -77,3 +77,18 @@ def test_an_event_that_failed_before_the_breaker_opened_waits_for_that_now(engin
     one = waits(engine, key)
     assert one.wait is Wait.BREAKER
     assert "Mend merchants;" in one.text
+
+
+def test_an_event_waits_since_its_first_refusal_and_until_its_next_try(engine: LimitedEngine) -> None:
+    """What is tried in between changes when it is due, and nothing else."""
+    service = Service(engine)
+    service.down = True
+    keys = post(engine, service, 30)
+    first_refused_at = engine.clock.now()
+    engine.batch()
+    engine.advance(600)
+    assert engine.decisions(keys[-1]) == ["parked"], "it goes on waiting without a row"
+    one = waits(engine, keys[-1])
+    assert one.wait is Wait.BREAKER
+    assert one.since == first_refused_at
+    assert one.until is not None and one.until > engine.clock.now()

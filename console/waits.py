@@ -9,11 +9,13 @@ from enum import StrEnum
 from typing import Any
 
 from core.clock import to_rfc3339
-from core.decision import Decision, ErrorKind
-from core.status_file import STANDBY, fresh
-from journal.entity_queue import EntityQueue
+from core.decision import NO_RETRIES, Decision, ErrorKind
+from core.layout import StreamLayout
+from core.status_file import STANDBY, fresh, read_said
+from dlq.index import Item, ItemState
+from journal.entity_queue import EntityQueue, read_item
+from journal.errors import IndexUnreadable
 from journal.open_item import OpenItem, has_failed
-from processor.calls.limiter import NO_RETRIES
 
 NAMED_MAX = 5
 """Items that one line names."""
@@ -60,6 +62,17 @@ def waiting(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None
         wait, text = of_stream
         due_at = None
     return Waiting(wait, row.decided_at, due_at, text)
+
+
+def wait_of(files: StreamLayout, item: Item, now: datetime) -> Waiting | None:
+    """What an item waits for that is to be tried again; None where it doesn't wait, or no index of it is here."""
+    if item.state is not ItemState.WAITING:
+        return None
+    try:
+        queue = read_item(files.index, item.item_seq)
+    except IndexUnreadable:
+        return None
+    return None if queue is None else waiting(queue, queue.items[0], read_said(files.status), now)
 
 
 def _own(
