@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.compute as pc
 
@@ -44,6 +44,9 @@ PAGE_S = 30.0
 LISTS = FetchLimits(timeout_s=PAGE_S, answer_bytes_max=PAGE_BYTES_MAX)
 FIRST_S = 30.0
 """After its start the stack takes what waited at providers first."""
+LOOK_BACK = timedelta(days=2)
+"""The first list of each day (UTC) begins so long before the end of the one before it: a provider's list may have an
+event hours after it came to be. So each event is looked for again once it is a day old."""
 SLACK = timedelta(seconds=1)
 """Providers' times are in seconds, some of them."""
 
@@ -83,9 +86,19 @@ def why_nothing(settings: Settings, provider: str | None) -> str:
     return f"there are no credentials of {provider}'s API: write them to secrets/{provider}{API}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class Places(Protocol):
     """What a source's catch-up reads and writes."""
+
+    @property
+    def catch_ups(self) -> CatchUps: ...
+
+    def first_received_at(self, provider: str) -> datetime | None:
+        """When the first event of the provider came, that the journal has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlaces:
+    """A mode's journals, and its table of what was listed."""
 
     settings: Settings
     mode: Mode
@@ -100,7 +113,6 @@ class _Places:
         return set(self._read(wanted, "event_key"))
 
     def first_received_at(self, provider: str) -> datetime | None:
-        """When the first event of the provider came, that the journal has."""
         return min(self._read(pc.field("provider") == provider, "received_at"), default=None)
 
     def _read(self, wanted: pc.Expression, column: str) -> Iterator[Any]:
@@ -137,10 +149,17 @@ async def catch_up(
 async def _catch_up_one(
     settings: Settings, parts: Parts, source: Source, clock: Clock, since: datetime | None
 ) -> Outcome:
-    places, fetched = _Places(settings, source.context.mode), 0
+    places = LedgerPlaces(settings, source.context.mode)
     engine = CatchUp(parts.fetch, parts.reader, parts.take, parts.reports, places.known_keys, clock)
+    return await catch_up_source(engine, places, source, clock, since)
+
+
+async def catch_up_source(
+    engine: CatchUp, places: Places, source: Source, clock: Clock, since: datetime | None = None
+) -> Outcome:
+    """Lists one source span by span up to now, and writes each span down once all of it is with Kafka."""
+    fetched, lost = 0, None
     until = places.catch_ups.listed_until(source.name)
-    lost = None
     try:
         since = since or _since(places, source, until, clock.now())
         if since < (oldest := clock.now() - source.adapter.listed_for):
@@ -159,19 +178,19 @@ async def _catch_up_one(
     return Outcome(source.name, until, fetched, lost, fetched_day=_fetched_day(places, source, clock.now()))
 
 
-def _fetched_day(places: _Places, source: Source, now: datetime) -> int:
+def _fetched_day(places: Places, source: Source, now: datetime) -> int:
     """How many events came in by the list within a day."""
     spans_of_day = places.catch_ups.spans(now - timedelta(days=1))
     return sum(span.fetched for span in spans_of_day if span.source == source.name)
 
 
-def _since(places: _Places, source: Source, until: datetime | None, now: datetime) -> datetime:
-    if until is not None:
-        return until - OVERLAP
-    return (places.first_received_at(source.adapter.name) or now) - OVERLAP
+def _since(places: Places, source: Source, until: datetime | None, now: datetime) -> datetime:
+    if until is None:
+        return (places.first_received_at(source.adapter.name) or now) - OVERLAP
+    return until - (LOOK_BACK if until.date() < now.date() else OVERLAP)
 
 
-def _note(places: _Places, source: Source, caught: CaughtUp, now: datetime) -> None:
+def _note(places: Places, source: Source, caught: CaughtUp, now: datetime) -> None:
     if caught.fetched:
         log.warning("%s: %d events came in by the provider's list, as no webhook had", source.name, len(caught.fetched))
     span = ListedSpan(
@@ -190,7 +209,7 @@ def _note(places: _Places, source: Source, caught: CaughtUp, now: datetime) -> N
     places.catch_ups.append(span, events)
 
 
-def _note_lost(places: _Places, source: Source, lost: Span, now: datetime) -> None:
+def _note_lost(places: Places, source: Source, lost: Span, now: datetime) -> None:
     days = source.adapter.listed_for.days
     reason = f"nothing was listed for longer than the {days} days that the provider lists"
     log.error(

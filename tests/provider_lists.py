@@ -75,6 +75,10 @@ class Lists:
         ]
         return sorted(there, key=lambda event: event.created)[::-1]
 
+    def next_status(self) -> int:
+        """The status of the next answer; 0: the connection is dropped."""
+        return self.statuses.pop(0) if self.statuses else 200
+
     def page(self, events: list[Listed], after: str | None, size: int) -> tuple[list[Listed], bool]:
         """The events behind the one that is named, and whether there are more."""
         ids = [event.event_id for event in events]
@@ -148,6 +152,7 @@ def _answer(lists: Lists, method: str, path: str, query: Query, content: bytes) 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     lists: Lists
 
     def do_GET(self) -> None:
@@ -167,11 +172,19 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, '{"access_token":"A21AA","expires_in":32400}')
         if lists.refuses:
             return self._send(401, "{}")
-        if lists.statuses and (status := lists.statuses.pop(0)) != 200:
-            return self._send(status, "{}")
+        if (status := lists.next_status()) != 200:
+            return self._send(status, "{}") if status else self._drop()
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         answer = _answer(lists, method, parts.path, query, content)
         return self._send(404, "{}") if answer is None else self._send(200, answer)
+
+    def _drop(self) -> None:
+        """Ends the connection in the middle of an answer."""
+        self.send_response(200)
+        self.send_header("content-length", "1000")
+        self.end_headers()
+        self.wfile.write(b'{"object":')
+        self.close_connection = True
 
     def _send(self, status: int, text: str) -> None:
         body = text.encode()
@@ -184,11 +197,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone is none."""
+
+
 @contextmanager
 def serve_lists(lists: Lists) -> Iterator[Lists]:
     """Serves the lists on a free port of the loopback address."""
     handler = type("Handler", (_Handler,), {"lists": lists})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     lists.base = f"http://127.0.0.1:{server.server_port}"
