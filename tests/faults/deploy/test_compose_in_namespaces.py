@@ -38,7 +38,7 @@ stand for them, with the same users and variables); Prometheus, Alertmanager, Gr
 engine; limits (what the services use is measured and compared with them)"""
 
 SECRET = "whsec_containers0123456789abcdef0123"
-RUNNING = ("kafka", "redis", "ingest", "processor", "maintenance", "alerts", "console")
+RUNNING = ("kafka", "redis", "ingest", "processor", "maintenance", "catch-up", "alerts", "console")
 
 
 @pytest.fixture(scope="module")
@@ -264,13 +264,13 @@ def test_without_kafka_nothing_ends_and_everything_can_be_stopped(prepare: Prepa
     """At night the broker is down, and somebody starts the machine again."""
     with prepare("no-kafka") as project:
         project.up("redis")
-        for name in ("ingest", "processor", "alerts", "console", "maintenance"):
+        for name in ("ingest", "processor", "alerts", "console", "maintenance", "catch-up"):
             project.start(name)
         until(lambda: "Kafka" in project.containers["ingest"].said(), 60.0, "the receiver says what it waits for")
         until(lambda: project.containers["console"].pid != 0, 10.0, "")
         for name in ("ingest", "processor", "console"):
             assert project.containers[name].outer.poll() is None, project.containers[name].said()[-2000:]
-        for name in ("ingest", "processor", "alerts", "console", "maintenance"):
+        for name in ("ingest", "processor", "alerts", "console", "maintenance", "catch-up"):
             code, took_s, grace_s = project.stop(name)
             tell(f"without Kafka {name}: ended with {code} after {took_s:.1f} s of {grace_s:.0f}")
             assert took_s < grace_s, project.containers[name].said()[-2000:]
@@ -296,7 +296,7 @@ def test_a_secret_that_is_missing_or_cannot_be_read_is_named(prepare: Prepare) -
 def test_a_volume_of_another_user_is_named(prepare: Prepare) -> None:
     with prepare("volume") as project:
         (project.work / "volumes" / "payhook-data").mkdir(parents=True)
-        for name in ("processor", "console", "alerts", "maintenance"):
+        for name in ("processor", "console", "alerts", "maintenance", "catch-up"):
             said = ended(project, name)
             assert "/var/lib/payhook can't be used by user 10001: Permission denied: it is user 0's" in said
             assert "Traceback" not in said, said
@@ -306,7 +306,7 @@ def test_settings_that_are_wrong_are_named(prepare: Prepare) -> None:
     with prepare("settings") as project:
         settings = project.folder / "deploy" / "config" / "payhook.toml"
         settings.write_text("[ingest]\nportt = 8080\n", "utf-8")
-        for name in ("topics", "ingest", "processor", "console", "alerts", "maintenance"):
+        for name in ("topics", "ingest", "processor", "console", "alerts", "maintenance", "catch-up"):
             said = ended(project, name)
             assert "ingest.portt" in said and "Traceback" not in said, said
         settings.unlink()

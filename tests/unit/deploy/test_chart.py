@@ -179,9 +179,11 @@ def test_the_services_take_the_settings_that_they_are_given(
         if name in ("processor", "processor-test"):
             mode: Mode = "live" if name == "processor" else "test"
             assert ports == {"metrics": metrics_port(settings, mode, shard_of(container))}
+        if name in ("ingest", "catch-up"):
+            assert str(settings.ingest.secrets_dir) == "/run/secrets/receiver"
         if name in ("console", "alerts"):
             _check_addresses(values, metrics_urls(settings), settings.console.ingest_url)
-        if name in ("processor", "console", "maintenance", "alerts"):
+        if name in ("processor", "console", "maintenance", "catch-up", "alerts"):
             assert settings.storage.url.startswith("s3://"), "no volume is shared"
 
 
@@ -207,11 +209,11 @@ def _check_addresses(values: str, urls: dict[str, str], ingest: str) -> None:
 @pytest.mark.parametrize("values", VALUES)
 def test_a_pod_has_longer_to_end_than_its_services_take(values: str) -> None:
     drains = {"ingest": 2 * GRACE_S + 5, "processor": PROCESSOR_STOP_S, "processor-test": PROCESSOR_STOP_S}
-    drains |= {"maintenance": END_S, "console": GRACE_S, "alerts": GRACE_S}
+    drains |= {"maintenance": END_S, "catch-up": END_S, "console": GRACE_S, "alerts": GRACE_S}
     for name, container, pod in containers(values):
         if name != "topics":
             assert pod["spec"]["terminationGracePeriodSeconds"] > drains[name] + 10
-            assert container.get("livenessProbe") or name == "maintenance"
+            assert container.get("livenessProbe") or name in ("maintenance", "catch-up")
 
 
 @needs_helm

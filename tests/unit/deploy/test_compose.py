@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,8 @@ from typing import Any
 import pytest
 
 from core.event import Mode
-from stack.children import metrics_port
-from stack.settings import load_settings
+from stack.children import _wanted_beside, metrics_port
+from stack.settings import Settings, load_settings
 from tests.containers.compose import bytes_of, load, seconds
 from tests.containers.image import allowed, instructions
 
@@ -30,11 +33,12 @@ NEEDED = {
     "processor-test": {"anchors", "notify", "object-store", "records"},
     "processor-test-1": {"anchors", "notify", "object-store", "records"},
     "maintenance": {"anchors", "object-store"},
+    "catch-up": {"receiver", "records", "object-store"},
     "alerts": {"alerts", "object-store"},
     "console": {"anchors", "object-store", "records"},
 }
-"""The providers' secrets are the receiver's alone. Two services sign anchors and a third compares them with the
-journals; three sign what they publish. The others can't."""
+"""The providers' secrets are the receiver's and the catch-up's. Two services sign anchors and a third compares them to
+the journals; four sign what they publish. The others can't."""
 
 WITHOUT_DATA = ("topics", "ingest")
 
@@ -99,6 +103,41 @@ def test_a_service_has_the_data_only_where_it_keeps_something() -> None:
         has_data = any(volume.startswith("payhook-data:") for volume in service["volumes"])
         assert has_data is (name not in WITHOUT_DATA)
         assert "./deploy/config:/etc/payhook:ro" in service["volumes"]
+
+
+def test_what_stack_up_starts_beside_the_others_is_a_service_too() -> None:
+    commands = {service["command"][-1] for service in OURS.values()}
+    assert {module for _, _, module in _wanted_beside(Settings())} <= commands
+
+
+def test_the_catch_up_reads_the_secrets_of_the_receiver() -> None:
+    """Its masking key and credentials are the receiver's, or a webhook that comes later would be another event."""
+    names = ("ingest", "catch-up")
+    folders = {name: OURS[name]["environment"]["PAYHOOK_INGEST__SECRETS_DIR"] for name in names}
+    assert folders == dict.fromkeys(names, "/run/secrets/receiver")
+    assert OURS["catch-up"]["depends_on"]["redis"] == {"condition": "service_healthy"}
+
+
+@pytest.mark.parametrize(
+    ("has_credentials", "age_min", "healthy"),
+    [(False, None, True), (True, 5, True), (True, 90, False), (True, None, False)],
+)
+def test_a_catch_up_is_healthy_while_its_rounds_end(
+    tmp_path: Path, has_credentials: bool, age_min: int | None, healthy: bool
+) -> None:
+    """Without credentials of any API there is no round, and nothing is wrong."""
+    (tmp_path / "receiver").mkdir()
+    (tmp_path / "receiver" / "masking").touch()
+    if has_credentials:
+        (tmp_path / "receiver" / "stripe-api").touch()
+    if age_min is not None:
+        (report := tmp_path / "caught-up.json").touch()
+        then = time.time() - age_min * 60
+        os.utime(report, (then, then))
+    kind, line = OURS["catch-up"]["healthcheck"]["test"]
+    line = line.replace("/run/secrets", str(tmp_path)).replace("/var/lib/payhook/run", str(tmp_path))
+    assert kind == "CMD-SHELL" and str(tmp_path) in line
+    assert (subprocess.run(["sh", "-c", line], check=False).returncode == 0) is healthy
 
 
 def test_kafkas_log_is_on_its_volume() -> None:
