@@ -41,6 +41,8 @@ OWN_TYPES = "payhook."
 """Begins the types of events that payhook makes by itself. No webhook may claim one."""
 REVERSED_TYPE = OWN_TYPES + "reversed"
 """A stream's record of a booking that was taken back in the journal that it reads."""
+ELSEWHERE_TYPE = OWN_TYPES + "elsewhere"
+"""Of no event: a journal's row of offsets that aren't its stream's (`core.where`)."""
 SHA256_HEX_CHARS = 64
 WITHHELD_SHA256 = "0" * SHA256_HEX_CHARS
 """Stands for the hash of what was masked where not even a keyed one may be kept."""

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -44,7 +45,8 @@ class WorkItem:
     ``previous`` is an earlier event of the same entity that died and was passed over. Keys are scoped by ``tenant``
     (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: if it fails now
     it is dead. ``died_before``: it is itself such an event, replayed. ``traceparent``: for requests to others where the
-    event's trace is taken (W3C Trace Context). ``route``: the retry policy that it goes by.
+    event's trace is taken (W3C Trace Context). ``route``: the retry policy that it goes by. ``received_at``: when it
+    came, ``occurred_at``: when it happened, as its provider says; None where nobody says it.
     """
 
     item_seq: int
@@ -64,6 +66,8 @@ class WorkItem:
     traceparent: str | None = None
     replays: int = 0
     route: str | None = None
+    received_at: datetime | None = None
+    occurred_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

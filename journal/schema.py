@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from core.clock import from_micros, from_rfc3339
 from core.decision import Decision, ErrorKind
+from core.event import ELSEWHERE_TYPE
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -31,7 +32,8 @@ class JournalRow:
     that row. ``blocking`` says that the item holds back its entity while it is open. ``cause_seq`` is
     the row that caused this one: a command's row, or the first copy of a duplicate. ``history`` is the life of the
     topic's log that the offset belongs to (`journal.histories`); None: its first. ``offset_until`` is set where one row
-    stands for all offsets from ``offset`` to before it.
+    stands for all offsets from ``offset`` to before it; those `is_elsewhere` stand for the ones among them that have no
+    first row of their own.
     ``pair``: of a movement that its provider may undo, and of an undo, what both have in common (`pair_of`).
     """
 
@@ -84,6 +86,12 @@ class JournalRow:
     offset_until: int | None = None
     pair: str | None = None
     row_hash: str = ""
+
+
+def is_elsewhere(row: JournalRow) -> bool:
+    """Whether a row stands for offsets of a batch that aren't the stream's (`core.where`). ``headers`` say what it
+    takes."""
+    return row.event_type == ELSEWHERE_TYPE and row.offset_until is not None
 
 
 _COLUMN_TYPES: Mapping[str, pa.DataType] = {

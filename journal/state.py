@@ -14,7 +14,7 @@ from core.routing import is_sparse
 from journal.errors import BatchInvalid, JournalBroken
 from journal.histories import Histories, History, histories_from_json, to_numbers, to_texts
 from journal.log import actions_of, entry_name, last_number, numbers
-from journal.schema import JournalRow
+from journal.schema import JournalRow, is_elsewhere
 from journal.storage import Storage, open_storage
 
 Marks: TypeAlias = dict[str, dict[int, int]]
@@ -48,6 +48,7 @@ def lasts_after(lasts: Marks, rows: Sequence[JournalRow]) -> Marks:
 
 def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> None:
     """Of a sparse topic (`core.routing.is_sparse`) the mark goes with the last of its offsets, whatever lies between.
+    What isn't the stream's is named by one row a partition, between whose offsets others have first rows.
 
     :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
     """
@@ -55,18 +56,38 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
         changed = sorted(_partitions(before) ^ _partitions(after))
         raise BatchInvalid(f"the marks of {changed[:5]} came or went; partitions are named when an epoch begins")
     decided: dict[tuple[str, int], list[Span]] = {}
+    elsewhere: dict[tuple[str, int], list[Span]] = {}
     for row in rows:
         if row.first != (row.item_seq == row.seq):
             raise BatchInvalid(f"row {row.seq} is a first row or isn't, but its item is {row.item_seq}")
         if row.first:
-            decided.setdefault((row.topic, row.partition), []).append(_span(row))
+            named = elsewhere if is_elsewhere(row) else decided
+            named.setdefault((row.topic, row.partition), []).append(_span(row))
     for topic, number in _partitions(after):
         since, until = before[topic][number], after[topic][number]
-        spans = sorted(decided.pop((topic, number), []))
+        own, others = sorted(decided.pop((topic, number), [])), elsewhere.pop((topic, number), [])
+        spans = _filled(own, others, since, until) if len(others) < 2 else own
         if until < since or not _is_movement(spans, since, until, gaps=is_sparse(topic)):
             raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {spans[:5]}…")
-    if decided:
-        raise BatchInvalid(f"first rows for partitions without a mark: {sorted(decided)[:5]}")
+    if decided or elsewhere:
+        unmarked = sorted({*decided, *elsewhere})
+        raise BatchInvalid(f"first rows for partitions without a mark: {unmarked[:5]}")
+
+
+def _filled(own: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
+    """The spans of first rows, and between them what is elsewhere; what lies outside of the movement stays as it is."""
+    if not others:
+        return list(own)
+    [(low, high)] = others
+    if low < since or high > until:
+        return sorted([*own, *others])
+    filled, at = list[Span](), low
+    for start, end in own:
+        if at < min(start, high):
+            filled.append((at, min(start, high)))
+        filled.append((start, end))
+        at = max(at, end)
+    return [*filled, (at, high)] if at < high else filled
 
 
 def _span(row: JournalRow) -> Span:

@@ -363,7 +363,7 @@ def _map_stage(wired: Wired, shared: Shared) -> MapStage:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    stage = Pass(wired.task, wired.mode, wired.rules.control_topic)
+    stage = Pass(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where)
     rules = replace(wired.rules, record_keys=shared.record_keys)
     return MapStage(stage, workers, _tasks(wired, shared), lambda: rules.event_keys)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from core.event import Mode
 from core.record_keys import Keys, RecordKeys
 from core.routing import topics_of
+from core.where import EVERYTHING, Where
 from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy
@@ -35,7 +37,8 @@ class StreamRules:
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
     behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
     ``transactional``: topics whose offsets have holes, where transactions' markers are. ``jitter`` gives the share of
-    the policy's jitter that one retry takes.
+    the policy's jitter that one retry takes. ``where``: what of its topic is the stream's business. ``delay``: how long
+    after its receipt an event is handled at the earliest.
     """
 
     name: str
@@ -54,6 +57,8 @@ class StreamRules:
     transactional: Collection[str] = ()
     record_keys: RecordKeys | None = None
     jitter: Callable[[], float] = random.random
+    where: Where = EVERYTHING
+    delay: timedelta = timedelta(0)
 
     @property
     def event_keys(self) -> Keys | None:

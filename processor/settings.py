@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.judge.error_rules import Rules
-from processor.judge.retry import PolicyText
+from processor.judge.retry import DelayText, PolicyText
 from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
 
 SHARDS_MAX = 64
@@ -62,6 +62,11 @@ class StreamSettings(BaseModel):
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
         description="retry policy: exponential(…), forever(…), fixed(5s x3, 15s x5), a list such as 5000x3, 15000x5, "
         "or LimitedExponentialRetryPolicy(1,60,2,120) and its like (docs/processor.md)",
+    )
+    delay: DelayText = Field(
+        "0s",
+        description="how long after its receipt an event is handled at the earliest, such as 30s: for a source that "
+        "isn't ready yet; only what isn't due waits, and later ones of its entity",
     )
     payload: str = Field(
         "json",

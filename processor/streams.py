@@ -34,6 +34,7 @@ from core.errors import SettingError
 from core.event import Mode
 from core.layout import BODIES_OF, LAKE_FOLDERS
 from core.routing import MODES, WHOLE, Shard, dlq_topic, have_a_name_in_common, in_mode, stream_of, topics_of
+from core.where import Patterns, Where, WhereInvalid
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
 from processor.source.starting import EARLIEST, starts_of
@@ -73,6 +74,11 @@ class StreamConfig(StreamSettings):
         description="where a new stream begins in its topic of Kafka: earliest (with all that Kafka still holds), "
         "latest (with what comes from then on), or a time such as 2026-01-31T12:00:00Z; no first start, no effect",
     )
+    where: dict[str, str | tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="what of its topic is the stream's, by the headers mode, tenant, zone and provider, each with one "
+        'pattern or a list: {tenant = "eu-*", zone = ["a", "b"]}; behind ! what isn\'t; empty: all of it',
+    )
     handler: str = Field(pattern=_FUNCTION, description="module:function that builds the handler")
     feed: str = Field(
         "",
@@ -97,6 +103,15 @@ class StreamConfig(StreamSettings):
     @classmethod
     def _is_a_start(cls, text: str) -> str:
         return starts_of(text).text
+
+    @field_validator("where")
+    @classmethod
+    def _is_a_where(cls, table: dict[str, Patterns]) -> dict[str, Patterns]:
+        try:
+            Where.read(table)
+        except WhereInvalid as wrong:
+            raise ValueError(str(wrong)) from None
+        return table
 
     @property
     def source_stream(self) -> str | None:
@@ -273,6 +288,12 @@ def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> 
     return None
 
 
+def _check_where(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> Wrong:
+    if stream.where and stream.source_stream is not None:
+        return "where", f"it is for streams that read a topic of Kafka, this one reads {stream.source}: leave it out"
+    return None
+
+
 def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> Wrong:
     if stream.feed and stream.source_stream is None:
         return "feed", f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
@@ -306,4 +327,4 @@ def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wro
     return None
 
 
-_CHECKS = (_check_source, _check_feed, _check_derived, _check_dlq)
+_CHECKS = (_check_source, _check_where, _check_feed, _check_derived, _check_dlq)

@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -17,13 +18,14 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import Shard, journal_topic, stream_of, topics_of
+from core.where import Where
 from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
 from processor.judge.classify import Classifier
 from processor.judge.error_rules import Rules
-from processor.judge.retry import parse_policy
+from processor.judge.retry import parse_policy, seconds_of
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
 from processor.run.payload import Decoding, decoder_of
@@ -146,6 +148,8 @@ def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
         heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
         replays_max=config.dlq.replays_max,
         alone=config.dlq.alone.of_each(len(config.shards)),
+        where=Where.read(config.where),
+        delay=timedelta(seconds=seconds_of(config.delay)),
     )
 
 

@@ -163,7 +163,7 @@ class _Admission:
                     self._die(item, because(POISON_CLASS, item.poison))
                 else:
                     item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
-                    self._line(row.entity_key or "").arrive(item)
+                    self._line(row.entity_key or "").arrive(item, self.now)
 
     def _line(self, entity: str) -> Line:
         lines = self.admitted.lines

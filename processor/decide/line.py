@@ -14,7 +14,20 @@ from datetime import datetime, timedelta
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, WorkItem
 from journal.open_item import ClosedHead, OpenItem
-from processor.decide.item import BEHIND, Item, again, attempt, block, die, fact_taken, fail, finish, park, why_behind
+from processor.decide.item import (
+    BEHIND,
+    DELAYED,
+    Item,
+    again,
+    attempt,
+    block,
+    die,
+    fact_taken,
+    fail,
+    finish,
+    park,
+    why_behind,
+)
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy, policy_for
 from processor.rules import StreamRules
@@ -109,7 +122,7 @@ class Line:
     ``holder`` is the first waiting event that may not run: newcomers go behind it. ``beyond``: of those that the batch
     doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over,
     with its item; ``applied_upto`` the last one that was applied past others; ``closed_heads`` are events that held
-    back the entity until a person closed them.
+    back the entity until a person closed them. ``delays``: an event of the batch waits until its delay is over.
     """
 
     rules: StreamRules
@@ -118,6 +131,7 @@ class Line:
     died: tuple[int, PreviousEvent] | None = None
     applied_upto: int = 0
     closed_heads: Sequence[ClosedHead] = ()
+    delays: bool = False
     items: list[Item] = field(default_factory=list)
     settled: list[Item] = field(default_factory=list)
 
@@ -139,13 +153,22 @@ class Line:
         """Its row says that a later event was applied before it: once it holds others back the index forgets that."""
         item.row.out_of_order |= self.applied_upto > item.seq
 
-    def arrive(self, item: Item) -> None:
-        """A new event: it runs, or waits behind the holder."""
-        if self.holder is None:
+    def arrive(self, item: Item, now: datetime) -> None:
+        """A new event: it runs, or waits behind the holder or until its delay is over; so do those behind it then."""
+        due_at = self._due_at(item, now)
+        if self.holder is None and due_at is None and not self.delays:
             self._join(item)
-        else:
-            park(item, why_behind(self.holder.row))
-            self.settled.append(item)
+            return
+        self.delays = self.delays or due_at is not None
+        park(item, DELAYED if self.holder is None else why_behind(self.holder.row), due_at)
+        self.settled.append(item)
+
+    def _due_at(self, item: Item, now: datetime) -> datetime | None:
+        """When the stream's delay is over, if it isn't yet. A receipt later than now is a clock that runs ahead."""
+        if not self.rules.delay or item.row.received_at is None:
+            return None
+        due_at = min(item.row.received_at, now) + self.rules.delay
+        return due_at if due_at > now else None
 
     def _join(self, item: Item) -> None:
         if self.died is not None and self.died[0] < item.seq:

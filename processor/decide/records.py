@@ -16,16 +16,17 @@ import pyarrow as pa
 
 from core.decision import Decision
 from core.errors import PayhookError
-from core.event import OWN_TYPES, Mode, from_record, unquote_text
+from core.event import ELSEWHERE_TYPE, OWN_TYPES, Mode, from_record, unquote_text
 from core.keys import decode_name, join_key
 from core.record_keys import Header, Keys, check_record
 from core.routing import is_sparse
+from core.where import EVERYTHING, Where
 from core.work import WorkItem
 from journal.errors import Refused
 from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
-from processor.decide.item import Early, Item, failure_of
+from processor.decide.item import REASON_CHARS_MAX, Early, Item, failure_of
 from processor.judge.classify import MESSAGE_CHARS_MAX, clean
 from processor.rules import StreamRules
 
@@ -114,7 +115,8 @@ class Named(NamedTuple):
 
 class KafkaRecord(NamedTuple):
     """One record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers
-    are then in ``named``. ``until``: not a record, but offsets up to before it that hold none.
+    are then in ``named``. ``until``: not a record, but offsets up to before it that hold none. ``elsewhere``: the map
+    stage has seen that it isn't the stream's.
     """
 
     topic: str
@@ -126,6 +128,7 @@ class KafkaRecord(NamedTuple):
     early: Early | None = None
     until: int | None = None
     key: bytes | None = None
+    elsewhere: bool = False
 
 
 def read_table(table: pa.Table) -> list[KafkaRecord]:
@@ -159,8 +162,15 @@ def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
     ]
 
 
+ELSEWHERE = ()
+"""In place of `Named` in a packed record: it isn't the stream's."""
+
+
 def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tuple[object, ...]:
-    """A record as it travels to the driver; one that wasn't named goes as it came."""
+    """A record as it travels to the driver; one that wasn't named goes as it came, one that is elsewhere as its
+    offset."""
+    if record.elsewhere:
+        return record.topic, record.partition, record.offset, None, [], ELSEWHERE
     if named is None:
         return *record[:5], None, None, record.key
     answer = None if early is None else tuple(early)
@@ -177,6 +187,8 @@ def _unpacked(
     early: tuple[Any, ...] | None = None,
     key: bytes | None = None,
 ) -> KafkaRecord:
+    if named == ELSEWHERE:
+        return KafkaRecord(topic, partition, offset, None, [], elsewhere=True)
     own = None if named is None else Named._make(named)
     answer = None if early is None else Early._make(early)
     return KafkaRecord(topic, partition, offset, value, headers, own, answer, key=key)
@@ -220,7 +232,8 @@ def take(
 
 @dataclass(slots=True)
 class Arrivals:
-    """A batch's new offsets: events, ``passed`` ones that hold none, and commands, each with its provisional seq."""
+    """A batch's new offsets: events, ``passed`` ones that hold none or aren't the stream's, and commands, each with its
+    provisional seq."""
 
     events: list[Item] = field(default_factory=list)
     passed: list[Item] = field(default_factory=list)
@@ -230,18 +243,29 @@ class Arrivals:
 def number(
     records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules, histories: Histories
 ) -> Arrivals:
-    """Every offset gets a number in Kafka's order; it is provisional until all rows are known."""
+    """Every offset gets a number in Kafka's order; it is provisional until all rows are known. Those of a partition
+    that aren't the stream's get one together.
+    """
     arrivals = Arrivals()
     keys = rules.event_keys
     lives = {topic: history.of_row() for topic, history in histories.items()}
-    for seq, record in enumerate(records, next_seq):
-        life = lives.get(record.topic)
+    elsewhere: dict[tuple[str, int], JournalRow] = {}
+    seq = next_seq
+    for record in records:
+        life, place = lives.get(record.topic), (record.topic, record.partition)
         if record.until is not None:
             arrivals.passed.append(_passed_over(record, seq, now, life))
         elif record.topic == rules.control_topic:
             arrivals.commands.append((record, seq))
+        elif (item := new_item(record, seq, now, rules.mode, life, keys, rules.where)).row.offset_until is None:
+            arrivals.events.append(item)
+        elif place in elsewhere:
+            elsewhere[place].offset_until = item.row.offset_until
+            continue
         else:
-            arrivals.events.append(new_item(record, seq, now, rules.mode, life, keys))
+            elsewhere[place] = item.row
+            arrivals.passed.append(item)
+        seq += 1
     return arrivals
 
 
@@ -249,6 +273,13 @@ def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | No
     """Offsets that hold no record: one row says which."""
     row = first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, "markers of transactions"
+    return Item(row, b"", new=True)
+
+
+def _elsewhere(row: JournalRow, where: Where) -> Item:
+    """An offset that isn't the stream's. A later one of its partition may be added to it."""
+    row.decision, row.event_type, row.offset_until = Decision.IGNORED, ELSEWHERE_TYPE, row.offset + 1
+    row.reason, row.headers = f"not this stream's, which takes {where}"[:REASON_CHARS_MAX], where.text
     return Item(row, b"", new=True)
 
 
@@ -267,12 +298,24 @@ def first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None)
 
 
 def new_item(
-    record: KafkaRecord, seq: int, now: datetime, mode: Mode, history: int | None = None, keys: Keys | None = None
+    record: KafkaRecord,
+    seq: int,
+    now: datetime,
+    mode: Mode,
+    history: int | None = None,
+    keys: Keys | None = None,
+    where: Where = EVERYTHING,
 ) -> Item:
-    """A record as an item with its identities; one that is refused is named by its offset and holds no key."""
+    """A record as an item with its identities; one that is refused is named by its offset and holds no key. One that
+    isn't the stream's has an ``offset_until``.
+    """
     row = first_row(record, seq, now, history)
+    if record.elsewhere:
+        return _elsewhere(row, where)
     try:
-        own = record.named or named(record, mode, keys)
+        own = record.named or named(record, mode, keys, where)
+        if own is None:
+            return _elsewhere(row, where)
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
     except Exception as unreadable:
@@ -282,8 +325,9 @@ def new_item(
     return _fill(row, own, record.early)
 
 
-def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
-    """What a record says of itself. ``keys``: of those who may have made it; None: it isn't checked.
+def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Where = EVERYTHING) -> Named | None:
+    """What a record says of itself; None: it isn't the stream's. ``keys``: of those who may have made it; None: it
+    isn't checked. What can't be believed or read is every stream's.
 
     :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
@@ -293,6 +337,8 @@ def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None) -> Named:
         read = check_record(keys, record.topic, record.partition, record.key, record.value, read)
     received = from_record(record.value, read)
     event, headers = received.event, received.headers
+    if not where.takes(event.mode, event.tenant, event.zone, event.provider):
+        return None
     if event.mode != mode:
         raise WrongMode(event.event_key, event.mode, mode)
     is_own = event.event_type.startswith(OWN_TYPES)
@@ -358,6 +404,8 @@ def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: i
         attempt,
         tenant=of.tenant,
         fact_sha256=of.fact_sha256,
+        received_at=of.received_at,
+        occurred_at=of.occurred_at,
         **of_its_line,
     )
 

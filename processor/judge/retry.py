@@ -164,6 +164,27 @@ PolicyText = Annotated[str, AfterValidator(_readable)]
 """A setting that holds a policy: one that can't be read is refused with the place."""
 
 
+def seconds_of(text: str) -> float:
+    """Reads a delay such as ``250ms``, ``30s``, ``2m`` or ``1h``; ``0s`` is none.
+
+    :raises ValueError: it isn't one
+    """
+    found = _DELAY.fullmatch(text.strip())
+    seconds = -1.0 if found is None else float(found[1]) * _UNIT_S[found[2]]
+    if not 0 <= seconds <= DELAY_S_MAX:
+        raise ValueError(f"{text!r} isn't a delay such as 250ms, 30s, 2m or 1h, {DELAY_S_MAX:.0f}s at most")
+    return seconds
+
+
+def _is_delay(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+DelayText = Annotated[str, AfterValidator(_is_delay)]
+"""A setting that holds a delay."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A piece of a policy's text and where it stands (0 is the first character)."""

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.record_keys import Header, Keys, sign_record
+from core.where import EVERYTHING, Where
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
 from processor.decide.records import PACKED, RECORD_SCHEMA, KafkaRecord, Named, named, packed, read_batch, work_item
@@ -64,6 +65,7 @@ class Pass:
     mode: Mode
     control_topic: str
     keys: Keys | None = None
+    where: Where = EVERYTHING
 
 
 class MapStage:
@@ -122,21 +124,26 @@ def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
-    records = read_batch(batch)
-    names = [_named(stage, record) for record in records]
+    records, names = _told_apart(stage, read_batch(batch))
     answers = _answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
     rows = [packed(record, own, early) for record, own, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
 
 
-def _named(stage: Pass, record: KafkaRecord) -> Named | None:
-    """None of what the driver must see as it came: commands, and what isn't an event of this stream."""
-    if record.topic == stage.control_topic:
-        return None
-    try:
-        return named(record, stage.mode, stage.keys)
-    except Exception:  # not an event of this stream: the driver decides what becomes of it
-        return None
+def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[KafkaRecord], list[Named | None]]:
+    """What each record says of itself. None of what the driver must see as it came, commands and what isn't an event,
+    and of what isn't the stream's: of that it gets the offset alone.
+    """
+    kept, names = list[KafkaRecord](), list[Named | None]()
+    for record in records:
+        own, elsewhere = None, False
+        with contextlib.suppress(Exception):  # not an event: the driver decides what becomes of it
+            if record.topic != stage.control_topic:
+                own = named(record, stage.mode, stage.keys, stage.where)
+                elsewhere = own is None
+        kept.append(record._replace(elsewhere=True) if elsewhere else record)
+        names.append(own)
+    return kept, names
 
 
 def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:

@@ -140,3 +140,26 @@ def test_the_file_that_says_it_is_named(tmp_path: Path) -> None:
 def test_the_error_travels_between_processes() -> None:
     wrong = StreamInvalid("file", "greet", "handler", "it is wanted")
     assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "said"),
+    [
+        ('where = { tennant = "eu-*" }', "where", "tennant: events have no such header"),
+        ('where = { tenant = "eu-[a" }', "where", "tenant: the [ in 'eu-[a' is never closed"),
+        ('where = { mode = "prod" }', "where", "fits neither live nor test"),
+        ('delay = "soon"', "delay", "isn't a delay such as 250ms, 30s, 2m or 1h"),
+    ],
+)
+def test_a_where_or_a_delay_that_can_t_be_read_is_named_at_start(
+    tmp_path: Path, line: str, key: str, said: str
+) -> None:
+    with pytest.raises(StreamInvalid) as refused:
+        load(tmp_path, OWN + line)
+    assert (refused.value.stream, refused.value.key) == ("greet", key)
+    assert said in refused.value.problem and refused.value.where == str(tmp_path / "my-streams.toml")
+
+
+def test_a_stream_that_reads_a_journal_has_no_where(tmp_path: Path) -> None:
+    with pytest.raises(StreamInvalid, match="it is for streams that read a topic of Kafka"):
+        load(tmp_path, '[notify]\nwhere = { tenant = "eu-*" }')
