@@ -11,7 +11,7 @@ from typing import Any, Literal
 from console.formats import money, second, span
 from console.waits import Waiting
 from core.clock import to_rfc3339
-from core.decision import ErrorKind
+from core.decision import Decision, ErrorKind
 from core.event import WITHHELD_SHA256
 from core.routing import row_name
 from dlq.index import Item, ItemStory, Mark, Stats
@@ -118,6 +118,8 @@ def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
             Detail("last row", str(item.seen_seq)),
             *_wait_details(item, wait),
             Detail("tries", tries),
+            Detail("retry policy", next((row.retry_policy for row in reversed(story.rows) if row.retry_policy), None)),
+            Detail("next", next_step(story.rows[-1])),
             Detail("reason", None if item.reason == f"{item.error_class}: {item.message}" else item.reason),
             Detail("cause", item.fingerprint, is_key=True),
             Detail("body", first.body_sha256, is_key=True),
@@ -133,6 +135,25 @@ def _wait_details(item: Item, wait: Waiting | None) -> list[Detail]:
         Detail("waits since", None, wait.since),
         Detail("next try", None, wait.until),
     ]
+
+
+def next_step(row: JournalRow) -> str | None:
+    """What becomes of an item after its last row; None of one that is closed."""
+    match row.decision:
+        case Decision.RETRY:
+            return f"try {row.attempt + 1}, as its retry policy says"
+        case Decision.REPLAYED:
+            return "try 1 of a new round"
+        case Decision.PARKED if row.due_at is None:
+            return "its turn, behind an earlier event of its entity"
+        case Decision.PARKED:
+            return "it is looked at again when it is due; no try was spent"
+        case Decision.DEAD if row.error_kind is ErrorKind.NRE:
+            return "nothing by itself, since no retry helps: mend the cause and replay it, or close it"
+        case Decision.DEAD:
+            return "nothing by itself, since its retry policy has no try left: replay it, or close it"
+        case _:
+            return None
 
 
 def tries_of(story: ItemStory) -> list[Moment]:
@@ -262,6 +283,7 @@ def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
         _cause(row, story),
         Detail("by", row.actor),
         Detail("attempt", str(row.attempt) if row.attempt else None),
+        Detail("retry policy", row.retry_policy),
         Detail("due", None, row.due_at),
         Detail("error", once.text(error, f"row {row.seq}", row.error_class or "") or None),
         Detail("order", "later than its place in Kafka" if row.out_of_order else None),

@@ -43,10 +43,11 @@ class WorkItem:
     often a person had it replayed since it was last closed.
 
     ``previous`` is an earlier event of the same entity that died and was passed over. Keys are scoped by ``tenant``
-    (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: if it fails now
-    it is dead. ``died_before``: it is itself such an event, replayed. ``traceparent``: for requests to others where the
-    event's trace is taken (W3C Trace Context). ``route``: the retry policy that it goes by. ``received_at``: when it
-    came, ``occurred_at``: when it happened, as its provider says; None where nobody says it.
+    (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: the kinds of
+    errors of which it is dead if it fails so now. ``died_before``: it is itself such an event, replayed.
+    ``traceparent``: for requests to others where the event's trace is taken (W3C Trace Context). ``route``: the retry
+    policy that it goes by. ``received_at``: when it came, ``occurred_at``: when it happened, as its provider says; None
+    where nobody says it.
     """
 
     item_seq: int
@@ -60,7 +61,7 @@ class WorkItem:
     attempt: int
     previous: PreviousEvent | None = None
     tenant: str | None = None
-    last_try: bool = False
+    last_try: tuple[ErrorKind, ...] = ()
     died_before: bool = False
     fact_sha256: str | None = None
     traceparent: str | None = None

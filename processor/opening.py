@@ -220,7 +220,7 @@ class OpenableStream:
         downstreams = Downstreams(
             wired.config.downstreams,
             shared.clock,
-            tries=wired.rules.policy.tries,
+            tries=wired.rules.tries_min,
             notes=state.notes,
             on_round=metrics.downstream,
             on_forgotten=metrics.downstream_forgotten,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from core.decision import ErrorKind
 from core.event import Mode
 from core.record_keys import Keys, RecordKeys
 from core.routing import topics_of
 from core.where import EVERYTHING, Where
 from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
-from processor.judge.retry import RetryPolicy
+from processor.judge.retry import RetryPolicy, parse_policy
 from processor.settings import DeadHead
 
 DUE_PER_BATCH_MAX = 2_000
@@ -25,6 +26,9 @@ in Python (processor.driver_memory)."""
 
 DRAIN_PER_ENTITY_MAX = 500
 """Events of one entity in a batch."""
+
+RETRIED_KINDS = (ErrorKind.SLE, ErrorKind.SNBE)
+"""Errors after which an event is tried again as often as its policy says, and is dead then."""
 
 PROBE_S_MAX = 60.0
 """Longest wait between probes while the whole stream is blocked."""
@@ -38,7 +42,8 @@ class StreamRules:
     behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
     ``transactional``: topics whose offsets have holes, where transactions' markers are. ``jitter`` gives the share of
     the policy's jitter that one retry takes. ``where``: what of its topic is the stream's business. ``delay``: how long
-    after its receipt an event is handled at the earliest.
+    after its receipt an event is handled at the earliest. ``policies``: of kinds of errors that have one of their own;
+    the others go by ``policy``.
     """
 
     name: str
@@ -59,6 +64,22 @@ class StreamRules:
     jitter: Callable[[], float] = random.random
     where: Where = EVERYTHING
     delay: timedelta = timedelta(0)
+    policies: Mapping[ErrorKind, RetryPolicy] = field(default_factory=dict)
+
+    @property
+    def outage(self) -> RetryPolicy:
+        """When a blocked stream tries again."""
+        return self.policies.get(ErrorKind.SBE) or parse_policy(f"forever(1s, x2, max {self.probe_s_max}s)")
+
+    def policy_of(self, kind: ErrorKind) -> RetryPolicy:
+        """By which an event goes that fails so for the first time."""
+        return self.policies.get(kind, self.policy)
+
+    @property
+    def tries_min(self) -> int | None:
+        """The fewest retries after which an event is dead; None: it never is."""
+        tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
+        return min((one for one in tries if one is not None), default=None)
 
     @property
     def event_keys(self) -> Keys | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from core.decision import ErrorKind
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.judge.error_rules import Rules
 from processor.judge.retry import DelayText, PolicyText
@@ -50,6 +51,34 @@ class DownstreamSettings(BaseModel):
     )
 
 
+class RetrySettings(BaseModel):
+    """A retry policy for each kind of error (`core.decision.ErrorKind`). What isn't set goes by ``default``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    default: PolicyText = Field(
+        "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
+        description='policy of every kind that has none of its own; retry = "…" is the same. exponential(…), '
+        "forever(…), fixed(5s x3, 15s x5), a list such as 5000x3, 15000x5, LimitedExponentialRetryPolicy(1,60,2,120) "
+        "and its like (docs/processor.md)",
+    )
+    transient: PolicyText | None = Field(None, description="of errors that are likely gone in a moment (SLE)")
+    waits_for_data: PolicyText | None = Field(
+        None, description="of errors that concern this event alone, until what it needs is there (SNBE)"
+    )
+    outage: PolicyText | None = Field(
+        None,
+        description="of errors that every event of the stream would meet (SBE): when a blocked stream tries again; "
+        "after its last try at its longest delay, since no event dies of it",
+    )
+
+    @property
+    def by_kind(self) -> dict[ErrorKind, str]:
+        """The policies that are set."""
+        named = {ErrorKind.SLE: self.transient, ErrorKind.SNBE: self.waits_for_data, ErrorKind.SBE: self.outage}
+        return {kind: text for kind, text in named.items() if text is not None}
+
+
 class StreamSettings(BaseModel):
     """How one work stream decides: how it retries, what a dead event means for its followers, its bounds.
 
@@ -58,10 +87,9 @@ class StreamSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    retry: PolicyText = Field(
-        "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
-        description="retry policy: exponential(…), forever(…), fixed(5s x3, 15s x5), a list such as 5000x3, 15000x5, "
-        "or LimitedExponentialRetryPolicy(1,60,2,120) and its like (docs/processor.md)",
+    retry: RetrySettings = Field(
+        default_factory=lambda: RetrySettings(),
+        description="retry policy, one for all kinds of errors or a table of one a kind",
     )
     delay: DelayText = Field(
         "0s",
@@ -77,6 +105,12 @@ class StreamSettings(BaseModel):
     payload_bytes_max: int = Field(
         BYTES_MAX, ge=1, le=64 << 20, description="a larger payload is dead: no handler sees it"
     )
+
+    @field_validator("retry", mode="before")
+    @classmethod
+    def _of_all_kinds(cls, said: object) -> object:
+        return {"default": said} if isinstance(said, str) else said
+
     dead_head: DeadHead = Field(DeadHead.WAIT, description="followers of a dead event: continue, or wait for a person")
     errors: Rules = Field(default_factory=lambda: Rules(), description="what errors mean: kinds, rules, hook, default")
     downstreams: dict[str, DownstreamSettings] = Field(

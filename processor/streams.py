@@ -41,6 +41,7 @@ from processor.source.starting import EARLIEST, starts_of
 
 SHIPPED = Path(__file__).with_name("streams.toml")
 DEFAULTS = "defaults"
+RETRY = "retry"
 SETTINGS_LAYER = "the settings ([streams.…] of payhook.toml, PAYHOOK_STREAMS__…)"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
@@ -231,6 +232,9 @@ def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
 
 
 def _laid_over(under: Table, over: Table) -> dict[str, Any]:
+    """A policy for all kinds of errors goes on where one for a kind is laid over it."""
+    if isinstance(under.get(RETRY), str) and isinstance(over.get(RETRY), Mapping):
+        under = {**under, RETRY: {"default": under[RETRY]}}
     both = {
         key: _laid_over(under[key], over[key])
         for key in under.keys() & over.keys()

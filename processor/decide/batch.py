@@ -282,12 +282,12 @@ class Batches:
         results = list(results)
         failures = blocking(results)
         if failures:
-            self._become(self._blocked.after_failures(failures, self._rules.probe_s_max))
+            self._become(self._blocked.after_failures(failures, self._rules.outage))
             log.warning("the stream is blocked (%s); next probe in %.0f s", failures[0].error_class, self.probe_s)
         elif self.blocked:
             blocked = self._blocked
             for result in results:
-                blocked = blocked.after_result(result, reports, self._rules.probe_s_max)
+                blocked = blocked.after_result(result, reports, self._rules.outage)
             self._become(blocked)
 
     def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:

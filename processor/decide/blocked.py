@@ -15,6 +15,7 @@ from processor.calls.budget import Report
 from processor.decide.item import Item, is_put_off, is_suspect
 from processor.decide.line import disproves
 from processor.judge.classify import Failure
+from processor.judge.retry import RetryPolicy
 
 PROBE_S_FIRST = 1.0
 
@@ -55,14 +56,16 @@ class Rank(NamedTuple):
 class Blocked:
     """A stream's state: ``reason`` is None while it isn't blocked.
 
-    ``probe_s``: seconds from a probe that failed to the next one. ``needs``: the downstreams that the failed tries had
-    called; the block ends once events have called each of them with success. ``since``: when it began (RFC 3339).
+    ``probe_s``: seconds from a probe that failed to the next one; ``probes`` have failed. ``needs``: the downstreams
+    that the failed tries had called; the block ends once events have called each of them with success. ``since``: when
+    it began (RFC 3339).
     """
 
     reason: str | None = None
     probe_s: float = 0.0
     needs: frozenset[str] = frozenset()
     since: str = ""
+    probes: int = 0
 
     @classmethod
     def noted(cls, notes: Mapping[str, str]) -> Blocked:
@@ -73,25 +76,28 @@ class Blocked:
         if kept["reason"] is None:
             return cls()
         probe_s, needs = max(PROBE_S_FIRST, float(kept["probe_s"])), frozenset(kept.get("needs", [ANY]))
-        return cls(kept["reason"], probe_s, needs, kept.get("since", ""))
+        return cls(kept["reason"], probe_s, needs, kept.get("since", ""), max(1, kept.get("probes", 0)))
 
     def note(self) -> dict[str, str]:
         """For the journal."""
-        note = {"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs)}
+        note = {"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs), "probes": self.probes}
         return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
-    def after_failures(self, failures: Sequence[Failure], probe_s_max: float) -> Blocked:
-        """The first probe comes at once: it tells an outage from an event that fails by its own fault."""
+    def after_failures(self, failures: Sequence[Failure], outage: RetryPolicy) -> Blocked:
+        """The first probe comes at once: it tells an outage from an event that fails by its own fault.
+
+        :param outage: when the next ones come; after its last try they come at its longest delay
+        """
         called = {name for failure in failures for name in failure.called or (ANY,)}
         needs = self.needs | called
-        probe_s = 0.0 if self.reason is None else self._longer(probe_s_max)
+        probes = 0 if self.reason is None else self.probes + 1
         reason = f"{failures[0].error_class}: {failures[0].message}"[:REASON_CHARS_MAX]
-        return Blocked(reason, probe_s, needs if _fit(needs) else frozenset((ANY,)), self.since)
+        return Blocked(reason, _wait_s(probes, outage), needs if _fit(needs) else frozenset((ANY,)), self.since, probes)
 
-    def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], probe_s_max: float) -> Blocked:
+    def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], outage: RetryPolicy) -> Blocked:
         """Of an event that didn't fail so. ``reports``: the calls of the one event that was tried."""
         if self.goes_on(result):
-            return replace(self, probe_s=self._longer(probe_s_max))
+            return replace(self, probe_s=_wait_s(self.probes + 1, outage), probes=self.probes + 1)
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
         needs = frozenset(
             name for name in self.needs if not disproves(result, answered, () if name == ANY else (name,))
@@ -108,8 +114,11 @@ class Blocked:
             return result.blocks or (result.kind is not ErrorKind.NRE and result.downstream in self.needs)
         return isinstance(result, Held) and result.downstream in self.needs
 
-    def _longer(self, probe_s_max: float) -> float:
-        return min(max(PROBE_S_FIRST, self.probe_s * 2), probe_s_max)
+
+def _wait_s(probes: int, outage: RetryPolicy) -> float:
+    """Seconds after so many failed probes."""
+    least_s = outage.least_s(probes) if probes else 0.0
+    return outage.longest_s if least_s is None else least_s
 
 
 def _fit(needs: frozenset[str]) -> bool:

@@ -14,7 +14,7 @@ from dlq.refusals import Refusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
-from processor.judge.retry import policy_for
+from processor.judge.retry import RetryPolicy, policy_for
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 
@@ -74,7 +74,7 @@ class Item:
     condemned: Failure | None = None
     cause: Item | None = None
     previous: PreviousEvent | None = None
-    last_try: bool = False
+    last_try: tuple[ErrorKind, ...] = ()
     died_before: bool = False
     replays: int = 0
     suspect: bool = False
@@ -87,6 +87,11 @@ class Item:
     def seq(self) -> int:
         """The item's name: the seq of its first row."""
         return self.row.item_seq
+
+    @property
+    def failed_as(self) -> ErrorKind | None:
+        """The kind of its last try's error; None where that isn't known, or it hasn't failed."""
+        return None if self.waiting is None else self.waiting.row.error_kind
 
     @property
     def headers(self) -> str | None:
@@ -271,11 +276,11 @@ def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> Non
     """A try failed: a retry with its due time, or death when the error or the policy says so.
 
     What misses a predecessor holds nothing back: the predecessor may be one of its followers; nor does what dies after
-    an earlier event did. The rules' policy is for events that fail for the first time; one that failed before goes on
-    with its own.
+    an earlier event did. The rules' policy of the error's kind is for events that fail so for the first time; one that
+    failed so before goes on with its own. However kinds alternate, tries are counted together.
     """
     row = item.row
-    policy = policy_for(row.retry_policy, rules.policy)
+    policy = route_of(item, rules, failure.kind)
     retry = row.attempt + 1
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, rules.jitter)
     row.retry_policy = policy.text
@@ -288,6 +293,17 @@ def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> Non
     row.attempt = retry
     row.due_at = now + timedelta(seconds=max(delay_s, failure.retry_after_s or 0.0))
     row.blocking = not failure.missing_predecessor
+
+
+def route_of(item: Item, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
+    """The policy by which an event goes that fails with an error of a kind. One that others have shown not to be the
+    whole stream's is a matter of this event alone.
+    """
+    alone = {ErrorKind.SBE: ErrorKind.SNBE}
+    before = item.failed_as
+    kind = alone.get(kind, kind)
+    is_same = before is None or alone.get(before, before) is kind
+    return policy_for(item.row.retry_policy if is_same else None, rules.policy_of(kind))
 
 
 def _record(item: Item, failure: Failure) -> None:

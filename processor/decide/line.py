@@ -26,11 +26,11 @@ from processor.decide.item import (
     fail,
     finish,
     park,
+    route_of,
     why_behind,
 )
 from processor.judge.classify import Failure
-from processor.judge.retry import RetryPolicy, policy_for
-from processor.rules import StreamRules
+from processor.rules import RETRIED_KINDS, StreamRules
 from processor.settings import DeadHead
 
 
@@ -173,7 +173,7 @@ class Line:
     def _join(self, item: Item) -> None:
         if self.died is not None and self.died[0] < item.seq:
             item.previous = self.died[1]
-        item.last_try = is_last_try(item, self.rules.policy)
+        item.last_try = tuple(kind for kind in RETRIED_KINDS if is_last_try(item, self.rules, kind))
         if item.condemned is not None and (self.died is None or item.seq < self.died[0]):
             dead = PreviousEvent(item.row.event_key or "", Decision.DEAD.value, self.rules.policy.text)
             self.died = item.seq, dead
@@ -188,12 +188,10 @@ class Line:
                 yield item
 
 
-def is_last_try(item: Item, policy: RetryPolicy) -> bool:
-    """Whether the event is dead if it fails now."""
-    row = item.row
-    if row.attempt or row.retry_policy is not None:
-        policy = policy_for(row.retry_policy, policy)
-    return policy.tries is not None and row.attempt >= policy.tries
+def is_last_try(item: Item, rules: StreamRules, kind: ErrorKind) -> bool:
+    """Whether the event is dead if it fails now with an error of that kind."""
+    policy = route_of(item, rules, kind)
+    return policy.tries is not None and item.row.attempt >= policy.tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +309,7 @@ def after_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
 
 
 def _dies(item: WorkItem, failure: Failure) -> bool:
-    return failure.kind is ErrorKind.NRE or (item.last_try and failure.kind is not ErrorKind.SBE)
+    return failure.kind is ErrorKind.NRE or failure.kind in item.last_try
 
 
 def disproves(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:

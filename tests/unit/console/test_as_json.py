@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,10 +15,11 @@ from click.testing import CliRunner
 from cli.main import main
 from console.api_dead import StoryDescribed
 from console.as_json import plain
-from console.details import Once, died_of, item_details, journal_says, tries_of
-from core.decision import Decision
+from console.details import Once, died_of, item_details, journal_says, next_step, tries_of
+from core.decision import Decision, ErrorKind
 from ledger.reconciliations import Difference
 from tests.dead_items import DeadItems
+from tests.unit.journal.rows import bare_row
 
 
 @pytest.fixture
@@ -68,6 +70,30 @@ def test_details_name_what_is_known_alone(items: DeadItems) -> None:
     assert details["entity"].about == ("entity", "stripe:acct:pi_1")
     assert details["tries"].text == "2; died 2 ×, replayed 1 ×"
     assert "due" not in details and details["received"].shown == "2026-01-31T12:00:59.700000Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"decision": Decision.RETRY, "attempt": 2}, "try 3, as its retry policy says"),
+        ({"decision": Decision.PARKED}, "its turn, behind an earlier event of its entity"),
+        ({"decision": Decision.PARKED, "due_at": datetime(2026, 1, 31, tzinfo=UTC)}, "no try was spent"),
+        ({"decision": Decision.DEAD, "error_kind": ErrorKind.NRE}, "no retry helps"),
+        ({"decision": Decision.DEAD, "error_kind": ErrorKind.SNBE}, "no try left"),
+        ({"decision": Decision.APPLIED}, ""),
+    ],
+)
+def test_what_comes_next_of_an_item_follows_from_its_last_row(changes: dict[str, Any], said: str) -> None:
+    assert said in (next_step(bare_row(7, **changes)) or "")
+
+
+def test_an_item_says_by_which_policy_it_was_tried(tmp_path: Path) -> None:
+    items = DeadItems(tmp_path)
+    items.dead(payment="pi_1", retry_policy="fixed(5s x3)")
+    items.commit()
+    details = {detail.name: detail.text for detail in item_details(items.followed().item(1))}
+    assert details["retry policy"] == "fixed(5s x3)"
+    assert "replay it, or close it" in (details["next"] or "")
 
 
 def test_a_difference_names_its_event_by_its_key() -> None:

@@ -13,6 +13,7 @@ from journal.writer import NOTES_CHARS_MAX
 from processor.calls.downstreams import NOTE_CHARS_MAX
 from processor.decide.blocked import ANY, NEEDS_MAX, NOTE, Blocked
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure
+from processor.judge.retry import parse_policy
 from processor.run.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.harness import EVENTS, Down, Engine, Stuck, booked, ignored
 from tests.unit.processor.limited import LimitedEngine
@@ -45,7 +46,7 @@ def test_the_note_of_a_block_leaves_room_for_the_journals_others(letter: str) ->
     called = [f"{number:02}{letter * (DOWNSTREAM_CHARS_MAX - 2)}" for number in range(NEEDS_MAX)]
     message = letter * MESSAGE_CHARS_MAX
     failures = [Failure(ErrorKind.SBE, "Down", None, message, "", called=(name,)) for name in called]
-    blocked = Blocked().after_failures(failures, 60)
+    blocked = Blocked().after_failures(failures, parse_policy("forever(1s)"))
     note = blocked.note()
     assert len(note[NOTE]) <= NOTES_CHARS_MAX - NOTE_CHARS_MAX - 8_192
     assert Blocked.noted(note).needs == blocked.needs

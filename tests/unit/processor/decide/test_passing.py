@@ -12,7 +12,7 @@ from processor.decide.line import holds_back, is_passed_dead
 from processor.judge.classify import Failure
 
 ITEM = WorkItem(1, "key-1", "entity", "stripe", "acct", "type", b"{}", None, 0)
-LAST = replace(ITEM, last_try=True)
+LAST = replace(ITEM, last_try=(ErrorKind.SLE, ErrorKind.SNBE))
 DIED = replace(ITEM, died_before=True)
 
 
