@@ -140,12 +140,21 @@ class StreamSettings(BaseModel):
         description="an event that has failed and held back later ones of its entity for so long is dead-lettered as "
         "HeadOfLineBlocked; 0: never",
     )
-    stuck_share_max: float = Field(
-        1.0,
+    head_utilisation_max: float = Field(
+        0.9,
         gt=0,
         le=1,
-        description="when a larger share of the events (those stuck and those done in the last minute) is stuck behind "
-        "a few failing ones, these are dead-lettered as HeadOfLineBlocked, longest line first; 1: never",
+        description="a few failing events hold back the others when a larger share of all (those stuck and those done "
+        "in the last minute) is stuck, and head_uncommitted_min says that few of the stuck ones fail; 1: never. Where "
+        "followers of a dead event continue, those with the longest lines are dead-lettered as HeadOfLineBlocked then, "
+        "where they wait it is an alert",
+    )
+    head_uncommitted_min: float = Field(
+        0.02,
+        gt=0,
+        le=1,
+        description="of the stuck events, the share that must fail themselves for it to be an outage rather than a few "
+        "events that hold back the others",
     )
 
 

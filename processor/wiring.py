@@ -146,7 +146,7 @@ def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
         policies={kind: parse_policy(text) for kind, text in config.retry.by_kind.items()},
         dead_head=config.dead_head,
         mode=mode,
-        heads=HeadLimits(config.head_age_max_s, config.stuck_share_max),
+        heads=HeadLimits(config.head_age_max_s, config.head_utilisation_max, config.head_uncommitted_min),
         replays_max=config.dlq.replays_max,
         alone=config.dlq.alone.of_each(len(config.shards)),
         where=Where.read(config.where),

@@ -161,14 +161,6 @@ ONLY_HERE = (
         anchor="redis_down",
     ),
     Alerting(
-        alert="PayhookHeadOfLine",
-        expr="max by (stream) (payhook_head_of_line) == 1",
-        for_s=300,
-        severity=Severity.WARNING,
-        summary=f"a few failing events hold back most others of {_STREAM}",
-        anchor="head_of_line",
-    ),
-    Alerting(
         alert="PayhookAlertsSilent",
         expr="time() - max(payhook_alerts_looked_timestamp_seconds) > 120",
         severity=Severity.WARNING,

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from core.routing import base_of, mode_of, stream_of
 from core.status_file import moment_of
 from dlq.alerts.engine import CLEAR_S
-from dlq.alerts.rules import CLAIMS_MIN, COUNTED_MIN, FAILING_S_MAX, HOUR_S, SIGNATURES_MIN, SLOW_S, WINDOW_S, Reading
+from dlq.alerts.rules import COUNTED_MIN, FAILING_S_MAX, HOUR_S, SIGNATURES_MIN, SLOW_MIN, SLOW_S, WINDOW_S, Reading
 from dlq.alerts.silence import Silence
 from dlq.rates import Rate, sum_rates
 
@@ -202,6 +202,7 @@ class Readings:
         for stream, status in seen.statuses.items():
             waited_s = None if status is None else _number(status.get("unpublished_s", 0.0))
             yield Reading("dlq_publish", stream, waited_s)
+            yield _head_of_line(stream, status)
             yield Reading("retry_rate", stream, self._retry_share(seen, stream))
             yield Reading("slo_burn", stream, self._missed_share(seen, stream))
 
@@ -256,8 +257,14 @@ class Readings:
         name = "payhook_redis_claim_seconds"
         claims = _series(seen, f"{name}_count")
         quick = [one for one in _series(seen, f"{name}_bucket") if float(_label(one, "le") or "nan") == SLOW_S]
-        share = self._share(quick, claims, counted_min=CLAIMS_MIN, others=True) if quick else None
-        return Reading("redis_slow", "", share)
+        if not (quick and claims):
+            return Reading("redis_slow", "", None)
+        counted = self._window.gained(claims, claims, self._window_s)
+        slow = counted - self._window.gained(quick, claims, self._window_s)
+        if slow >= SLOW_MIN:
+            return Reading("redis_slow", "", slow / counted)
+        is_known = counted >= COUNTED_MIN or self._window.spans(self._window_s)
+        return Reading("redis_slow", "", 0.0 if is_known else None)
 
     def _at_the_door(self, seen: Seen) -> Iterator[Reading]:
         """Of each provider's requests, those that were refused for their signature, and those about what its own API
@@ -285,18 +292,24 @@ class Readings:
         seconds: float | None = None,
         *,
         counted_min: int = COUNTED_MIN,
-        others: bool = False,
     ) -> float | None:
-        """Of what was counted, ``some`` or all ``others``; 0 where too little was, None where that isn't known."""
+        """What was counted of ``some``; 0 where too little was counted, None where that isn't known."""
         over_s = self._window_s if seconds is None else seconds
         if not every:
             return None
         counted = self._window.gained(every, every, over_s)
         if counted < counted_min:
             return 0.0 if self._window.spans(self._window_s) else None
-        found = self._window.gained(some, every, over_s)
-        # Not 1 - found / counted: 10 of 1,000 would come out above 1 %.
-        return max(0.0, counted - found) / counted if others else found / counted
+        return self._window.gained(some, every, over_s) / counted
+
+
+def _head_of_line(stream: str, status: Mapping[str, Any] | None) -> Reading:
+    """Whether a few events hold back most others, and the one that holds back most of them."""
+    heads = (status or {}).get("heads")
+    if not isinstance(heads, Mapping):
+        return Reading("head_of_line", stream, None)
+    note = f"most wait behind {heads['held_by']}" if heads.get("held_by") else ""
+    return Reading("head_of_line", stream, float(bool(heads.get("head_of_line"))), note)
 
 
 def _why_not_ready(status: Mapping[str, Any] | None) -> str:

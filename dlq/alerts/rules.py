@@ -29,8 +29,8 @@ WINDOW_S = 300.0
 COUNTED_MIN = 100
 """Fewer tries in the window, or events in an hour, make no share."""
 
-CLAIMS_MIN = 1_000
-"""Fewer claims in the window make no share: of 100, a single slow one is 1 %."""
+SLOW_MIN = 5
+"""Fewer slow claims in the window make no share: of 100, a single one is 1 %. One a minute is enough."""
 
 SLOW_S = 0.010
 """A claim that takes longer is slow. It is an edge of the histogram, so that both sides can be counted."""
@@ -246,6 +246,15 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             comment="Of all shards together, but for those whose backlog shrinks.",
         ),
         Rule(
+            name="head_of_line",
+            severity=Severity.WARNING,
+            threshold=0.0,
+            text="a few failing events hold back most others of {of}",
+            for_s=60.0,
+            alert="PayhookHeadOfLine",
+            expr="max by (stream) (payhook_head_of_line)",
+        ),
+        Rule(
             name="retry_rate",
             severity=Severity.WARNING,
             threshold=settings.retry_share_max,
@@ -266,8 +275,10 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             for_s=SLOW_WINDOWS * WINDOW_S,
             alert="PayhookRedisSlow",
             expr="payhook_redis_slow_claims:ratio_rate5m",
-            also=f"sum(increase(payhook_redis_claim_seconds_count[5m])) >= {CLAIMS_MIN}",
-            comment="Twice the window: a burst of slow claims is in the share for 5 minutes, whatever comes after.",
+            also="sum(increase(payhook_redis_claim_seconds_count[5m]))"
+            f' - sum(increase(payhook_redis_claim_seconds_bucket{{le="{SLOW_S:g}"}}[5m])) > {SLOW_MIN - 1}',
+            comment="At a few claims a minute too. Twice the window: a burst of slow claims is in the share for 5"
+            " minutes, whatever comes after.",
         ),
         Rule(
             name="slo_burn",

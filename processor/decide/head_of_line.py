@@ -1,8 +1,8 @@
 """Head of line: whether a few failing events hold back many others, and which of them have done so for too long.
 
-An entity's line is what waits in it, its head first. What is stuck is held against what was done in the last minute:
-many events behind few heads while the rest flows is head-of-line blocking; many heads at once is an outage, which
-breakers and the whole stream's pause are for.
+An entity's line is what waits in it, its head first. What is stuck is held against what was done in the last minute.
+Two facts together are head-of-line blocking: nearly all of it is stuck (utilisation), and few of the stuck ones fail
+themselves (uncommitted). Many heads at once is an outage, which breakers and the whole stream's pause are for.
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ from processor.settings import DeadHead
 BLOCKED_CLASS = "HeadOfLineBlocked"
 
 DONE_WINDOW_S = 60
-STUCK_SHARE_MIN = 0.5
-FEW_HEADS_SHARE = 0.1
-"""Blocked: more events are stuck than were done in the window, and at most every tenth of them is a head."""
-
 LOOK_S = 1.0
 LOOK_COST_SHARE = 0.02
 """Looks are at least so far apart that they cost no more of the time."""
@@ -46,15 +42,18 @@ SHARE_AGE_S_MIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
-    """Past which a head is dead-lettered. ``age_s``: seconds for which it held others back while it failed; 0: never.
-    ``stuck_share``: see `HeadFigures`; 1: never."""
+    """``age_s``: a head that has held others back by failing for so long is dead-lettered; 0: never. Blocked are lines
+    of which the `HeadFigures.stuck_share` is above ``utilisation`` and the `HeadFigures.head_share` below
+    ``uncommitted``; a ``utilisation`` of 1: never.
+    """
 
     age_s: float = 0.0
-    stuck_share: float = 1.0
+    utilisation: float = 0.9
+    uncommitted: float = 0.02
 
-    @property
-    def any(self) -> bool:
-        return self.age_s > 0 or self.stuck_share < 1
+    def are_past(self, figures: HeadFigures) -> bool:
+        """Whether a few heads hold back most of all."""
+        return figures.stuck_share > self.utilisation and figures.head_share < self.uncommitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,8 @@ class HeadFigures:
 
     ``heads`` hold back ``behind``, ``longest`` is most behind one head. Not among them: ``dead_heads``, which hold back
     ``behind_dead`` until a person has decided. ``oldest_s``: longest time for which a head has held others back by
-    failing. ``done`` in the last minute.
+    failing. ``done`` in the last minute. ``blocked``: `HeadLimits.are_past`; then ``named`` is the event with the
+    longest line.
     """
 
     heads: int = 0
@@ -90,6 +90,8 @@ class HeadFigures:
     longest: int = 0
     oldest_s: float = 0.0
     done: int = 0
+    blocked: bool = False
+    named: str = ""
 
     @property
     def stuck(self) -> int:
@@ -104,17 +106,21 @@ class HeadFigures:
         return 1.0 - self.stuck_share
 
     @property
-    def few_hold_many(self) -> bool:
-        return 0 < self.heads <= FEW_HEADS_SHARE * self.stuck
+    def head_share(self) -> float:
+        """Of the stuck ones, those that fail themselves."""
+        return self.heads / self.stuck if self.heads else 1.0
 
     @property
-    def blocked(self) -> bool:
-        return self.few_hold_many and self.stuck_share > STUCK_SHARE_MIN
+    def with_dead(self) -> HeadFigures:
+        """As if dead heads failed: where followers wait for a person these hold them back as well."""
+        return replace(self, heads=self.heads + self.dead_heads, behind=self.behind + self.behind_dead)
 
-    def status(self) -> dict[str, float | int | bool]:
+    def status(self) -> dict[str, float | int | bool | str]:
         """As the status file shows it."""
         shares = {"stuck_share": round(self.stuck_share, 4), "done_share": round(self.done_share, 4)}
-        return {**asdict(self), "oldest_s": round(self.oldest_s, 1), **shares, "head_of_line": self.blocked}
+        counts = {name: value for name, value in asdict(self).items() if name not in ("blocked", "named")}
+        held_by = {"held_by": self.named} if self.named else {}
+        return {**counts, "oldest_s": round(self.oldest_s, 1), **shares, "head_of_line": self.blocked, **held_by}
 
 
 @dataclass(slots=True)
@@ -123,6 +129,7 @@ class Round:
 
     ``since``: where the next look begins (`next_lines`). ``step_s``: time in which the stream wasn't blocked.
     ``figures``: counts alone. ``candidates``: as `to_examine` has them. ``known``: heads that earlier rounds remember.
+    ``longest_dead``: the longest line whose head is dead.
     """
 
     since: bytes | None = b""
@@ -130,6 +137,7 @@ class Round:
     figures: HeadFigures = HeadFigures()
     candidates: list[Line] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
+    longest_dead: Line | None = None
 
 
 def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
@@ -164,16 +172,19 @@ def to_examine(found: Sequence[Line]) -> list[Line]:
     return list(dict.fromkeys(oldest + longest))
 
 
-def past_limits(heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits) -> list[FailingHead]:
+def past_limits(
+    heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits, dead_head: DeadHead
+) -> list[FailingHead]:
     """The heads that are to be dead-lettered now, `RESOLVED_MAX` at most.
 
-    Those that are past the age, and until the stuck share is no longer past its limit those with the longest lines.
+    Those that are past the age, and where their followers go on then, those with the longest lines until the lines are
+    no longer blocked.
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
     past = [head for head in longest_first if 0 < limits.age_s <= head.held_s]
     left = _without(figures, past)
     for head in longest_first:
-        if not left.few_hold_many or left.stuck_share <= limits.stuck_share:
+        if dead_head is DeadHead.WAIT or not limits.are_past(left):
             break
         if head.held_s >= SHARE_AGE_S_MIN and head not in past:
             past.append(head)
@@ -272,9 +283,9 @@ class HeadOfLine:
         self._read_on()
         heads = self._end_round(began) if self._round.since is None else []
         self._look_at = began + max(LOOK_S, (self._clock.monotonic() - began) / LOOK_COST_SHARE)
-        if stream_blocked or not self._limits.any:
+        if stream_blocked:
             return {}
-        past = past_limits(heads, self.figures, self._limits)
+        past = past_limits(heads, self.figures, self._limits, self._dead_head)
         return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
 
     def _read_on(self) -> None:
@@ -285,6 +296,11 @@ class HeadOfLine:
         waiting = [line for line in found if line.head_seq not in self._dead]
         one.known |= {line.head_seq for line in found} & (self._dead | self._held_s.keys())
         one.candidates = to_examine([*one.candidates, *waiting])
+        one.longest_dead = max(
+            (line for line in (one.longest_dead, *found) if line is not None and line.head_seq in self._dead),
+            key=lambda line: line.behind,
+            default=None,
+        )
         seen = one.figures
         all_alive = replace(seen, heads=seen.heads + len(found), behind=seen.behind + _behind(found))
         one.figures = _with_dead(all_alive, [line for line in found if line.head_seq in self._dead])
@@ -299,13 +315,26 @@ class HeadOfLine:
             if (item := self._failing(line.head_seq)) is not None
         ]
         dead = [line for line in one.candidates if line.head_seq in self._dead]
-        self.figures = replace(
-            _with_dead(one.figures, dead),
-            longest=max((line.behind for line in one.candidates if line.head_seq not in self._dead), default=0),
-            oldest_s=max((head.held_s for head in heads), default=0.0),
-            done=self._done.count(now_s),
+        self.figures = self._judged(
+            replace(
+                _with_dead(one.figures, dead),
+                longest=max((line.behind for line in one.candidates if line.head_seq not in self._dead), default=0),
+                oldest_s=max((head.held_s for head in heads), default=0.0),
+                done=self._done.count(now_s),
+            ),
+            [*one.candidates, *([one.longest_dead] if one.longest_dead else [])],
         )
         return heads
+
+    def _judged(self, figures: HeadFigures, lines_seen: Sequence[Line]) -> HeadFigures:
+        """With whether few heads hold back most of all, and the one with the longest line if so."""
+        waits = self._dead_head is DeadHead.WAIT
+        if not self._limits.are_past(figures.with_dead if waits else figures):
+            return figures
+        held = [line for line in lines_seen if waits or line.head_seq not in self._dead]
+        longest = max(held, key=lambda line: line.behind, default=None)
+        item = None if longest is None else self._index.open_item(longest.head_seq)
+        return replace(figures, blocked=True, named="" if item is None else item.row.event_key or "")
 
     def _failing(self, head_seq: int) -> OpenItem | None:
         """The head if it waits because it failed; not one that is dead, or whose downstream isn't called now."""

@@ -57,6 +57,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "breaker_open": (300, 301),
     "subscriber_failing": (900, 901),
     "lag": (10_000, 10_001),
+    "head_of_line": (0.0, 1.0),
     "retry_rate": (0.05, 0.051),
     "redis_slow": (0.01, 0.011),
     "slo_burn": (0.0144, 0.015),

@@ -215,18 +215,19 @@ def test_ten_slow_claims_of_a_thousand_are_one_in_a_hundred_and_no_more() -> Non
     assert looks.samples(claims(990, 1_000))["redis_slow", ""] == SLOW_SHARE_MAX
 
 
-def test_claims_are_no_share_where_they_are_few() -> None:
+def test_four_slow_claims_are_no_share_and_a_fifth_makes_them_one() -> None:
     looks = Looks(window_s=60)
-    for every in range(0, 1_000, 199):
+    for every in range(5):
         found = looks.samples(claims(0, every))
     assert found["redis_slow", ""] == 0.0
-    assert looks.samples(claims(0, 1_995))["redis_slow", ""] == 1.0
+    assert looks.samples(claims(4, 9))["redis_slow", ""] == 0.0
+    assert looks.samples(claims(4, 12))["redis_slow", ""] == pytest.approx(6 / 10)
 
 
-def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: int) -> list[tuple[int, Kind]]:
+def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: float) -> list[tuple[int, Kind]]:
     """What is read of Redis in so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
-    readings, reported, quick = Readings(), [], 0
+    readings, reported, quick = Readings(), [], 0.0
     engine = Engine(rules(settings))
     for look in range(looks):
         at_s = look * settings.every_s
@@ -250,8 +251,26 @@ def test_slow_claims_are_an_alert_once_two_windows_are_full_of_them_and_over_a_w
     assert over[1] is Kind.RECOVERED and 160 + 20 <= over[0] <= 160 + 20 + 10
 
 
-def test_slow_claims_are_no_alert_where_there_are_few_of_them() -> None:
-    assert slow_redis_notices(range(100, 200), 300, 40) == []
+@pytest.mark.parametrize("claims_a_look", [40, 0.75, 0.25], ids=["160 a minute", "3 a minute", "1 a minute"])
+def test_slow_claims_are_an_alert_at_a_few_claims_a_minute_too(claims_a_look: float) -> None:
+    fired, over = slow_redis_notices(range(100, 200), 300, claims_a_look)
+    assert fired[1] is Kind.FIRING and 140 <= fired[0] <= 165
+    assert over[1] is Kind.RECOVERED
+
+
+def test_a_slow_claim_now_and_then_is_no_alert() -> None:
+    """One in five minutes, of fifteen."""
+    assert slow_redis_notices(range(100, 300, 20), 400, 0.75) == []
+
+
+def test_few_events_that_hold_back_most_others_are_named() -> None:
+    heads = {"head_of_line": True, "held_by": "stripe:evt_1:charge"}
+    readings = Readings()
+    seen = Seen(statuses={"ledger": WELL | {"heads": heads}, "notify": WELL | {"heads": {"head_of_line": False}}})
+    found = {one.subject: one for one in readings.of(seen, NOW, 0.0) if one.rule == "head_of_line"}
+    assert {name: one.value for name, one in found.items()} == {"ledger": 1.0, "notify": 0.0}
+    assert found["ledger"].note == "most wait behind stripe:evt_1:charge"
+    assert Looks().of(Seen(statuses={"ledger": WELL}))["head_of_line", "ledger"] is None
 
 
 def test_a_bound_that_is_no_edge_says_nothing() -> None:

@@ -23,7 +23,8 @@ from processor.decide.head_of_line import (
 )
 from processor.judge.retry import parse_policy as parse
 from processor.settings import DeadHead
-from tests.unit.processor.harness import Down, Engine, Stuck
+from processor.streams import load_streams
+from tests.unit.processor.harness import NOW, Down, Engine, Stuck
 from tests.unit.processor.limited import LimitedEngine
 from tests.unit.processor.served import SETTINGS, Service, post
 
@@ -79,10 +80,19 @@ def test_stuck_is_held_against_what_was_done_in_the_last_minute():
 @pytest.mark.row("D2")
 @pytest.mark.parametrize(
     ("heads", "behind", "done", "blocked"),
-    [(1, 199, 100, True), (1, 99, 900, False), (100, 100, 10, False), (0, 0, 0, False), (0, 0, 9, False)],
+    [
+        (1, 199, 10, True),
+        (1, 199, 100, False),
+        (1, 50, 5, True),
+        (1, 49, 5, False),
+        (100, 100, 10, False),
+        (0, 0, 0, False),
+        (0, 0, 9, False),
+    ],
 )
-def test_it_is_head_of_line_when_few_hold_back_most_of_all(heads: int, behind: int, done: int, blocked: bool):
-    assert HeadFigures(heads=heads, behind=behind, done=done).blocked is blocked
+def test_nearly_all_are_stuck_and_few_of_them_fail(heads: int, behind: int, done: int, blocked: bool):
+    """Utilisation above 0.9, and the uncommitted share below 0.02."""
+    assert HeadLimits().are_past(HeadFigures(heads=heads, behind=behind, done=done)) is blocked
 
 
 def test_a_failing_head_its_line_and_its_time_are_published(engine):
@@ -126,14 +136,38 @@ def test_a_line_longer_than_one_look_reads_hides_none_after_it(engine, monkeypat
     assert (reported["heads"], reported["longest"]) == (4, 3)
 
 
-def test_by_default_no_head_is_dead_lettered_for_those_behind_it(engine):
-    stream = engine()
+def test_where_followers_go_on_a_head_that_holds_back_all_others_dies_by_default(engine):
+    stream = engine(DeadHead.CONTINUE)
     stream.rules = replace(stream.rules, policy=parse(FOREVER))
     stream.start()
-    head, _ = stuck_with_followers(stream, followers=50)
+    head, behind = stuck_with_followers(stream, followers=60)
+    stream.batch()
+    run_for(stream, 30)
+    assert [(row.event_key, row.error_class) for row in stream.dead_letters.published] == [(head, BLOCKED_CLASS)]
+    assert {stream.decisions(key)[-1] for key in behind} == {"applied"}
+
+
+def test_where_followers_wait_no_head_dies_by_default_and_the_status_names_it(engine):
+    stream = engine(DeadHead.WAIT)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.start()
+    head, _ = stuck_with_followers(stream, followers=60)
     stream.batch()
     run_for(stream, 600)
     assert "dead" not in stream.decisions(head)
+    heads = stream.batches.status()["heads"]
+    assert (heads["head_of_line"], heads["held_by"]) == (True, head)
+    assert stream.batches.heads.blocked
+
+
+def test_where_followers_wait_behind_a_dead_head_the_status_names_that(engine):
+    stream = engine(DeadHead.WAIT)
+    head, _ = stuck_with_followers(stream, followers=60)
+    stream.batch()
+    run_for(stream, 120)
+    assert stream.decisions(head)[-1] == "dead"
+    heads = stream.batches.status()["heads"]
+    assert (heads["head_of_line"], heads["held_by"]) == (True, head)
 
 
 @pytest.mark.row("D2")
@@ -239,7 +273,7 @@ def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_block
 
 
 def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_bring_it_down(engine):
-    stream = engine(stuck_share=0.4)
+    stream = engine(utilisation=0.4, uncommitted=0.1)
     stream.rules = replace(stream.rules, policy=parse(FOREVER))
     stream.start()
     long, _ = stuck_with_followers(stream, followers=60, entity="long")
@@ -251,7 +285,7 @@ def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_b
 
 
 def test_a_share_past_its_limit_is_no_reason_when_every_line_is_short(engine):
-    stream = engine(stuck_share=0.4)
+    stream = engine(utilisation=0.4, uncommitted=0.1)
     stream.rules = replace(stream.rules, policy=parse(FOREVER))
     stream.start()
     for number in range(20):
@@ -259,3 +293,23 @@ def test_a_share_past_its_limit_is_no_reason_when_every_line_is_short(engine):
     stream.batch()
     run_for(stream, 60)
     assert stream.dead_letters.published == []
+
+
+def test_one_refused_call_doesn_t_hold_a_payments_later_notifications_for_a_day(engine):
+    """By the settings that are shipped for the stream notify."""
+    notify = load_streams()["notify"]
+    stream = engine(notify.dead_head, age_s=notify.head_age_max_s)
+    stream.rules = replace(stream.rules, policy=parse(notify.retry.default))
+    stream.start()
+    head, behind = stuck_with_followers(stream, followers=2)
+    alone = stream.post("alone", "e2")
+    stream.handler.fails(alone, Stuck("422"))
+    stream.batch()
+    for _ in range(700):
+        stream.advance(1.0)
+        if stream.decisions(behind[-1])[-1] == "applied":
+            break
+    waited_s = (stream.clock.now() - NOW).total_seconds()
+    assert 600 <= waited_s <= 620
+    assert [stream.decisions(key)[-1] for key in (head, *behind)] == ["dead", "applied", "applied"]
+    assert stream.decisions(alone)[-1] == "retry", "what holds back nobody is tried for a day"
