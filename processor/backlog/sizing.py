@@ -87,7 +87,7 @@ class AdaptiveExecutors:
         self._most = most
         self._wanted: dict[str, int] = {}
         self._asked = 0
-        self._running = least
+        self._running = max(1, len(cluster.running()))
         self._thread: threading.Thread | None = None
         self._failed = False
 
@@ -187,7 +187,5 @@ def check_resizable(settings: ProcessorSettings, spark: Mapping[str, str]) -> No
         raise NotResizable(f"processor.master is {settings.master}; executors are a cluster's (docs/cluster.md)")
     if settings.executors_min > settings.executors_max:
         raise NotResizable(f"processor.executors_min is {settings.executors_min}, which is more")
-    if spark.get("spark.dynamicAllocation.enabled", "false") == "true":
-        raise NotResizable("spark.dynamicAllocation.enabled is true; switch one of the two off")
     if "spark.executor.cores" not in spark:
         raise NotResizable("spark.executor.cores isn't set, so that one executor takes all of a worker")

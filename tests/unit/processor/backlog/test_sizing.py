@@ -88,7 +88,6 @@ def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExe
     [
         ({"master": "local[2]"}, {"spark.executor.cores": "1"}, "processor.master is local[2]"),
         ({"executors_min": 5}, {"spark.executor.cores": "1"}, "executors_min is 5"),
-        ({}, {"spark.executor.cores": "1", "spark.dynamicAllocation.enabled": "true"}, "dynamicAllocation"),
         ({}, {}, "spark.executor.cores isn't set"),
     ],
 )
