@@ -22,7 +22,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from load.bench import dlq, drain, e2e, index, ledger, receiver, retry, start
+from load.bench import dlq, drain, e2e, index, ledger, receiver, recovery, retry, start
 from load.bench.figures import GOALS, Group, Run
 from load.scratch import SCRATCH_HELP, NotScratch, empty_scratch_folder
 from stack.paths import DEFAULT_DATA_DIR
@@ -33,6 +33,7 @@ GROUPS = (
     Group("redis", receiver.measure_redis, 60, 10),
     Group("processor", drain.measure_processor, 480, 150),
     Group("e2e", e2e.measure_e2e, 1_910, 320),
+    Group("recovery", recovery.measure_recovery, 200, 90),
     Group("cost", e2e.measure_cost, 270, 120),
     Group("retry", retry.measure_retry, 155, 115),
     # Both use one history. `start` comes first: its broker is new, and would hold none of what `index` adds.

@@ -129,7 +129,7 @@ def fill(
         if error is not None:
             failed.append(error)
 
-    for number, (key, value, headers) in enumerate(_records(count, prefix), 1):
+    for number, (key, value, headers) in enumerate(records(count, prefix), 1):
         producer.produce(topic, value, key=key, headers=headers, on_delivery=delivered)
         if number % FLUSH_EVERY == 0:
             producer.flush(FLUSH_S_MAX)
@@ -139,7 +139,8 @@ def fill(
     done(count)
 
 
-def _records(count: int, prefix: str) -> Iterator[tuple[str, bytes, list[tuple[str, str | bytes | None]]]]:
+def records(count: int, prefix: str) -> Iterator[tuple[str, bytes, list[tuple[str, str | bytes | None]]]]:
+    """Key, value and headers of so many new charges; ``prefix`` keeps them apart from others."""
     adapter = build_adapters(ProvidersSettings())["stripe"]
     now = datetime.now(UTC)
     for number in range(count):

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from core.layout import Layout
+from journal.reader import JournalReader
 from load.bench.drain import drain_once, kafka_with_backlog
 from load.bench.figures import Run
 from load.bench.ledger_verify import measure_verify
+from load.bench.recovery import recover
 from load.bench.start import measure_start
 
 
@@ -23,6 +27,15 @@ def test_a_drain_is_measured(tmp_path: Path):
     with kafka_with_backlog(Run(tmp_path, Console(quiet=True)), 5_000) as kafka:
         drained = drain_once(tmp_path / "payhook", kafka, 5_000, tmp_path / "records")
     assert drained.per_s > 0
+
+
+@pytest.mark.row("D6")
+def test_a_recovery_is_measured_while_events_go_on_coming(tmp_path: Path):
+    with kafka_with_backlog(Run(tmp_path, Console(quiet=True)), 5_000) as kafka:
+        took_s, _ = recover(tmp_path / "payhook", kafka, 5_000, tmp_path / "records")
+    assert took_s > 0
+    rows = JournalReader(str(Layout(tmp_path / "payhook").ledger().journal)).last_seq
+    assert rows > 5_000, "what came meanwhile was decided too"
 
 
 def test_a_verification_is_measured(tmp_path: Path):
