@@ -37,7 +37,7 @@ class ThreadedExecutor(Executor):
     ) -> None:
         files = HandlerFiles(side)
         task = Task("ledger", lambda: handler, Classifier(), deadlines, concurrency, stop_on_dead, files)
-        super().__init__(None, task, parallelism, downstreams)  # type: ignore[arg-type]
+        super().__init__(None, task, lambda: parallelism, downstreams)  # type: ignore[arg-type]
         self._handler = handler
         self._abandoned = AbandonedCalls()
 
