@@ -23,7 +23,7 @@ DEAD = "stripe:evt_bug0:charge.captured"
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    yield made(tmp_path_factory.mktemp("api") / "data")
+    yield made(tmp_path_factory.mktemp("api") / "data", with_api=True)
 
 
 def ask(pages: Pages, path: str, user: str = FAY) -> Any:
@@ -91,7 +91,7 @@ def test_stories_of_events_and_entities_are_those_of_the_commands(pages: Pages) 
 
 
 def test_unknown_events_verification_and_reconciliations(tmp_path: Path) -> None:
-    own = made(tmp_path / "data")
+    own = made(tmp_path / "data", with_api=True)
     assert ask(own, "/unknown") == {"unknown": printed(own, "unknown")}
     [ledger] = ask(own, "/verification")["streams"]
     assert (ledger["stream"], ledger["at"]) == ("ledger", None)
@@ -158,13 +158,13 @@ def test_what_cannot_be_answered_says_where_and_what_to_do(
 
 
 def test_an_event_that_was_answered_and_is_not_decided_yet_is_told_so(tmp_path: Path) -> None:
-    own = made(tmp_path / "data")
+    own = made(tmp_path / "data", with_api=True)
     answered(own.data, receipt("stripe:evt_new:charge.captured", 2))
     assert "isn't decided yet" in refused(own, "/events/stripe:evt_new:charge.captured")[2]
 
 
 def test_a_damaged_ledger_is_a_503(tmp_path: Path) -> None:
-    own = made(tmp_path / "data")
+    own = made(tmp_path / "data", with_api=True)
     for file in Path(own.letters.layout.postings).glob("*.parquet"):
         file.unlink()
     assert refused(own, "/balances")[0] == 503

@@ -23,13 +23,14 @@ from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 class Pages:
     """The pages over ``letters``: `browser` of somebody who signed in."""
 
-    def __init__(self, data: Path, letters: DeadLetters, clock: Clock) -> None:
+    def __init__(self, data: Path, letters: DeadLetters, clock: Clock, *, with_api: bool = False) -> None:
         self.data, self.letters = data, letters
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         app = create_app(watched, unused_client(), clock)
         acts = AuditLog(data / "lake" / "acts")
-        bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", ToTheEngine(letters))}
-        mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}))
+        if with_api:
+            bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", ToTheEngine(letters))}
+            mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}))
         self.listener = Listener(app, data, clock, producer=ToTheEngine(letters), sleep=lambda _: letters.batch())
 
         self._signed_in: dict[str, Browser] = {}
@@ -53,7 +54,8 @@ def own_pages(tmp_path: Path) -> Pages:
     return made(tmp_path / "data")
 
 
-def made(data: Path) -> Pages:
+def made(data: Path, *, with_api: bool = False) -> Pages:
+    """``with_api``: the API's routes, which take longer to make than the ledger, are beside the pages."""
     letters = DeadLetters(data)
     fill(letters)
-    return Pages(data, letters, letters.clock)
+    return Pages(data, letters, letters.clock, with_api=with_api)
