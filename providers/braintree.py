@@ -24,6 +24,10 @@ is about, the hash of its content is its id, so that two of one second aren't ta
 - A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken, and
   what is won in part is left to a person; lost, accepted or expired, the loss is final. A loss makes two events of the
   same bytes, one of them for the money that was taken before it (`providers.money.types_of`).
+- A sub-merchant's sale may say a service fee, which is "subtracted from the final amount disbursed to the sub-merchant
+  and sent to the master merchant instead"
+  (https://developer.paypal.com/braintree/docs/guides/marketplace/create): it is a movement of its own. That the master
+  merchant gets it, no notification says. Of a refund, or of a sale that was declined, it is unknown who has it.
 - A disbursement is a payout to the merchant's bank; of type ``debit`` it takes from there.
 
 **Left to a person**: a disbursement that the bank sent back and a local payment reversed. The
@@ -127,6 +131,9 @@ class BraintreeAdapter(BaseAdapter[Element]):
 
     def fact(self, document: Element, event_type: str) -> MoneyFact | None:
         return books.fact_of(document, event_type)
+
+    def fees(self, document: Element, event_type: str) -> list[MoneyFact]:
+        return books.fees_of(document, event_type)
 
     def content(self, document: Element, version: int) -> str:
         return xml.sha256(document) if version == 1 else books.content_of(document)

@@ -62,7 +62,7 @@ class _Moved(NamedTuple):
 COUNTS = names(
     "kind timestamp source-merchant-id id transaction-id payment-id token type status amount currency-iso-code "
     "amount-disputed amount-won refunded-transaction-id merchant-account-id success disbursement-type "
-    "payment-instrument-type payment-instrument-subtype created-at"
+    "payment-instrument-type payment-instrument-subtype created-at service-fee-amount"
 )
 """Fields that decide a conflict, since content version 2."""
 
@@ -162,6 +162,25 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
         paired=found.payment is not None,
         outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
     )
+
+
+def fees_of(root: Element, kind: str) -> list[MoneyFact]:
+    """What the marketplace takes of a sale by a sub-merchant.
+
+    :raises MoneyInvalid, MovementUnknown: as `fact_of`
+    """
+    read, subject = _READERS.get(kind), subject_of(root)
+    transaction = None if subject is None or read not in (_captured, _declined) else _transaction(subject, kind)
+    fee = text_of(transaction, "service-fee-amount")
+    if fee is None or (money := decimal_money_of(fee, text_of(transaction, "currency-iso-code"))).amount_minor == 0:
+        return []
+    fact = fact_of(root, kind)
+    if fact is None:
+        return []
+    if fact.movement is not Movement.CAPTURE:
+        raise MovementUnknown("service-fee-amount", f"of a {fact.movement}")
+    reference = text_of(transaction, "id") or ""
+    return [moved(NAME, Movement.FEE, reference, money, account=fact.account, payment=fact.payment, prefix="service_")]
 
 
 def _is_outside(source: Element) -> bool:

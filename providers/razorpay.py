@@ -14,7 +14,11 @@ type about the same things in the same second are one, and a conflict if they sa
   accounts report the same payment again and don't; ``payment.authorized`` may say captured already and doesn't.
 - A payment by the wallet PayPal is received by the PayPal account: it is outside of Razorpay, and so are its refunds.
 - The fee of a captured payment is a movement of its own: ``fee``, which is "including GST", the ``tax`` beside it
-  (https://razorpay.com/docs/api/payments/entity). What a RazorpayX payout costs doesn't book.
+  (https://razorpay.com/docs/api/payments/entity). So is that of a RazorpayX payout, whose amount "does not include fees
+  and tax. Fees and tax, if any, are deducted from your account balance"
+  (https://razorpay.com/docs/api/x/payouts/entity); ``fees`` includes the ``tax`` beside it, as the debit in the sample
+  of https://razorpay.com/docs/webhooks/transactions shows. Whether it comes back with a payout that is reversed or
+  fails isn't documented: it is unknown.
 - A refund books under its ``rfnd_`` id when it is created, because it is paid from the balance then;
   ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
@@ -136,13 +140,19 @@ _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _INQUIRIES = ("fraud", "retrieval")
 _PHASES = ("chargeback", "pre_arbitration", "arbitration")
 _LOST = "payment.dispute.lost"
+_CAME_BACK = names("payout.failed payout.reversed")
+_FEES: Mapping[str, tuple[str, str]] = {
+    "payment.captured": ("payment", "fee"),
+    **dict.fromkeys(names("payout.initiated payout.processed") | _CAME_BACK, ("payout", "fees")),
+}
+"""By type: what a fee is of, and which of its fields has it."""
 _Payload = Mapping[str, Mapping[str, Any]]
 
 COUNTS = fields_of(
     """
     : event account_id created_at
     payload.*.entity: id amount currency base_currency status phase amount_deducted captured payment_id order_id method
-      wallet fee tax credit debit
+      wallet fee fees tax credit debit
     payload.*.entity.source: id entity
     """
 )
@@ -176,16 +186,21 @@ class RazorpayAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        """A captured payment's ``fee``, which includes its ``tax``."""
-        if event_type != "payment.captured":
+        """A captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``."""
+        found = _FEES.get(event_type)
+        if found is None:
             return []
-        payment = _source(_entities(document), "payment")
-        fee = payment.get("fee")
+        kind, name = found
+        source = _source(_entities(document), kind)
+        fee = source.get(name)
         if fee in (None, 0):
             return []
-        reference, account = text(payment, "id"), optional_text(document, "account_id") or ""
-        money = money_of(fee, payment.get("base_currency") or payment.get("currency"))
-        return [moved(NAME, Movement.FEE, reference, money, account=account, payment=reference)]
+        if event_type in _CAME_BACK:
+            raise MovementUnknown(name, "of a payout that came back")
+        reference, account = text(source, "id"), optional_text(document, "account_id") or ""
+        money = money_of(fee, source.get("base_currency") or source.get("currency"))
+        payment = reference if kind == "payment" else None
+        return [moved(NAME, Movement.FEE, reference, money, account=account, payment=payment)]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         payload = _entities(document)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from razorpay.utility import Utility
 
 from core.errors import SettingError
+from core.money import MovementUnknown
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples.razorpay import payment
+from tests.unit.providers.samples.razorpay import payment, payout
 from tests.unit.providers.shapes import NOW, changed, only
 from tests.unit.providers.shapes import refusal as refusal_of
 
@@ -95,3 +96,15 @@ def test_what_has_no_time_or_no_id_is_named_by_its_content(adapter: Adapter, spo
     assert event.event_key == f"razorpay:acc_1:{adapter.content_sha256(bare, 1)}:payment.captured"
     assert only(adapter, spaced).event_key == event.event_key
     assert only(adapter, changed(bare, "payload", "payment", "entity", "amount", to=1)).event_key != event.event_key
+
+
+@pytest.mark.parametrize("event_type", ["payout.reversed", "payout.failed"])
+def test_what_becomes_of_the_fee_of_a_payout_that_came_back_is_unknown_and_its_amount_is_booked(
+    event_type: str,
+) -> None:
+    adapter = build_adapters(ProvidersSettings())["razorpay"]
+    of_payout, of_fee = adapter.events(Request(payout(event_type), ()), "live")
+    assert of_payout.fact_key == "razorpay:pout_1:payout_failed"
+    assert (of_fee.event_type, of_fee.fact_key) == (f"{event_type}.fee", None)
+    with pytest.raises(MovementUnknown, match="the fees 'of a payout that came back'"):
+        adapter.money(of_fee.body, of_fee.event_type)

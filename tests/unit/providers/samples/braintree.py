@@ -355,8 +355,39 @@ COMPARISONS = [
         )
     ),
 ]
+
+
+def with_service_fee(xml: bytes, fee: str = "1.00") -> Request:
+    """Of a sub-merchant's transaction."""
+    return posted(
+        changed(xml, ("</currency-iso-code>", f"</currency-iso-code><service-fee-amount>{fee}</service-fee-amount>"))
+    )
+
+
+SERVICE_FEE = ["tx1:service_fee 100 EUR of tx1"]
+WEBHOOKS += [
+    Webhook(f"service fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        ("a sale", with_service_fee(transaction()), SERVICE_FEE),
+        ("a sale that is disbursed", with_service_fee(transaction("transaction_disbursed")), SERVICE_FEE),
+        (
+            "a sale that isn't taken",
+            with_service_fee(transaction("transaction_settled", (">settled<", ">failed<"))),
+            [],
+        ),
+        ("a sale, of zero", with_service_fee(transaction(), "0.00"), []),
+        ("a sale without them", posted(transaction()), []),
+        ("a refund, which says none", posted(transaction(refund_of="tx0")), []),
+        ("a dispute", posted(dispute()), []),
+    )
+]
 FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
 SEQUENCES = [
+    MoneySequence(
+        "a sub-merchant's sale, told twice, less the marketplace's fee",
+        [with_service_fee(transaction()), with_service_fee(transaction("transaction_disbursed"))],
+        {"clearing": 1_150, "fees": 100},
+    ),
     MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
     *(
         MoneySequence(

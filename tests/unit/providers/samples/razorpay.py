@@ -77,6 +77,10 @@ def with_ids(*ids: str) -> bytes:
     return json.dumps({"event": "x", "created_at": 1, "payload": payload}).encode()
 
 
+def of_payout(event_type: str, fees: object) -> bytes:
+    return of("payout", "fees", to=fees, body=payout(event_type))
+
+
 SETTLEMENT = samples_of.settlement_event(settlement="setl_1", amount_minor=9_000, **ABOUT)
 TOKEN = {"entity": {"id": "token_1", "entity": "token", "method": "card", "recurring": True}}
 OF_TOKEN = changed(changed(payment(), "event", to="token.confirmed"), "payload", "token", to=TOKEN)
@@ -220,6 +224,9 @@ WEBHOOKS += [
             ["pay_1:fee 25 INR of pay_1"],
         ),
         ("a refund", refund(), []),
+        *((kind, payout(kind), ["pout_1:fee 590 INR"]) for kind in ("payout.initiated", "payout.processed")),
+        ("a payout that is free", of_payout("payout.processed", 0), []),
+        ("a payout that came back, and was free", of_payout("payout.reversed", 0), []),
     )
 ]
 
@@ -284,6 +291,11 @@ def undeducted(event_type: str, deducted: int = 0) -> bytes:
 
 
 SEQUENCES = [
+    MoneySequence(
+        "a payout, told twice, and what it costs",
+        [payout("payout.initiated"), payout("payout.processed")],
+        {"clearing": -9_590, "payouts": 9_000, "fees": 590},
+    ),
     MoneySequence(
         "a dispute whose amount isn't deducted", [PAID, undeducted("created")], {"clearing": 38_975, "fees": 25}
     ),
