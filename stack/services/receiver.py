@@ -49,6 +49,7 @@ from ingest.reports import Reports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from providers.adyen_money import NAME as ADYEN
+from providers.paypal_money import NAME as PAYPAL
 from providers.port import Adapter, WeaklySigningAdapter
 from providers.registry import build_adapters
 from stack.data_folder import own
@@ -105,6 +106,7 @@ def check(settings: Settings) -> None:
     secrets.check(adapters)
     check_endpoints(settings.ingest, adapters, secrets)
     _warn_of_adyen(settings, secrets)
+    _warn_of_paypal(settings, secrets)
     for name in (name for name, adapter in adapters.items() if isinstance(adapter, WeaklySigningAdapter)):
         for missing in secrets.without_credentials(name):
             log.warning(
@@ -123,6 +125,16 @@ def _warn_of_adyen(settings: Settings, secrets: SecretFiles) -> None:
             "Adyen's Customer Area (the Standard webhook's Additional settings, Risk): without it the later events of "
             "a dispute come to a shard that doesn't know its chargeback, and are unknown",
             settings.processor.shards,
+        )
+
+
+def _warn_of_paypal(settings: Settings, secrets: SecretFiles) -> None:
+    """v1's sales name no merchant, so nothing but the setting says that they are of the account that v2 names."""
+    if not settings.providers.paypal.merchant_id and secrets.takes_from(PAYPAL):
+        log.warning(
+            "paypal: sales and refunds of its API's version 1 (PAYMENT.SALE.*) name no merchant. If there are any, set "
+            "providers.paypal.merchant_id to the account's merchant id: without it they have a clearing account of "
+            "their own, and what a dispute gives back of them isn't booked there"
         )
 
 
