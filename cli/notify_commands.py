@@ -25,9 +25,7 @@ from core.files import locked, problem_of, write_whole
 from core.routing import stream_of
 from core.status_file import fresh, read_said
 from dlq.command import REPLAY
-from dlq.index import Filter, ItemState
-from dlq.index.listing import ITEMS_MAX
-from dlq.selection import Run, SelectionEmpty
+from dlq.selection import Run
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -123,13 +121,8 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     missed = [(part, missed_items(part.looked_at.journal, subscriber, since)) for part in whole.parts.values()]
     click.echo(f"{name} missed {sum(len(items) for _, items in missed):,} events since {to_rfc3339(since)}")
     for part, items in missed:
-        for begin in range(0, len(items), ITEMS_MAX):
-            some = Filter(states=(ItemState.IGNORED,), items=tuple(items[begin : begin + ITEMS_MAX]))
-            dead = opened(part)
-            try:
-                selection = dead.selections.freeze(some, this_account(), reason)
-            except SelectionEmpty:
-                continue
+        dead = opened(part)
+        for selection in dead.selections.freeze_ignored(items, this_account(), reason):
             run_selection(part, dead, selection.number, Run(REPLAY, reason, propose=propose), wait=wait, as_json=False)
 
 

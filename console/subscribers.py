@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from core.event import Mode
+from core.location import Location
 from core.status_file import moment_of
 from ledger.queries.answers import SubscriberAnswers
 
@@ -16,6 +17,10 @@ SPAN = timedelta(days=7)
 
 DOWNSTREAM = "subscriber:"
 """Before a subscriber's name: what processors call it in their status (`notify.sender`)."""
+
+
+FindMissed: TypeAlias = Callable[[str, Location, datetime], Sequence[int]]
+"""Items of a notify stream's journal that a subscriber, by its name, wasn't sent since a time and wants now."""
 
 
 @dataclass(frozen=True, slots=True)

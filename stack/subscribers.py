@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from console.subscribers import SubscriberSettings
+from core.location import Location
 from notify.handler import DisabledSubscribers, disabled_folder
+from notify.missed import missed_items
 from notify.settings import NotifySettings
 from notify.subscribers import Subscriber, shown_fields, subscribers_file
 
@@ -18,6 +22,14 @@ def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
         return []
     disabled = DisabledSubscribers(disabled_folder(settings))
     return [_shown(one, disabled) for one in file.all().values()]
+
+
+def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
+    """What a subscriber wasn't sent since then, of one journal.
+
+    :raises SubscribersUnreadable, SubscriberUnknown: the file is wrong, or names it no more
+    """
+    return missed_items(journal, subscribers_file(settings).named(name), since)
 
 
 def _shown(subscriber: Subscriber, disabled: DisabledSubscribers) -> SubscriberSettings:

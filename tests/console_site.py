@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,6 +27,7 @@ from console.guard import guarded, origins_of
 from console.health import Watched, create_app
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
+from console.subscribers import FindMissed, SubscriberSettings
 from core.clock import Clock
 from core.layout import Layout
 from dlq.audit_log import AuditLog
@@ -72,12 +73,16 @@ class Site:
         alone: AloneLimits | None = None,
         pulse: Pulse | None = None,
         received: AskReceived = not_read,
+        subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
+        missed: FindMissed = lambda *_: (),
     ) -> None:
         self.letters = letters
         layout = Layout(data)
         self.audit_log = AuditLog(layout.audit_log)
         kafka = self._kafka = Later()
-        self.dead = dead_letters(data, clock, self.audit_log, alone, kafka, lambda _: time.sleep(0.02))
+        self.dead = dead_letters(
+            data, clock, self.audit_log, alone, kafka, lambda _: time.sleep(0.02), stream=letters.layout.stream
+        )
         sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
         watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
@@ -85,7 +90,8 @@ class Site:
         bookings: Bookings = {"live": bookings_at(data, self.audit_log, clock, "api", kafka)}
         attention = attention_at(data, self.audit_log, clock, [self.dead])
         mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}), received, attention)
-        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received, attention)
+        told = (subscribers, None, missed)
+        routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received, attention, *told)
         self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers, attention.badges)
 
     def decide(self) -> None:

@@ -86,7 +86,7 @@ class DeadLetters(Engine):
         self.layout = Layout(data).stream(stream)
         scratch = data / "engine"
         scratch.mkdir(parents=True)
-        super().__init__(scratch)
+        super().__init__(scratch, stream=stream)
 
     def start(self, *, keeps_index: bool = False) -> None:
         if not isinstance(self.journal, JournalOnDisk):

@@ -20,7 +20,7 @@ from console.dead_letters import DeadLetters
 from console.details import Detail
 from console.pulse import Pulse
 from console.rendering import address, render, segment
-from console.subscribers import SubscriberSettings
+from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import ReportUploads
 from core.clock import Clock
 from core.errors import PayhookError
@@ -180,7 +180,7 @@ class WorkStream:
 class DlqPlace:
     """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
     ``attention``: what waits for people. ``day``: what streams did in the last one.
-    ``subscribers``: those that the settings name; it blocks.
+    ``subscribers``: those that the settings name; ``missed``: what one of them missed. Both block.
     """
 
     streams: Mapping[str, WorkStream]
@@ -190,6 +190,7 @@ class DlqPlace:
     attention: Attention
     day: DayReader = field(default_factory=DayReader)
     subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple
+    missed: FindMissed = lambda *_: ()
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""

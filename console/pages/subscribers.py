@@ -6,18 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import QueryParams
 
-from console.access.roles import Role
-from console.access.routes import require
+from console.forms import Fields, FormFields
 from console.health import read_status_file
-from console.pages.place import DlqPlace, WorkStream
+from console.pages.dlq_selections import reason_of
+from console.pages.place import STREAM, DlqPlace, Replayer, Viewer, WorkStream
 from console.pulse import NOTIFY
+from console.rendering import address
 from console.subscribers import SubscriberReport, SubscriberSettings, first_moment, report_subscribers
+from core import moments
+from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
 from core.status_file import Wait, fresh, waits_of
+from dlq.command import REPLAY
+from dlq.selection import Run
 from journal.shards import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, subscriber_answers
 from ledger.queries.lake import Rows
@@ -25,16 +32,65 @@ from ledger.queries.lake import Rows
 MODES: Sequence[Mode] = ("live", "test")
 
 
-def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
-    @router.get("/subscribers", dependencies=[Depends(require(Role.VIEWER))])
-    async def subscribers(request: Request) -> Response:
-        now = place.clock.now()
+class SubscriberPages:
+    """The page of subscribers, and its form; each method but the private ones is a route."""
+
+    def __init__(self, place: DlqPlace) -> None:
+        self._place = place
+        self._ask = place.asking.ask
+
+    async def listed(self, request: Request, _user: Viewer) -> Response:
+        return await self._show(request, Fields(QueryParams()))
+
+    async def send(self, request: Request, user: Replayer, fields: FormFields) -> Response:
+        """Replays what a subscriber wasn't sent since a time. Beyond the limits another person approves it."""
+        name, since, reason = fields.text("name"), fields.read("since", moments.since), reason_of(fields)
+        if since is None and "since" not in fields.problems:
+            fields.wrong("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
         try:
-            settings = await place.asking.ask(place.subscribers)
+            settings = {one.name: one for one in await self._ask(self._place.subscribers)}
+        except PayhookError:
+            return await self._show(request, fields, 422)
+        subscriber = settings.get(name or "")
+        if subscriber is None:
+            fields.wrong("name", "Choose a subscriber")
+        elif subscriber.state != "active":
+            fields.wrong("name", f"{subscriber.name} gets nothing now: enable it first")
+        if subscriber is None or since is None or reason is None or fields.problems:
+            return await self._show(request, fields, 422)
+        runs = await self._ask(self._begin, subscriber, since, reason, user.name)
+        if not runs:
+            missed = f"{subscriber.name} missed nothing since {to_rfc3339(since)} that isn't on its way"
+            return await self._show(request, fields, notice=missed)
+        stream, number = runs[0]
+        path = f"/dlq/selections/{number}" if len(runs) == 1 else "/dlq/selections"
+        return RedirectResponse(address(path, {STREAM: stream}), 303)
+
+    def _begin(self, subscriber: SubscriberSettings, since: datetime, reason: str, actor: str) -> list[tuple[str, int]]:
+        """By stream and number, the selections whose replays were begun."""
+        parts = of_stream(self._place.streams, stream_of(NOTIFY, subscriber.mode)).values()
+        found = [(part, self._place.missed(subscriber.name, part.files.journal, since)) for part in parts]
+        begun = []
+        for part, items in found:
+            for selection in part.selections.freeze_ignored(items, actor, reason):
+                part.dead.runs.start(selection.number, Run(REPLAY, reason), actor)
+                begun.append((part.name, selection.number))
+        return begun
+
+    async def _show(self, request: Request, fields: Fields, status: int = 200, notice: str = "") -> Response:
+        shown = {"fields": fields, "notice": notice, "reports": [], "waits": [], "problem": ""}
+        try:
+            settings = await self._ask(self._place.subscribers)
         except PayhookError as unreadable:
-            return place.show(request, "subscribers.html", reports=[], waits=[], problem=str(unreadable))
-        reports, waits = await place.asking.ask(_reports, place.streams, settings, now)
-        return place.show(request, "subscribers.html", reports=reports, waits=waits, problem="")
+            return self._place.show(request, "subscribers.html", status, **{**shown, "problem": str(unreadable)})
+        reports, waits = await self._ask(_reports, self._place.streams, settings, self._place.clock.now())
+        return self._place.show(request, "subscribers.html", status, **{**shown, "reports": reports, "waits": waits})
+
+
+def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
+    pages = SubscriberPages(place)
+    router.add_api_route("/subscribers", pages.listed, methods=["GET"])
+    router.add_api_route("/subscribers/send", pages.send, methods=["POST"])
 
 
 def _reports(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections import Counter, OrderedDict
@@ -18,6 +19,7 @@ from core.layout import StreamLayout
 from dlq.command import Target
 from dlq.frozen import NEWEST, SCHEMA, Frozen, Selection, SelectionFiles, each_line
 from dlq.index import DeadLetterIndex, Filter, ItemState, Seen
+from dlq.index.listing import ITEMS_MAX as NAMED_MAX
 from dlq.recorder import Recorder
 from dlq.run import RunState
 from dlq.selection.ignored import IGNORED_MAX, IgnoredEventFinder
@@ -95,6 +97,18 @@ class Selections:
             after = f"{made.count} items, {text}, digest {made.digest}"
             self._recorder.record(actor, "select", f"{self.stream} {made.name}", reason=note, after=after)
             return made
+
+    def freeze_ignored(self, items: Sequence[int], actor: str, note: str = "") -> list[Selection]:
+        """Those of the items that are ignored still, under as many numbers as their count takes.
+
+        :raises SelectionsFull: there is no room
+        """
+        frozen = []
+        for begin in range(0, len(items), NAMED_MAX):
+            some = Filter(states=(ItemState.IGNORED,), items=tuple(items[begin : begin + NAMED_MAX]))
+            with contextlib.suppress(SelectionEmpty):
+                frozen.append(self.freeze(some, actor, note))
+        return frozen
 
     def _leaving(self, coming: int) -> list[Selection]:
         """The oldest that nothing is under way of, as many as make room for another one of so many items.

@@ -56,7 +56,7 @@ from stack.comparing import compare_by_command
 from stack.data_folder import own
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
-from stack.subscribers import read_subscribers
+from stack.subscribers import find_missed, read_subscribers
 from stack.watching import receipt_tail, watched
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
@@ -160,7 +160,8 @@ def _pages(
     uploads = ReportUploads(sorted(REPORTS), partial(compare_by_command, settings), clock)
     finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field, uploads)
     subscribers = partial(read_subscribers, settings.notify)
-    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
+    missed = partial(find_missed, settings.notify)
+    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed)
     return routers(finance, operators, audit_log, users, bookings, received)
 
 

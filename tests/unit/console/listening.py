@@ -23,11 +23,12 @@ from console.access.users import Users
 from console.forms import Cookies
 from console.guard import guarded, origins_of
 from console.received import AskReceived, not_read
-from console.subscribers import SubscriberSettings
+from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare
 from core.clock import Clock
 from dlq.audit_log import AuditLog
 from dlq.commands import Producer
+from dlq.limits import AloneLimits
 from tests.unit.console.places import attention_at, dead_letters, pages
 
 ORIGIN = "http://127.0.0.1:8081"
@@ -63,8 +64,13 @@ class Listener:
         subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
         compare: Compare | None = None,
         with_pages: bool = True,
+        missed: FindMissed = lambda *_: (),
+        stream: str = "",
+        alone: AloneLimits | None = None,
     ) -> None:
-        """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has."""
+        """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has.
+        ``stream``: another one than the ledger.
+        """
         self.clock, self.folder = clock, folder
         self.audit_log = AuditLog(folder / "lake" / "acts")
         self.users = Users(folder / "console" / "users.json")
@@ -75,7 +81,9 @@ class Listener:
         (folder / "console" / "users.json").chmod(0o600)
         self.app = app
         self.dead = dead = [
-            dead_letters(folder, clock, self.audit_log, producer=producer, sleep=sleep, shard=shard)
+            dead_letters(
+                folder, clock, self.audit_log, alone, producer=producer, sleep=sleep, shard=shard, stream=stream
+            )
             for shard in range(shards)
         ]
         self.attention = attention_at(folder, self.audit_log, clock, dead)
@@ -93,6 +101,7 @@ class Listener:
                 attention=self.attention,
                 subscribers=subscribers,
                 compare=compare,
+                missed=missed,
             )
         )
         origins = origins_of("127.0.0.1", 8081)

@@ -21,7 +21,7 @@ from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
-from console.subscribers import SubscriberSettings
+from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
 from core.layout import Layout
@@ -52,10 +52,12 @@ def dead_letters(
     sleep: Callable[[float], object] = lambda _: None,
     shard: int = 0,
     amounts: Amounts | None = None,
+    stream: str = "",
 ) -> DeadLetters:
-    """The live ledger's, as `stack.services.dead_letters` opens them. Whoever ordered something sleeps until it is
-    decided."""
-    layout = Layout(data).ledger(number=shard)
+    """The live ledger's, or those of another ``stream``, as `stack.services.dead_letters` opens them. Whoever ordered
+    something sleeps until it is decided.
+    """
+    layout = Layout(data).stream(stream) if stream else Layout(data).ledger(number=shard)
     index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(
@@ -81,6 +83,7 @@ def pages(
     attention: Attention | None = None,
     subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
     compare: Compare | None = None,
+    missed: FindMissed = lambda *_: (),
 ) -> list[APIRouter]:
     """Every page over the data folder."""
     attention = attention or attention_at(data, acts, clock, dead)
@@ -93,7 +96,7 @@ def pages(
     uploads = ReportUploads(["adyen", "stripe"], compare or no_spark, clock)
     finance = Place(layout, ("live",), Asking(), clock, uploads=uploads)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
-    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers)
+    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed)
     return routers(finance, operators, acts, users, bookings, received)
 
 

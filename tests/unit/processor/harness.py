@@ -269,6 +269,7 @@ class Engine:
         dead_head: DeadHead = DeadHead.WAIT,
         drain_per_entity_max: int = 100,
         lineage: str = LINEAGE,
+        stream: str = "ledger",
     ) -> None:
         self.folder = folder
         self.clock = ManualClock(NOW)
@@ -277,7 +278,7 @@ class Engine:
         self.bodies = ListBodies()
         self.dead_letters = ListDeadLetters()
         self.rules = StreamRules(
-            *("ledger", EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0),
+            *(stream, EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0),
             jitter=lambda: 0.0,
         )
         self.adapter = Same()

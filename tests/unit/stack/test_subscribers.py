@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from notify.errors import SubscribersUnreadable
+from notify.errors import SubscribersUnreadable, SubscriberUnknown
 from notify.handler import DisabledSubscribers, disabled_folder
 from notify.settings import NotifySettings
-from stack.subscribers import read_subscribers
+from stack.subscribers import find_missed, read_subscribers
+from tests.unit.notify.test_missed import NOW, SUBSCRIBERS, journal
 
 FILE = """
 [shop]
@@ -43,3 +44,11 @@ def test_without_a_file_there_are_none_and_a_wrong_file_is_named(tmp_path: Path)
     assert read_subscribers(settings(tmp_path, None)) == []
     with pytest.raises(SubscribersUnreadable):
         read_subscribers(settings(tmp_path, "[shop]\nurl = 5"))
+
+
+def test_what_a_subscriber_missed_is_found_as_the_file_has_it_now(tmp_path: Path) -> None:
+    path, known = journal(tmp_path / "journal"), settings(tmp_path, SUBSCRIBERS)
+    assert find_missed(known, "shop", path, NOW) == [2, 5, 9]
+    assert find_missed(known, "bank", path, NOW) == [4]
+    with pytest.raises(SubscriberUnknown):
+        find_missed(known, "nobody", path, NOW)

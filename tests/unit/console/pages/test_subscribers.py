@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx2
@@ -15,10 +16,14 @@ from console.pages.subscribers import _reports
 from console.subscribers import SubscriberSettings
 from core.clock import to_rfc3339
 from core.layout import Layout
+from core.location import Location
+from core.work import Ignored
 from dlq.audit_log import AuditLog
+from dlq.limits import AloneLimits
 from notify.errors import SubscribersUnreadable
-from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
-from tests.unit.console.listening import Browser, Listener
+from tests.dead_letters import HOSTILE, DeadLetters, Rejected, ToTheEngine, UnknownMerchant
+from tests.unit.console.listening import Browser, Listener, csrf_of
+from tests.unit.console.pages.test_operators import text
 from tests.unit.console.places import dead_letters
 
 SHOP = SubscriberSettings("acct_1", "https://hooks.example", "live", None, ("*",), "active")
@@ -76,3 +81,88 @@ def test_what_its_journal_and_its_processor_say_is_told(tmp_path: Path) -> None:
     assert found.answers.failing_since == letters.clock.now()
     assert found.answers.last_answer == "Rejected: it answered 404"
     assert found.answers.next_try is not None and found.answers.next_try > letters.clock.now()
+
+
+class Missed:
+    """A notify stream that ignored three events, as of a subscriber that was disabled, and the page of subscribers."""
+
+    def __init__(
+        self, data: Path, subscribers: Sequence[SubscriberSettings] = (SHOP,), alone: AloneLimits | None = None
+    ) -> None:
+        self.letters = letters = DeadLetters(data, "notify")
+        for number in range(3):
+            key = letters.receive("acct_1", event_type=f"type{number}", payment=f"pi_{number}")
+            letters.handler.script[key] = lambda _: Ignored("acct_1 is disabled")
+        letters.batch()
+        for number in range(3):
+            letters.books(f"stripe:acct_1:type{number}", 100, "EUR")
+        self.asked: list[datetime] = []
+        app = create_app(Watched("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock)
+        self.listener = Listener(
+            app,
+            data,
+            letters.clock,
+            producer=ToTheEngine(letters),
+            sleep=lambda _: letters.batch(),
+            subscribers=lambda: subscribers,
+            missed=self.missed,
+            stream="notify",
+            alone=alone,
+        )
+
+    def missed(self, name: str, journal: Location, since: datetime) -> Sequence[int]:
+        assert (name, str(journal)) == ("acct_1", str(self.letters.layout.journal))
+        self.asked.append(since)
+        return [1, 2]
+
+    def send(self, user: str, **fields: str) -> httpx2.Response:
+        browser = Browser(self.listener)
+        assert browser.sign_in(user).status_code == 303
+        token = csrf_of(browser.get("/subscribers"))
+        given = {"name": "acct_1", "since": "2026-01-31", "reason": "it was down", **fields}
+        return browser.post("/subscribers/send", given, token)
+
+    @property
+    def decisions(self) -> list[str]:
+        return [self.letters.decisions(f"stripe:acct_1:type{number}")[-1] for number in range(3)]
+
+
+def test_a_replayer_sends_a_subscriber_what_it_missed_since_a_time(tmp_path: Path) -> None:
+    site = Missed(tmp_path / "data")
+    sent = site.send("bob")
+    assert (sent.status_code, sent.headers.get("location")) == (303, "/dlq/selections/1?stream=notify"), text(sent.text)
+    assert site.asked == [datetime(2026, 1, 31, tzinfo=UTC)]
+    for _ in range(3):
+        site.letters.batch()
+    assert site.decisions == ["applied", "applied", "ignored"], "what isn't named stays as it is"
+    again = site.send("bob")
+    assert again.status_code == 200 and "missed nothing since 2026-01-31" in again.text
+    acts = [(one.action, one.actor, one.reason) for one in site.listener.audit_log.read(20)]
+    assert ("replay", "bob", "it was down") in acts
+
+
+def test_beyond_the_limits_of_a_day_another_person_lets_it_be_sent(tmp_path: Path) -> None:
+    site = Missed(tmp_path / "data", alone=AloneLimits(replay_items_max=1))
+    sent = site.send("bob")
+    assert sent.status_code == 303, text(sent.text)
+    site.letters.batch()
+    assert site.decisions == ["ignored"] * 3
+    kept = site.listener.dead[0].selections.proposals()
+    assert [(one.selection.count, one.run.actor if one.run else "") for one in kept] == [(2, "bob")]
+
+
+def test_nothing_is_sent_to_one_that_is_disabled_or_by_who_may_not_replay_or_without_a_reason(tmp_path: Path) -> None:
+    site = Missed(tmp_path / "data", [SHOP, GONE])
+    assert site.send("eve").status_code == 403
+    for wrong, problem in (
+        ({"name": "gone"}, "gone gets nothing now: enable it first"),
+        ({"name": "nobody"}, "Choose a subscriber"),
+        ({"since": "yesterday"}, "is no time"),
+        ({"since": ""}, "Enter a time"),
+        ({"reason": ""}, "a reason is wanted"),
+    ):
+        sent = site.send("bob", **wrong)
+        assert sent.status_code == 422 and problem in text(sent.text), (wrong, text(sent.text))
+    assert site.asked == [] and site.decisions == ["ignored"] * 3
+    site.letters.clock.advance(1)
+    assert "Send what one missed" not in Browser(site.listener).get("/subscribers").text
