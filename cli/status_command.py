@@ -212,15 +212,16 @@ def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
 
 
 def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A line a source whose list is asked for: up to when it was read, and what came in so last."""
-    return [
-        (f"caught up with {name}", f"until {said['until'] or 'never'}: {said['problem'] or _came_in(said['fetched'])}")
-        for name, said in sorted(sources.items())
-    ]
+    """A line a source whose list is asked for: up to when it was read, what is missing now, and what came in so."""
+    return [(f"caught up with {name}", _caught_up(said)) for name, said in sorted(sources.items())]
 
 
-def _came_in(count: int) -> str:
-    return f"{count:,} events were missing and came in" if count else "nothing was missing"
+def _caught_up(said: Mapping[str, Any]) -> str:
+    until, missing = said["until"] or "never", said.get("missing")
+    if said["problem"]:
+        return f"until {until}: {said['problem']}" + (f"; missing now: {missing:,}" if missing else "")
+    came = f"{said['fetched']:,} events were missing and came in" if said["fetched"] else "nothing was missing"
+    return f"until {until}: {came}; {said.get('fetched_day', 0):,} came in within a day"
 
 
 def _outcome(said: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from console.api_selections import reading, running
 from console.as_json import plain
 from console.attention import Attention
 from console.bookings import Bookings, booking_routes
+from console.catch_ups import AskCatchUps, CatchUpReport, nothing_listed
 from console.dead_letters import Streams
 from console.received import AskReceived, Received, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
@@ -60,14 +61,16 @@ def mount_api(
     streams: Streams,
     received: AskReceived = not_read,
     attention: Attention | None = None,
+    catch_ups: AskCatchUps = nothing_listed,
 ) -> None:
     """Puts the API under ``/api`` of the listener, and its description at ``/openapi.json``.
 
     ``services``: one for each journal of a ledger that is here; ``bookings``: one for each mode that has a ledger;
     ``streams``: whose dead items are shown, selected and run; ``received``: what came in; ``attention``: what waits for
-    people, None: nothing is told of that. `console.guard.Guard` stands before it.
+    people, None: nothing is told of that; ``catch_ups``: what providers' lists came to.
+    `console.guard.Guard` stands before it.
     """
-    api = create_api(services, bookings, streams, received, attention)
+    api = create_api(services, bookings, streams, received, attention, catch_ups)
     api.add_middleware(IdempotencyKey, store=answers, caller=_caller, docs_url=DOCS_URL)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
@@ -87,6 +90,7 @@ def create_api(
     streams: Streams,
     received: AskReceived = not_read,
     attention: Attention | None = None,
+    catch_ups: AskCatchUps = nothing_listed,
 ) -> FastAPI:
     """The routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
@@ -127,6 +131,11 @@ def create_api(
         was refused.
         """
         return JSONResponse(plain(received(mode)))
+
+    @api.get("/catch-up", response_model=CatchUpReport, dependencies=[Depends(require(Role.VIEWER))])
+    async def what_lists_came_to() -> Response:
+        """Up to when each provider's own list of events was read, and what it has that is missing here."""
+        return JSONResponse(plain(await asyncio.to_thread(catch_ups)))
 
     add_refusals(api)
     return api

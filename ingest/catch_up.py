@@ -45,11 +45,15 @@ ACCEPTED = 200
 
 
 class ListUnavailable(PayhookError):
-    """A provider's list couldn't be read to its end, or its events couldn't be taken; the next catch-up tries again."""
+    """A provider's list couldn't be read to its end, or its events couldn't be taken; the next catch-up tries again.
 
-    def __init__(self, source: str, problem: str) -> None:
+    ``missing``: how many of its events aren't with Kafka; None where the list wasn't read to its end.
+    """
+
+    def __init__(self, source: str, problem: str, missing: int | None = None) -> None:
         self.source = source
         self.problem = problem
+        self.missing = missing
         super().__init__(f"{source}: {problem}; what is missing comes in with the next catch-up that gets through")
 
 
@@ -193,16 +197,19 @@ class CatchUp:
         by_entity: dict[str, list[Event]] = {}
         for event in missing:
             by_entity.setdefault(event.entity_key, []).append(event)
-        places, published = asyncio.Semaphore(ENTITIES_AT_ONCE), set[str]()
+        places, published, settled = asyncio.Semaphore(ENTITIES_AT_ONCE), set[str](), set[str]()
 
         async def take_entity(events: Sequence[Event]) -> None:
             async with places:
                 for event in events:
                     if await self._is_taken(source, event):
                         published.add(event.event_key)
+                    settled.add(event.event_key)
 
         outcomes = await asyncio.gather(*map(take_entity, by_entity.values()), return_exceptions=True)
         for failed in outcomes:
+            if isinstance(failed, ListUnavailable):
+                raise ListUnavailable(source.name, failed.problem, len(missing) - len(settled)) from None
             if failed is not None:
                 raise failed
         return [event for event in missing if event.event_key in published]

@@ -22,7 +22,7 @@ from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
 from core.status_file import read_said
-from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, Source, spans
+from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source, spans
 from ingest.endpoints import API, Contexts, SecretFiles
 from ingest.fetch import FetchLimits
 from ingest.limits import LIMITS
@@ -121,10 +121,22 @@ class LedgerPlaces:
                 yield from read_rows(open_table(str(places.journal)), wanted, [column])[column].drop_null().to_pylist()
 
 
+def unlisted(settings: Settings) -> dict[str, str]:
+    """Providers that webhooks are taken from and whose list isn't asked for: why not."""
+    secrets = secret_files(settings, SystemClock())
+    return {
+        name: why_nothing(settings, name)
+        for name, adapter in sorted(build_adapters(settings.providers).items())
+        if secrets.takes_from(name)
+        and not (isinstance(adapter, ListingAdapter) and secrets.endpoints_with_credentials(name))
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was.
-    ``fetched_day``: how many events came in so within the last day.
+    ``fetched_day``: how many events came in so within the last day. ``missing``: how many of the list's events aren't
+    with Kafka; None where the list couldn't be read to its end.
     """
 
     source: str
@@ -133,6 +145,7 @@ class Outcome:
     lost: Span | None = None
     problem: str | None = None
     fetched_day: int = 0
+    missing: int | None = 0
 
 
 async def catch_up(
@@ -174,7 +187,9 @@ async def catch_up_source(
             until = span.until
     except PayhookError as failed:
         log.warning("%s", failed)
-        return Outcome(source.name, until, fetched, lost, str(failed), _fetched_day(places, source, clock.now()))
+        missing = failed.missing if isinstance(failed, ListUnavailable) else None
+        fetched_day = _fetched_day(places, source, clock.now())
+        return Outcome(source.name, until, fetched, lost, str(failed), fetched_day, missing)
     return Outcome(source.name, until, fetched, lost, fetched_day=_fetched_day(places, source, clock.now()))
 
 
@@ -266,9 +281,10 @@ def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime
             "since": (before.get("since") or to_rfc3339(began_at)) if outcome.problem else None,
             "fetched": outcome.fetched,
             "fetched_day": outcome.fetched_day,
+            "missing": outcome.missing,
         }
     is_ok = all(known["problem"] is None for known in sources.values())
-    told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources}
+    told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources, "unlisted": unlisted(settings)}
     write_whole(settings.layout.caught_up, json.dumps(told, indent=1) + "\n")
 
 

@@ -40,7 +40,7 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.catching_up import LISTS, SLACK, catch_up_source
 from tests.memory_claims import MemoryClaims
-from tests.provider_lists import Listed, Lists, serve_lists
+from tests.provider_lists import Listed, Lists, serve_on_loop
 from tests.unit.ingest.app_under_test import MASKING_KEY, SetGenerations
 from tests.unit.ingest.provider_server import passing
 
@@ -302,8 +302,7 @@ class SimulatedMonth:
 
     def run(self) -> MonthFigures:
         began_s = time.monotonic()
-        with serve_lists(self.lists):
-            asyncio.run(self._run())
+        asyncio.run(self._run())
         wanted = [number for number in range(self.account.count) if self.account.moves_money[number]]
         gaps = {False: 0.0, True: 0.0}
         for number in wanted:
@@ -344,7 +343,7 @@ class SimulatedMonth:
         protocol = Protocol(claims, SetGenerations(), self.kafka, metrics, self.clock, 0.2)  # type: ignore[arg-type]
         secrets = SecretFiles(self._folder, self.clock, contexts)
         self._take, self._context, self._adapter = protocol.take, contexts.of("stripe", None), adapter
-        async with open_client() as client:
+        async with serve_on_loop(self.lists), open_client() as client:
             # A breaker's rest is on the wall's clock; here it has none.
             limits, sleep = replace(LISTS, reset_s=0.0), passing(self.clock)
             self._fetch = HttpFetch(client, self.clock, limits, loopback=True, instead=self.lists.api_urls, sleep=sleep)

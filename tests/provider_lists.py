@@ -5,10 +5,11 @@ Made after the providers' public references, which `providers/*.py` name beside 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -200,6 +201,44 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is gone is none."""
+
+
+@asynccontextmanager
+async def serve_on_loop(lists: Lists) -> AsyncIterator[Lists]:
+    """Serves the lists on the loop of those who ask: where both share a core, no thread waits for another."""
+    open_writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_writers.add(writer)
+        with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            while _write_answer(lists, await reader.readuntil(b"\r\n\r\n"), writer):
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    lists.base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield lists
+    finally:
+        server.close()
+        for writer in open_writers:
+            writer.close()
+
+
+def _write_answer(lists: Lists, head: bytes, writer: asyncio.StreamWriter) -> bool:
+    """Answers a GET; returns whether the connection goes on."""
+    method, path, _ = head.split(b" ", 2)
+    status, parts = lists.next_status(), urlsplit(path.decode())
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    answer = _answer(lists, method.decode(), parts.path, query, b"") if status == 200 else None
+    body = (answer or "{}").encode()
+    pause = f"retry-after: {lists.retry_after_s}\r\n" if status == 429 and lists.retry_after_s is not None else ""
+    about = f"{pause}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    if status == 0:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+        return False
+    writer.write(f"HTTP/1.1 {404 if status == 200 and answer is None else status} -\r\n{about}".encode() + body)
+    return True
 
 
 @contextmanager

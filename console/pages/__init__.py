@@ -11,6 +11,7 @@ from console.access.roles import Role
 from console.access.routes import require
 from console.bookings import BookingService
 from console.pages.alerts import add_alerts
+from console.pages.catch_up import catch_up_routes
 from console.pages.dlq import add_item, add_list
 from console.pages.dlq_reports import add_audit, add_overview
 from console.pages.dlq_selections import add_selections
@@ -52,6 +53,7 @@ def routers(
         booking_routes(finance, bookings),
         _dlq(dlq, audit_log),
         received_routes(finance, received),
+        catch_up_routes(finance),
         user_routes(users, dlq.asking, dlq.clock),
     ]
 

@@ -25,6 +25,7 @@ from console.access.users import Users
 from console.api import OrderServices, mount_api
 from console.attention import Attention
 from console.bookings import Bookings, BookingService
+from console.catch_ups import read_catch_ups
 from console.dead_letters import Streams
 from console.forms import Cookies
 from console.guard import guarded, origins_of
@@ -120,7 +121,8 @@ async def _serve(settings: Settings) -> None:
         standing = partial(read_standing, layout.alerts, settings.alerts, clock)
         attention = Attention(standing, selections, bookings, clock)
         services = _order_services(settings, by_api, clock)
-        mount_api(app, services, bookings, answers, Streams(streams), tail.received, attention)
+        catch_ups = partial(read_catch_ups, layout, settings.ingest.modes)
+        mount_api(app, services, bookings, answers, Streams(streams), tail.received, attention, catch_ups)
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
         bookings_by_page = _bookings(settings, by_page, clock)
         pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.received, attention)

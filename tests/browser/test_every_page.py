@@ -13,6 +13,7 @@ from core.layout import Layout
 from dlq.index import Filter
 from ledger.verify.report import remember
 from tests.browser.conftest import Stage, staged
+from tests.caught_up import lose, remember_catch_ups
 from tests.console_site import add_people
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected
 from tests.filled_ledger import fill, reconcile
@@ -27,6 +28,7 @@ MORE = 60
 PAGES: Mapping[str, tuple[str, ...]] = {
     "/": ("/",),
     "/received": ("/received",),
+    "/catch-up": ("/catch-up",),
     "/alerts": ("/alerts",),
     "/subscribers": ("/subscribers",),
     "/search": ("/search", "/search?q=acct_1", "/search?q=nothing-is-like-this"),
@@ -94,6 +96,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     letters.batch()
     reconcile(letters)
     remember(Layout(data).verified, verified(), deep=False)
+    remember_catch_ups(Layout(data))
+    lose(Layout(data))
     with staged(letters, data, received=busy_hour) as made:
         made.site.dead.selections.freeze(Filter(), "bob", "to look at")
         yield made

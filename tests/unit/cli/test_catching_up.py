@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.status_command import catching_up
+from cli.status_command import catching_up, caught_up
 
 KEEPS_UP: dict[str, Any] = {
     "lag": 12,
@@ -40,3 +40,15 @@ def test_a_backlog_that_grows_says_so():
 
 def test_a_stream_that_says_nothing_shows_nothing():
     assert catching_up({}) == []
+
+
+def test_a_source_says_until_when_what_is_missing_and_what_came_in() -> None:
+    well = {"until": "2026-01-31T11:58:00Z", "problem": None, "fetched": 3, "fetched_day": 17, "missing": 0}
+    fails = {"until": None, "problem": "Kafka didn't acknowledge an event", "fetched": 0, "missing": 40}
+    assert caught_up({"stripe": well, "square": fails}) == [
+        ("caught up with square", "until never: Kafka didn't acknowledge an event; missing now: 40"),
+        (
+            "caught up with stripe",
+            "until 2026-01-31T11:58:00Z: 3 events were missing and came in; 17 came in within a day",
+        ),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from fastapi import FastAPI
 
 from console.api import mount_api
 from console.bookings import Bookings
+from console.catch_ups import read_catch_ups
 from console.dead_letters import DeadLetters, Streams
 from console.received import AskReceived, not_read
 from core.decision import Decision
 from core.keys import join_key
+from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.command import ACTIONS, Command
 from dlq.commands import decode
@@ -109,7 +112,9 @@ class ApiBench:
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}
         attention = attention_at(folder, self.audit_log, self.engine.clock, list(known.by_name.values()))
-        mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received, attention)
+        self.data = folder
+        catch_ups = partial(read_catch_ups, Layout(folder), ("live",))
+        mount_api(self.app, {"ledger": service}, bookings, self.answers, known, received, attention, catch_ups)
         self.listener = Listener(self.app, folder, self.engine.clock, with_pages=with_pages)
 
     def request(self, method: str, path: str, user: str | None = BOB, **more: Any) -> httpx2.Response:

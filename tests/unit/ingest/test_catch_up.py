@@ -268,8 +268,9 @@ def test_what_kafka_does_not_take_is_not_called_caught_up(catching: Catching) ->
     entity = catching.catch_up("stripe").fetched[1].entity_key
     catching.claims = type(catching.claims)(catching.clock, 30.0, 1e6)
     catching.publisher.fails.add(entity.encode())
-    with pytest.raises(ListUnavailable, match="acknowledge"):
+    with pytest.raises(ListUnavailable, match="acknowledge") as failed:
         catching.catch_up("stripe")
+    assert failed.value.missing == 1
 
 
 def test_a_list_that_does_not_move_on_ends(catching: Catching) -> None:

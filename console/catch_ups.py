@@ -1,0 +1,110 @@
+"""What asking providers for their own lists of events came to: as the last round of each source wrote it down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from core.event import Mode
+from core.layout import Layout
+from core.status_file import moment_of, read_said
+from ledger.catch_ups import LOST, TABLE, CatchUps
+
+SHOWN_MAX = 50
+"""Lost spans that are listed, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSource:
+    """A provider, or an endpoint of it, whose list is asked for. ``until``: up to when it was listed, None: never.
+
+    ``at``: when the last round ended. ``missing``: events that it has and that aren't with Kafka; None: not known, as
+    the list couldn't be read. ``fetched_day``: events that came in so within a day before that round.
+    ``problem``: why the last round didn't get through, and ``failing_since`` when the first such round began.
+    """
+
+    source: str
+    until: datetime | None
+    at: datetime | None
+    missing: int | None
+    fetched_day: int
+    problem: str | None
+    failing_since: datetime | None
+
+    @property
+    def state(self) -> str:
+        """``caught up`` or ``failing``."""
+        return "failing" if self.problem else "caught up"
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedProvider:
+    """A provider that webhooks are taken from and whose list isn't asked for, and why not."""
+
+    provider: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostSpan:
+    """A time of which the provider's list tells nothing any more."""
+
+    source: str
+    since: datetime
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpReport:
+    """Sources that fail first; the newest lost spans first."""
+
+    sources: Sequence[ListedSource]
+    unlisted: Sequence[UnlistedProvider]
+    lost: Sequence[LostSpan]
+
+
+AskCatchUps: TypeAlias = Callable[[], CatchUpReport]
+"""What is known now. It blocks: call it off the event loop."""
+
+
+def nothing_listed() -> CatchUpReport:
+    """The answer where no list is asked for."""
+    return CatchUpReport((), (), ())
+
+
+def read_catch_ups(layout: Layout, modes: Sequence[Mode]) -> CatchUpReport:
+    """Reads the last rounds' report, and the lost spans of these modes.
+
+    :raises TableUnreadable: the table of spans is damaged
+    """
+    said = read_said(layout.caught_up) or {}
+    sources = [_source(name, one) for name, one in _mapping(said.get("sources")).items() if isinstance(one, Mapping)]
+    unlisted = [UnlistedProvider(name, str(why)) for name, why in sorted(_mapping(said.get("unlisted")).items())]
+    lost = [
+        LostSpan(span.source, span.since, span.until, span.reason or "")
+        for mode in modes
+        for span in CatchUps(layout.ledger(mode).shared(TABLE)).spans()
+        if span.outcome == LOST
+    ]
+    lost.sort(key=lambda span: span.until, reverse=True)
+    return CatchUpReport(sorted(sources, key=lambda one: (not one.problem, one.source)), unlisted, lost[:SHOWN_MAX])
+
+
+def _source(name: str, said: Mapping[str, Any]) -> ListedSource:
+    problem, missing, fetched_day = said.get("problem"), said.get("missing"), said.get("fetched_day")
+    return ListedSource(
+        source=name,
+        until=moment_of(said, "until"),
+        at=moment_of(said, "at"),
+        missing=missing if isinstance(missing, int) else None,
+        fetched_day=fetched_day if isinstance(fetched_day, int) else 0,
+        problem=str(problem) if problem else None,
+        failing_since=moment_of(said, "since"),
+    )
+
+
+def _mapping(said: object) -> Mapping[str, Any]:
+    return said if isinstance(said, Mapping) else {}
