@@ -224,6 +224,11 @@ _STREAM = (
             "outcome",
         ),
         ("payhook_head_of_line_dead", "events", "Events dead-lettered because they held back others past the limits"),
+        (
+            "payhook_records_passed_over",
+            "records",
+            "Records of another program's topic that are no events by what its identity function says",
+        ),
         ("payhook_handler_timeouts", "tries", "Tries that ended because their call wasn't back in time"),
         (
             "payhook_hook_failures",

@@ -14,6 +14,9 @@ from core.event import Event, Mode
 Value = TypeVar("Value")
 
 MODES: Final[tuple[Mode, ...]] = ("live", "test")
+FOREIGN = "kafka/"
+"""Begins the provider of events of another program's topic; no provider's name has a slash."""
+
 TENANT_MARK = "~"
 """Between a tenant and a key. No tenant's and no provider's name has it, so a key says by itself whose it is."""
 
@@ -53,8 +56,23 @@ def _named(suffix: str) -> TopicNames:
 _TOPICS = MappingProxyType({"live": _named(""), "test": _named(_TEST_TOPIC)})
 
 
+OWN_TOPICS = frozenset(
+    topic for names in _TOPICS.values() for topic in (names.events, names.control, names.receipts, names.anchors)
+)
+"""Of payhook, in every mode."""
+
 _EVENTS = frozenset(names.events for names in _TOPICS.values())
 _CONTROL = frozenset(names.control for names in _TOPICS.values())
+
+
+def foreign_provider(topic: str) -> str:
+    """Whose the events of another program's topic are; it begins their keys."""
+    return FOREIGN + topic
+
+
+def is_foreign(provider: str | None) -> bool:
+    """Whether a row, by its provider or its event key, is of another program's topic."""
+    return (provider or "").startswith(FOREIGN)
 
 
 def is_events(topic: str) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationInfo, field_validator
 
 from dlq.limits import EVERY_CURRENCY, AloneLimits
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
-"""A topic is a dead-letter queue only if its name begins so: its name says what it holds."""
+"""A topic is a dead-letter queue only if its name begins so, unless ``dlq.prefix`` says otherwise."""
 
 
 class DlqSettings(BaseModel):
@@ -21,14 +21,19 @@ class DlqSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    prefix: str = Field(
+        DLQ_PREFIX,
+        pattern=r"^[A-Za-z0-9._-]{0,100}$",
+        description="how the name of a dead-letter topic begins; empty: any name is one",
+    )
     topic: str = Field(
         "",
-        pattern=r"^(dlq\.[A-Za-z0-9._-]{1,200})?$",
-        description="the dead letters' topic; its name begins with dlq.; empty: dlq. and the stream's name",
+        pattern=r"^[A-Za-z0-9._-]{0,200}$",
+        description="the dead letters' topic; its name begins with dlq.prefix; empty: that and the stream's name",
     )
     copy_record: bool = Field(
         True,
-        description="copy key and value; false: headers alone, which say topic, partition and offset of the original",
+        description="copy headers, key and value; false: nothing of the original, but where it is (`__dlq.errors.…`)",
     )
     create_topic: bool = Field(
         False, description="make the topic at start if it isn't there; false: refuse to start, and say how it is made"
@@ -61,6 +66,14 @@ class DlqSettings(BaseModel):
     alone_redactions_max: int = Field(
         100, ge=1, description="most bodies that one person may have removed (`payhook ledger redact`) within 24 hours"
     )
+
+    @field_validator("topic")
+    @classmethod
+    def _has_prefix(cls, topic: str, info: ValidationInfo) -> str:
+        prefix = info.data.get("prefix", DLQ_PREFIX)
+        if topic and not topic.startswith(prefix):
+            raise ValueError(f"{topic!r} doesn't begin with {prefix!r} (dlq.prefix)")
+        return topic
 
     @field_validator("alone_amounts_minor_max", "alone_replay_amounts_minor_max")
     @classmethod

@@ -1,7 +1,7 @@
 """Checks a stream's dead-letter topic before the stream starts: its owner must have marked it as one.
 
 The mark is the topic's configuration `errors.deadletterqueue.group.enable` (KIP-1191, from Kafka 4.4). A broker that
-doesn't know it is asked for less: the stream's configuration names the topic, and the name begins with `dlq.`.
+doesn't know it is asked for less: the stream's configuration names the topic, and the name begins with ``dlq.prefix``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,16 @@ class DlqTopics:
         self._client = client
         self._kafka = kafka
 
-    def check(self, stream: str, topic: str, partitions_min: int, *, create: bool, replication: int) -> None:
+    def check(
+        self,
+        stream: str,
+        topic: str,
+        partitions_min: int,
+        *,
+        create: bool,
+        replication: int,
+        prefix: str = DLQ_PREFIX,
+    ) -> None:
         """Checks that the topic exists, is marked and has a partition for each of the source's.
 
         :param partitions_min: those of the source: a dead letter goes to the partition it came from
@@ -55,9 +64,9 @@ class DlqTopics:
         :raises DlqTopicRefused: with the command that corrects it
         :raises KafkaException: Kafka can't be asked
         """
-        if not topic.startswith(DLQ_PREFIX):
-            fix = f"set dlq.topic of the stream {stream} to {DLQ_PREFIX}{stream}"
-            raise DlqTopicRefused(topic, f"its name doesn't begin with {DLQ_PREFIX}", fix)
+        if not topic.startswith(prefix):
+            fix = f"set dlq.topic of the stream {stream} to {prefix}{stream}"
+            raise DlqTopicRefused(topic, f"its name doesn't begin with {prefix}", fix)
         partitions = self._partitions(topic)
         if partitions is None:
             if not create:

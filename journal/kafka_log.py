@@ -44,11 +44,14 @@ Point: TypeAlias = tuple[str, int, int]
 
 
 class TopicMissing(PayhookError):
-    """A topic that the set-up should have made isn't there."""
+    """A topic that the set-up, or another program, should have made isn't there."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"the Kafka topic {topic} doesn't exist; run the set-up that makes the topics")
+        super().__init__(
+            f"the Kafka topic {topic} doesn't exist. If it is payhook's own, run the set-up that makes the topics; if "
+            "another program writes it, start that program first, or correct the stream's source"
+        )
 
 
 class KafkaSilent(PayhookError):

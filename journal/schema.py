@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from core.clock import from_micros, from_rfc3339
 from core.decision import Decision, ErrorKind
 from core.event import ELSEWHERE_TYPE
+from core.routing import is_foreign
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -252,12 +253,15 @@ def record_sha256(row: JournalRow) -> str | None:
 def same_record(row: JournalRow, record: Record) -> bool:
     """Whether a first row was decided from this record: offset, body, and where the record says them key and time.
 
-    A row without a body's hash was decided from a record that isn't an event; of it only the offset is known.
+    A row without a body's hash was decided from a record that isn't an event; of it only the offset is known. What
+    another program's record says under these names is no key and no time of ours.
     """
     if record.offset != row.offset:
         return False
     if record.body_known and record_sha256(row) not in (None, hashlib.sha256(record.value or b"").hexdigest()):
         return False
+    if is_foreign(row.event_key):
+        return True
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
     if row.event_key is not None and texts.get("event_key", row.event_key) != row.event_key:
         return False

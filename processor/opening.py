@@ -30,7 +30,7 @@ from journal.anchors import Anchoring, AnchorKeys, Head, anchored_before
 from journal.bodies import BodyStore
 from journal.errors import Refused
 from journal.index import Index
-from journal.kafka_log import Held, Log, spoken
+from journal.kafka_log import Held, KafkaLog, Log, spoken
 from journal.lake import has_table
 from journal.lease import Lease
 from journal.reader import JournalReader
@@ -61,6 +61,7 @@ from processor.source.feed import FeedRecords
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
 from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapStage, Pass
+from processor.source.put_back import PutBack
 from processor.source.sources import REPUBLISH, KafkaSource, Republisher, Source, warm_up
 from processor.source.starting import starts_of
 from processor.source.stream import Stream
@@ -259,7 +260,8 @@ class OpenableStream:
                 self._free_claims(state.generation),
             )
             executor = Executor(shared.session, wired.task, _tasks(wired, shared), downstreams)
-            handlers = Handlers(executor, places.trying, shared.clock, _republisher(wired, shared), downstreams)
+            republish, put_back = _republisher(wired, shared), _put_back(wired, shared)
+            handlers = Handlers(executor, places.trying, shared.clock, republish, downstreams, put_back)
             snapshots = Snapshots(index, str(places.snapshots), shared.clock)
             derived = Derived(index, self._followers(reader), dead_letters, anchors, self._status.decided, snapshots)
             rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
@@ -363,7 +365,7 @@ def _map_stage(wired: Wired, shared: Shared) -> MapStage:
     """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    stage = Pass(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where)
+    stage = Pass(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where, foreign=wired.foreign)
     rules = replace(wired.rules, record_keys=shared.record_keys)
     return MapStage(stage, workers, _tasks(wired, shared), lambda: rules.event_keys)
 
@@ -393,7 +395,12 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
     topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
     topic = wired.dlq_topic
     with spoken():
-        topics.check(wired.config.name, topic, partitions, create=dlq.create_topic, replication=replication)
+        topics.check(
+            *(wired.config.name, topic, partitions),
+            create=dlq.create_topic,
+            replication=replication,
+            prefix=dlq.prefix,
+        )
 
 
 def check_own_topics(wired: Wired, shared: Shared) -> None:
@@ -425,6 +432,13 @@ def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
 def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
     topic = wired.rules.events_topic
     return Republisher(partial(open_producer, shared.kafka, REPUBLISH, shared.record_keys), topic) if topic else None
+
+
+def _put_back(wired: Wired, shared: Shared) -> PutBack | None:
+    """Of a stream that reads another program's topic."""
+    if wired.foreign is None:
+        return None
+    return PutBack(partial(open_producer, shared.kafka, REPUBLISH), partial(KafkaLog, shared.kafka))
 
 
 def _rows_of(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

@@ -100,7 +100,12 @@ class StreamSettings(BaseModel):
         "json",
         pattern=PAYLOAD_PATTERN,
         description="what events hold: json (the handler gets the bytes as they came), avro:FILE.avsc or "
-        "protobuf:FILE.desc#package.Message (it gets JSON made of them)",
+        "protobuf:FILE.desc#package.Message (it gets JSON made of them); avro where payload_schemas says all",
+    )
+    payload_schemas: str = Field(
+        "",
+        description="folder of the writers' Avro schemas (*.avsc): each value names its own, by fingerprint (single "
+        "object) or by its id in a registry (Confluent's framing; the file is ID.avsc), and is resolved to avro:FILE",
     )
     payload_bytes_max: int = Field(
         BYTES_MAX, ge=1, le=64 << 20, description="a larger payload is dead: no handler sees it"

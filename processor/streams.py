@@ -26,14 +26,33 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from core.errors import SettingError
 from core.event import Mode
 from core.layout import BODIES_OF, LAKE_FOLDERS
-from core.routing import MODES, WHOLE, Shard, dlq_topic, have_a_name_in_common, in_mode, stream_of, topics_of
+from core.routing import (
+    MODES,
+    OWN_TOPICS,
+    WHOLE,
+    Shard,
+    have_a_name_in_common,
+    in_mode,
+    stream_of,
+    topics_of,
+)
 from core.where import Patterns, Where, WhereInvalid
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
@@ -46,6 +65,7 @@ SETTINGS_LAYER = "the settings ([streams.…] of payhook.toml, PAYHOOK_STREAMS__
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _JOURNAL = "journal:"
+TOPIC = r"^[A-Za-z0-9._-]{1,200}$"
 
 Table: TypeAlias = Mapping[str, Any]
 
@@ -60,15 +80,45 @@ class StreamInvalid(SettingError):
         super().__init__(f"{where}: [{stream}] {key}".rstrip(), problem)
 
 
+CLOUDEVENTS = "cloudevents"
+
+
+class TopicSource(BaseModel):
+    """A topic that another program writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topic: str = Field(pattern=TOPIC, description="a topic of Kafka that another program writes")
+    identity: str = Field(
+        CLOUDEVENTS,
+        pattern=f"^{CLOUDEVENTS}$|{_FUNCTION}",
+        description="module:function that says which event a record is (`core.source_record`), or cloudevents: each "
+        "record is one, in binary mode or in structured mode as JSON",
+    )
+
+
+_TEXT, _TABLE = "text", "table"
+StreamSource: TypeAlias = Annotated[
+    Annotated[
+        str,
+        Field(pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$"),
+        Tag(_TEXT),
+    ]
+    | Annotated[TopicSource, Tag(_TABLE)],
+    Discriminator(lambda given: _TABLE if isinstance(given, Mapping | TopicSource) else _TEXT),
+]
+
+
 class StreamConfig(StreamSettings):
     """One work stream, whole. ``modes``: whose traffic it takes; a stream in a mode is `core.routing.stream_of`."""
 
     name: str = Field("", exclude=True, description="the table's name in streams.toml")
     enabled: bool = Field(True, description="false: the stream isn't started")
-    source: str = Field(
+    source: StreamSource = Field(
         "kafka",
-        pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$",
-        description="kafka (payments.events), kafka:TOPIC, or journal:STREAM: what that stream applied, or reversed",
+        description="kafka (payments.events), kafka:TOPIC (with the headers of a receiver), journal:STREAM (what that "
+        'stream applied, or reversed), or { topic = "NAME", identity = "module:function" }: a topic that another '
+        "program writes; without an identity its records are CloudEvents",
     )
     starting_offsets: str = Field(
         EARLIEST,
@@ -92,7 +142,12 @@ class StreamConfig(StreamSettings):
         description="module:function that builds the hooks around dead-lettering; empty: none",
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
-    modes: tuple[Mode, ...] = Field(MODES, min_length=1, description="traffic that it takes: live, test")
+    modes: tuple[Mode, ...] = Field(
+        MODES,
+        min_length=1,
+        description="traffic that it takes: live, test; of another program's topic live alone, unless it says test: "
+        "that is the topic of the same name with .test at its end",
+    )
     derived: dict[str, str] = Field(
         default_factory=dict,
         description="tables derived from its journal: the name in the lake, and the module:class that keeps it",
@@ -114,15 +169,30 @@ class StreamConfig(StreamSettings):
             raise ValueError(str(wrong)) from None
         return table
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_live(cls, given: Any) -> Any:
+        """Another program has no test traffic of ours, unless the stream says so."""
+        is_foreign = isinstance(given, Mapping) and isinstance(given.get("source"), Mapping)
+        return {"modes": ("live",), **given} if is_foreign else given
+
+    @property
+    def foreign(self) -> TopicSource | None:
+        """The topic of another program that it reads, if it reads one."""
+        return self.source if isinstance(self.source, TopicSource) else None
+
     @property
     def source_stream(self) -> str | None:
         """The stream whose journal it reads, if it reads one."""
-        return self.source.removeprefix(_JOURNAL) if self.source.startswith(_JOURNAL) else None
+        is_journal = isinstance(self.source, str) and self.source.startswith(_JOURNAL)
+        return str(self.source).removeprefix(_JOURNAL) if is_journal else None
 
     def events_topic(self, mode: Mode) -> str:
         """The topic whose events it decides; none of Kafka's where it reads a journal."""
         if self.source == "kafka":
             return topics_of(mode).events
+        if isinstance(self.source, TopicSource):
+            return in_mode(self.source.topic, mode)
         return in_mode(self.source.partition(":")[2], mode) if self.source_stream is None else ""
 
     @property
@@ -150,7 +220,7 @@ class StreamConfig(StreamSettings):
     def dlq_topic(self, mode: Mode, number: int = 0) -> str:
         """The topic of the dead letters of its journal of a number."""
         named = self.dlq.topic
-        return stream_of(named, mode, number) if named else dlq_topic(stream_of(self.name, mode, number))
+        return stream_of(named or self.dlq.prefix + self.name, mode, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +254,12 @@ def load_streams(file: str = "", settings: Table | None = None, shards: int = 1)
 def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
     """The streams that run in a mode, in the order of the files."""
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
+
+
+def foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
+    """The topics of other programs that streams read in these modes."""
+    found = {one.events_topic(mode) for mode in modes for one in taking(streams, mode) if one.foreign is not None}
+    return sorted(found)
 
 
 def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
@@ -224,7 +300,7 @@ def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
         config = StreamConfig(**merged, name=name)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
+        path = [str(part) for part in first["loc"] if part not in (_TEXT, _TABLE)]
         problem = _problem(first["type"], path, first["msg"])
         raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
     config.run_in(shards)
@@ -273,6 +349,8 @@ Wrong: TypeAlias = tuple[str, str] | None
 
 
 def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
+    if stream.foreign is not None and stream.foreign.topic in OWN_TOPICS:
+        return "source.topic", f"{stream.foreign.topic} is payhook's own: no other program writes it"
     wanted = stream.source_stream
     if wanted is None or not stream.enabled:
         return None
@@ -300,7 +378,7 @@ def _check_where(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> 
 
 def _check_feed(stream: StreamConfig, _streams: Mapping[str, StreamConfig]) -> Wrong:
     if stream.feed and stream.source_stream is None:
-        return "feed", f"it is for streams that read a journal, this one reads {stream.source}: leave it out"
+        return "feed", "it is for streams that read a journal, this one doesn't: leave it out"
     return None
 
 
@@ -323,6 +401,10 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) ->
 
 def _check_dlq(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     topic = stream.dlq_topic("live")
+    read = {other.events_topic(mode): other.name for other in streams.values() for mode in MODES}
+    if topic in read or topic in OWN_TOPICS:
+        by = f"the stream {read[topic]} reads it" if topic in read else "it is payhook's own"
+        return "dlq.topic", f"it is {topic}, and {by}: name another topic for dead letters"
     for other in streams.values():
         theirs = other.dlq_topic("live")
         if other.name != stream.name and have_a_name_in_common(topic, theirs):

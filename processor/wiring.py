@@ -28,12 +28,15 @@ from processor.judge.error_rules import Rules
 from processor.judge.retry import parse_policy, seconds_of
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
-from processor.run.payload import Decoding, decoder_of
+from processor.run.framing import Unwrap
+from processor.run.payload import Decoder, Decoding, decoder_of
 from processor.run.worker import HandlerFiles, Task
 from processor.settings import DeadHead
+from processor.source.cloudevents import identify_cloudevent
 from processor.source.feed import Feed, OwnFeed
+from processor.source.foreign import ForeignTopic, unwrapped
 from processor.source.journal_source import FirstNamed
-from processor.streams import StreamConfig
+from processor.streams import CLOUDEVENTS, StreamConfig
 
 ON_DRIVER = "on_driver"
 """The function beside a handler's ``build`` that makes its `core.work.DriverSide`."""
@@ -73,6 +76,7 @@ class Wired:
     derived: Mapping[str, Any]
     build_hooks: Callable[[], RecoveryHooks] | None = None
     reads: Reads | None = None
+    foreign: ForeignTopic | None = None
 
     @property
     def name(self) -> str:
@@ -100,7 +104,13 @@ def wire(
     :param sources: the streams whose journals it reads, by their names in the mode
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
-    decoder = decoder_of(config.payload, bytes_max=config.payload_bytes_max, setting=f"[{config.name}] payload")
+    decoder = decoder_of(
+        config.payload,
+        bytes_max=config.payload_bytes_max,
+        setting=f"[{config.name}] payload",
+        schemas=config.payload_schemas,
+        unwrap=_unwrap(config),
+    )
     receivers = Receivers()
     given = {**sections, Receivers: receivers}
     build_handler = partial(
@@ -117,7 +127,30 @@ def wire(
         {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
         bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
         _reads(config, mode, places_of, sections, receivers, sources),
+        _foreign(config, mode, decoder),
     )
+
+
+def _unwrap(config: StreamConfig) -> Unwrap | None:
+    """What takes another program's data out of what is around it: a CloudEvent, a framing around JSON."""
+    source = config.foreign
+    if source is None:
+        return None
+    is_event, is_json = source.identity == CLOUDEVENTS, config.payload == "json"
+    return partial(unwrapped, is_event=is_event, is_json=is_json) if is_event or is_json else None
+
+
+def _foreign(config: StreamConfig, mode: Mode, decoder: Decoder) -> ForeignTopic | None:
+    """The topic of another program that the stream reads, if it reads one."""
+    source = config.foreign
+    if source is None:
+        return None
+    identity, setting = identify_cloudevent, f"[{config.name}] source.identity"
+    if source.identity != CLOUDEVENTS:
+        identity = named(setting, source.identity)
+        if not callable(identity):
+            raise SettingError(setting, f"{source.identity} isn't a function")
+    return ForeignTopic(config.events_topic(mode), source.identity, identity, decoder, mode)
 
 
 def _reads(

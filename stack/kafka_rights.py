@@ -77,9 +77,42 @@ RIGHTS: Mapping[str, Sequence[Right]] = MappingProxyType(
 """By service."""
 
 
-def commands(service: str) -> Iterator[str]:
+SOURCE = "ORDERS"
+"""Stands for a topic that another program writes, where a stream reads one."""
+
+
+def of_source(topic: str) -> Mapping[str, Sequence[Right]]:
+    """By service, what it may do at a topic that another program writes."""
+    return {
+        "processor": (Right(topic, ("Read", "Write", "Describe"), "decides it; publishes a record again on order"),),
+        **{
+            service: (Right(topic, READS, "shows and compares the records that were decided"),)
+            for service in ("console", "maintenance")
+        },
+        "operator": (Right(topic, ("Read", "Write", "Describe"), "`payhook verify`; `payhook dlq replay --topic`"),),
+    }
+
+
+def rights_with(topics: Sequence[str], dead_letters: Sequence[str] = ()) -> Mapping[str, Sequence[Right]]:
+    """By service, where streams read these topics of other programs, and write dead letters to those."""
+    others = [topic for topic in dead_letters if not topic.startswith(DEAD_LETTERS)]
+    found = {
+        service: [*rights, *(right._replace(begins=one) for right in rights for one in others if _is_dlq(right))]
+        for service, rights in RIGHTS.items()
+    }
+    for topic in topics:
+        for service, rights in of_source(topic).items():
+            found[service] += rights
+    return found
+
+
+def _is_dlq(right: Right) -> bool:
+    return right.begins == DEAD_LETTERS
+
+
+def commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
     """Calls of Kafka's own tool that give a user of that name its rights."""
-    for right in RIGHTS[service]:
+    for right in rights:
         operations = " ".join(f"--operation {operation}" for operation in right.operations)
         pattern = f"--resource-pattern-type prefixed --{right.kind} {right.begins}"
         yield f"kafka-acls.sh $AT --add --allow-principal User:{service} {operations} {pattern}"
@@ -94,17 +127,21 @@ def page() -> Iterator[str]:
     yield "[settings.md](settings.md). The broker that `payhook up` starts has these users and rights, each password in"
     yield "`kafka/SERVICE.credentials` of the data folder, and `admin`, who may do everything."
     yield ""
+    yield f"`{SOURCE}` stands for each topic of another program that a stream reads ([streams](streams.md));"
+    yield "`payhook up` gives these rights at its own broker too."
+    yield ""
     yield "| service | what | may | for |"
     yield "|---|---|---|---|"
-    for service, rights in RIGHTS.items():
+    every = rights_with([SOURCE])
+    for service, rights in every.items():
         for right in rights:
             yield f"| {service} | {right.kind} `{right.begins}` | {', '.join(right.operations)} | {right.why} |"
     yield ""
     yield "As commands, where `AT` is `--bootstrap-server HOST:PORT --command-config FILE` of an administrator:"
     yield ""
     yield "```sh"
-    for service in RIGHTS:
-        yield from commands(service)
+    for service, rights in every.items():
+        yield from commands(service, rights)
     yield "```"
 
 

@@ -6,7 +6,7 @@ A password is made when its file isn't there; a file that was removed is another
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +88,12 @@ def security_environment(folder: Path, user: str) -> dict[str, str]:
     } | {"PAYHOOK_KAFKA__SECURITY__MECHANISM": "SCRAM-SHA-512"}
 
 
-def make_services(admin: AdminClient, folder: Path) -> None:
+def make_services(admin: AdminClient, folder: Path, services: Mapping[str, Sequence[Right]] = RIGHTS) -> None:
     """Gives each service its user, whose password is made where there is none, and exactly its rights."""
-    for service in RIGHTS:
+    for service in services:
         write_credentials(folder, service, new_password())
-    set_passwords(admin, {service: password_of(folder, service) for service in RIGHTS})
-    wanted = {binding for service, rights in RIGHTS.items() for binding in bindings(service, rights)}
+    set_passwords(admin, {service: password_of(folder, service) for service in services})
+    wanted = {binding for service, rights in services.items() for binding in bindings(service, rights)}
     there = set(admin.describe_acls(_ALL).result(ASK_TIMEOUT_S))
     _await(admin.create_acls(list(wanted - there)).values() if wanted - there else ())
     _await(admin.delete_acls([_exactly(binding) for binding in there - wanted]).values() if there - wanted else ())

@@ -16,7 +16,6 @@ from core.kafka import open_admin
 from core.routing import topics_of
 from core.settings import KafkaSettings
 from core.topics import ONE_BROKER, answer_of, check_topics
-from dlq.settings import DLQ_PREFIX
 from dlq.topic import DlqTopics
 from processor.streams import taking
 from stack.settings import Settings, load_settings, streams_of
@@ -43,11 +42,12 @@ class TopicRefused(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as it is made; ``retention_ms`` of -1 keeps for ever."""
+    """One topic as it is made; ``retention_ms`` of -1 keeps for ever. ``is_dead_letters``: it is to be marked."""
 
     name: str
     partitions: int
     retention_ms: int
+    is_dead_letters: bool = False
 
 
 def topics(settings: Settings) -> list[Topic]:
@@ -64,7 +64,7 @@ def topics(settings: Settings) -> list[Topic]:
             Topic(names.control, CONTROL_PARTITIONS, -1),
             Topic(names.receipts, RECEIPTS_PARTITIONS, events_ms),
             Topic(names.anchors, 1, -1),
-            *(Topic(name, partitions, dlq_ms) for name in dead_letters),
+            *(Topic(name, partitions, dlq_ms, is_dead_letters=True) for name in dead_letters),
         ]
     return found
 
@@ -100,7 +100,7 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
     _await(client, {topic.name: topic.partitions for topic in [*missing, *small]})
     dead_letters = DlqTopics(client, kafka)
     for topic in wanted:
-        if topic.name.startswith(DLQ_PREFIX):
+        if topic.is_dead_letters:
             dead_letters.mark(topic.name)
 
 

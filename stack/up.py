@@ -32,6 +32,7 @@ from core.log import configure_logging
 from core.status_file import read_shaped
 from core.store import part_with_keys
 from ingest.endpoints import secret_file
+from processor.streams import foreign_topics
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack.children import KnownPorts, Ports, children, choose_ports
@@ -46,9 +47,10 @@ from stack.endpoints import (
     remove_endpoints,
 )
 from stack.errors import HeldUnseen, KafkaNotUp, ServerNotUp, StackNotUp
+from stack.kafka_rights import rights_with
 from stack.kafka_users import embedded_kafka, make_services
 from stack.server import path_with_checkout, stopped_by_signal
-from stack.settings import Settings, load_settings
+from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
 from stack.topics import Topic, make_topics, topics
 
@@ -133,7 +135,9 @@ def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], rep
     try:
         if not kafka.is_outside:
             kafka = embedded_kafka(folder, ports.kafka_address)
-            make_services(open_admin(kafka), folder)
+            sources = foreign_topics(streams_of(settings), settings.ingest.modes)
+            dead_letters = [topic.name for topic in wanted if topic.is_dead_letters]
+            make_services(open_admin(kafka), folder, rights_with(sources, dead_letters))
         make_topics(kafka, wanted, replication)
     except KafkaException as silent:
         raise KafkaNotUp(kafka.bootstrap_servers, str(silent.args[0])) from silent

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from core.decision import Decision
 from core.event import POISON_TYPE
+from core.routing import is_foreign
 from core.work import PreviousEvent
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem, as_previous
@@ -25,7 +26,7 @@ BODY_GONE = "its body was removed (retention, or a redaction) while it was taken
 @dataclass(slots=True)
 class Admitted:
     """A batch's events by entity. ``settled`` are decided by a look-up; ``poison`` is taken up again, and its bytes are
-    yet to be read."""
+    yet to be read, or another program's record is yet to be named."""
 
     lines: dict[str, Line] = field(default_factory=dict)
     settled: list[Item] = field(default_factory=list)
@@ -122,7 +123,7 @@ class _Admission:
             item.body = self.known.bodies_of([sha256]).get(sha256, b"")
         if not item.body and sha256 != EMPTY_SHA256:
             settle(item, Decision.IGNORED, BODY_GONE)
-        elif row.event_type == POISON_TYPE and item.body:
+        elif (row.event_type == POISON_TYPE and item.body) or (key is None and is_foreign(row.provider)):
             self.admitted.poison.append(item)
             return True
         elif key is None or row.event_type == POISON_TYPE:

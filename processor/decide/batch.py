@@ -261,8 +261,9 @@ class Batches:
     def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
         """Asks handlers about the events that may run; poison that is taken up again is read by its adapters."""
         if admitted.poison:
-            rules, republish, now = self._rules, self._handlers.republish, self._clock.now()
-            Rereads(rules.name, rules.mode, self._known.adapters, republish, now).settle(admitted.poison)
+            rules, handlers, now = self._rules, self._handlers, self._clock.now()
+            rereads = Rereads(rules.name, rules.mode, self._known.adapters, handlers.republish, handlers.put_back, now)
+            rereads.settle(admitted.poison)
         lines = admitted.lines
         to_run = lines.values() if probe is None else only_first(lines.get(probe.entity_key or ""))
         results = self._handlers.run(to_run, self.seq)

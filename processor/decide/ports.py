@@ -30,6 +30,10 @@ Republish: TypeAlias = Callable[[Sequence[Outgoing]], str | None]
 there all the same."""
 
 
+PutBackRecord: TypeAlias = Callable[[JournalRow, tuple[str, bytes]], str | None]
+"""Publishes another program's record once more, with a header more (`processor.source.put_back`). Returns why it
+couldn't; then the copy may be there all the same."""
+
 FreeClaims: TypeAlias = Callable[[Sequence[str]], str | None]
 """Ends the receivers' claims on event keys. Returns why it couldn't; then some may be free all the same."""
 

@@ -19,7 +19,7 @@ from core.errors import PayhookError
 from core.event import ELSEWHERE_TYPE, OWN_TYPES, Mode, from_record, unquote_text
 from core.keys import decode_name, join_key
 from core.record_keys import Header, Keys, check_record
-from core.routing import is_sparse
+from core.routing import foreign_provider, is_foreign, is_sparse
 from core.where import EVERYTHING, Where
 from core.work import WorkItem
 from journal.errors import Refused
@@ -27,7 +27,7 @@ from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
 from processor.decide.item import REASON_CHARS_MAX, Early, Item, failure_of
-from processor.judge.classify import MESSAGE_CHARS_MAX, clean
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16
@@ -42,6 +42,7 @@ RECORD_SCHEMA = pa.schema(
         ("value", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("key", pa.binary()),
+        ("at_ms", pa.int64()),
     ]
 )
 """What is read of Kafka."""
@@ -51,6 +52,8 @@ PACKED = "packed"
 
 _location = itemgetter(0, 1, 2)
 """A record's topic, partition and offset."""
+
+MARKERS = "markers of transactions"
 
 HEADER_TEXT_MAX = 8_192
 """Headers kept with a row; a sender of more than that is not the receiver."""
@@ -108,15 +111,16 @@ class Named(NamedTuple):
     body_sha256: str
     original_sha256: str | None
     original_content_sha256: str | None
-    dedupe: str
+    dedupe: str | None
     actor: str | None
     headers: str
 
 
 class KafkaRecord(NamedTuple):
     """One record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers
-    are then in ``named``. ``until``: not a record, but offsets up to before it that hold none. ``elsewhere``: the map
-    stage has seen that it isn't the stream's.
+    are then in ``named``. ``until``: not an event, but offsets up to before it that hold none; ``why``: what they hold
+    instead. ``refused``: why another program's record can't be named. ``at_ms``: when Kafka took it, since 1970.
+    ``elsewhere``: the map stage has seen that it isn't the stream's.
     """
 
     topic: str
@@ -128,6 +132,9 @@ class KafkaRecord(NamedTuple):
     early: Early | None = None
     until: int | None = None
     key: bytes | None = None
+    at_ms: int | None = None
+    refused: Failure | None = None
+    why: str = MARKERS
     elsewhere: bool = False
 
 
@@ -147,17 +154,17 @@ def without_answers(table: pa.Table) -> pa.Table:
     if table.schema.names != [PACKED]:
         return table
     blobs = [pickle.loads(blob) for blob in table.column(PACKED).to_pylist()]  # noqa: S301 - from our executors
-    kept = [pickle.dumps([row[:6] for row in rows], protocol=5) for rows in blobs]
+    kept = [pickle.dumps([(*row[:6], None, *row[7:]) for row in rows], protocol=5) for rows in blobs]
     return pa.table({PACKED: pa.array(kept, pa.binary())})
 
 
 def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
     """The same of one Arrow batch of Kafka's rows."""
     headers = list(_headers(batch.column("headers")))
-    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key")]
+    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key", "at_ms")]
     return [
-        KafkaRecord(topic, partition, offset, value, own, key=key)
-        for topic, partition, offset, value, key, own in zip(*columns, headers, strict=True)
+        KafkaRecord(topic, partition, offset, value, own, key=key, at_ms=at_ms)
+        for topic, partition, offset, value, key, at_ms, own in zip(*columns, headers, strict=True)
         if topic is not None
     ]
 
@@ -172,7 +179,7 @@ def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tup
     if record.elsewhere:
         return record.topic, record.partition, record.offset, None, [], ELSEWHERE
     if named is None:
-        return *record[:5], None, None, record.key
+        return *record[:5], None, None, *record[7:]
     answer = None if early is None else tuple(early)
     return record.topic, record.partition, record.offset, None, [], tuple(named), answer
 
@@ -185,13 +192,13 @@ def _unpacked(
     headers: list[Header],
     named: tuple[Any, ...] | None = None,
     early: tuple[Any, ...] | None = None,
-    key: bytes | None = None,
+    *of_one_unnamed: Any,
 ) -> KafkaRecord:
     if named == ELSEWHERE:
         return KafkaRecord(topic, partition, offset, None, [], elsewhere=True)
     own = None if named is None else Named._make(named)
     answer = None if early is None else Early._make(early)
-    return KafkaRecord(topic, partition, offset, value, headers, own, answer, key=key)
+    return KafkaRecord(topic, partition, offset, value, headers, own, answer, *of_one_unnamed)
 
 
 def _headers(column: pa.Array) -> Iterator[list[Header]]:
@@ -210,7 +217,8 @@ def take(
     """The records not decided yet, in offset order, and the marks after them.
 
     The offsets of another stream's journal are seqs: there, gaps are what it didn't apply. In ``transactional`` topics
-    they are a transaction's markers, and stand among the records (`KafkaRecord.until`).
+    they are a transaction's markers, and stand among the records (`KafkaRecord.until`). Neighbours that are no events
+    for the same reason become one.
 
     :raises OffsetHole: an offset is missing between a mark and a record, or between two records
     """
@@ -225,9 +233,17 @@ def take(
             taken.append(KafkaRecord(record.topic, record.partition, wanted, None, [], until=record.offset))
         elif record.offset > wanted and not is_sparse(record.topic):
             raise OffsetHole(record.topic, record.partition, wanted, record.offset)
-        partitions[record.partition] = record.offset + 1
-        taken.append(record)
+        partitions[record.partition] = record.offset + 1 if record.until is None else record.until
+        if record.until is not None and taken and _goes_on(taken[-1], record):
+            taken[-1] = taken[-1]._replace(until=record.until)
+        else:
+            taken.append(record)
     return taken, until
+
+
+def _goes_on(before: KafkaRecord, record: KafkaRecord) -> bool:
+    """Whether one row stands for both: no events, one behind the other, for the same reason."""
+    return before[:2] == record[:2] and before.until == record.offset and before.why == record.why
 
 
 @dataclass(slots=True)
@@ -270,9 +286,9 @@ def number(
 
 
 def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
-    """Offsets that hold no record: one row says which."""
+    """Offsets that hold no event: one row says which."""
     row = first_row(record, seq, now, history)
-    row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, "markers of transactions"
+    row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, record.why
     return Item(row, b"", new=True)
 
 
@@ -312,6 +328,9 @@ def new_item(
     row = first_row(record, seq, now, history)
     if record.elsewhere:
         return _elsewhere(row, where)
+    if record.refused is not None:
+        row.provider = foreign_provider(record.topic)
+        return _refused(row, record, history, record.refused)
     try:
         own = record.named or named(record, mode, keys, where)
         if own is None:
@@ -319,10 +338,15 @@ def new_item(
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
     except Exception as unreadable:
-        row.entity_key = _offset_key(record, history)
-        row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
-        return Item(row, record.value or b"", new=True, refused=failure_of(unreadable))
+        return _refused(row, record, history, failure_of(unreadable))
     return _fill(row, own, record.early)
+
+
+def _refused(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> Item:
+    """What isn't named is dead by reference: its place and the hash of its value are all that is kept."""
+    row.entity_key = _offset_key(record, history)
+    row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
+    return Item(row, record.value or b"", new=True, refused=failure)
 
 
 def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Where = EVERYTHING) -> Named | None:
@@ -382,10 +406,10 @@ def raw_name(of: Named | JournalRow, column: Literal["account", "event_type"]) -
     """Returns the account or the type as the provider writes it.
 
     Until 0.1.0 a row held both as its record's header has them, percent-encoded; later rows of such an item do, too. A
-    raw name with a ``%`` is never its own encoding.
+    raw name with a ``%`` is never its own encoding. Another program's headers mean nothing of that.
     """
     name = getattr(of, column) or ""
-    if "%" not in name or of.headers is None:
+    if "%" not in name or of.headers is None or is_foreign(of.provider):
         return name
     return decode_name(name) if orjson.loads(of.headers).get(_NAME_HEADERS[column]) == name else name
 

@@ -14,8 +14,8 @@ from typing import cast
 from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
-from processor.decide.item import POISON_CLASS, Item, attempt, die, failure_of, park, settle
-from processor.decide.ports import Outgoing, Republish
+from processor.decide.item import POISON_CLASS, Item, attempt, because, die, failure_of, park, settle
+from processor.decide.ports import Outgoing, PutBackRecord, Republish
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from providers.port import Adapter
 from providers.reread import reread
@@ -31,12 +31,14 @@ REREAD_OF = "reread_of"
 
 @dataclass(slots=True)
 class Rereads:
-    """Decides what is taken up of poison in one batch. ``republish``: None where the stream reads no topic."""
+    """Decides what is taken up of poison in one batch. ``republish``: None where the stream reads no topic;
+    ``put_back``: where it reads no other program's."""
 
     stream: str
     mode: Mode
     adapters: Mapping[str, object]
     republish: Republish | None
+    put_back: PutBackRecord | None
     now: datetime
 
     def settle(self, items: Sequence[Item]) -> None:
@@ -45,6 +47,9 @@ class Rereads:
         for item in items[PER_BATCH_MAX:]:
             park(item, "more poison is replayed than one batch reads again", self.now)
         for item in items[:PER_BATCH_MAX]:
+            if item.row.event_key is None:
+                self._put_back(item)
+                continue
             read = attempt(self._outgoing, item)
             if isinstance(read, Failure):
                 die(item, read, blocking=False)
@@ -57,6 +62,24 @@ class Rereads:
                 park(item, f"its events aren't published yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
             else:
                 settle(item, Decision.RESOLVED, _published(events))
+
+    def _put_back(self, item: Item) -> None:
+        """Another program's record that couldn't be named: its copy is, or dies in its own place."""
+        if self.put_back is None:
+            die(item, because(POISON_CLASS, "this stream reads no other program's topic any more"), blocking=False)
+            return
+        problem = attempt(self.put_back, item.row, (REREAD_OF, self._name(item)))
+        if isinstance(problem, Failure):
+            die(item, problem, blocking=False)
+        elif problem is not None:
+            park(item, f"it isn't published again yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
+        else:
+            settle(
+                item, Decision.RESOLVED, f"published again at the end of {item.row.topic}: its copy is decided there"
+            )
+
+    def _name(self, item: Item) -> bytes:
+        return quote_text(f"{self.stream}/{item.seq}").encode()
 
     def _outgoing(self, item: Item) -> list[Outgoing] | Failure:
         """Its events with their headers, such as a batch can read."""
@@ -82,7 +105,7 @@ class Rereads:
     def _headers(self, item: Item, event: Event) -> Headers:
         received_at = item.row.received_at or self.now
         headers = to_headers(event, received_at, Dedupe.DEFERRED)
-        return [*headers, (REREAD_OF, quote_text(f"{self.stream}/{item.seq}").encode())]
+        return [*headers, (REREAD_OF, self._name(item))]
 
 
 def _published(events: Sequence[Outgoing]) -> str:

@@ -15,7 +15,7 @@ from journal.errors import StorageDown
 from processor.calls.downstreams import Downstreams
 from processor.decide.item import Item
 from processor.decide.line import Line
-from processor.decide.ports import Republish
+from processor.decide.ports import PutBackRecord, Republish
 from processor.decide.records import work_item
 from processor.run.execute import Results
 
@@ -33,8 +33,8 @@ class Handlers:
     """A stream's handlers.
 
     ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
-    found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``: see
-    `processor.decide.rereads`.
+    found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``,
+    ``put_back``: see `processor.decide.rereads`.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Handlers:
         clock: Clock,
         republish: Republish | None = None,
         downstreams: Downstreams | None = None,
+        put_back: PutBackRecord | None = None,
     ) -> None:
         self._executor = executor
         self._trying = trying
@@ -51,6 +52,7 @@ class Handlers:
         self._suspect = False
         self._tried = NOTHING_TRIED
         self.republish = republish
+        self.put_back = put_back
         self.downstreams = downstreams or Downstreams()
 
     def begin(self, seq: int) -> None:

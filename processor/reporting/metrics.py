@@ -26,6 +26,7 @@ from processor.calls.budget import Report
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
 from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS, Item, followed_failing
+from processor.decide.records import MARKERS
 from processor.reporting.progress import Progress
 
 TIMEOUT_CLASS = "HandlerTimeout"
@@ -171,7 +172,9 @@ class ProcessorMetrics:
             if outcome is not None:
                 self._counts["payhook_sli_events"].labels(outcome).inc(count)
         for row in rows:
-            if row.error_class == TIMEOUT_CLASS:
+            if row.offset_until is not None and row.decision is Decision.IGNORED and row.reason != MARKERS:
+                self._counts["payhook_records_passed_over"].inc(row.offset_until - row.offset)
+            elif row.error_class == TIMEOUT_CLASS:
                 self._counts["payhook_handler_timeouts"].inc()
             elif row.error_class == BLOCKED_CLASS and row.decision is Decision.DEAD:
                 self._counts["payhook_head_of_line_dead"].inc()

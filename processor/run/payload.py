@@ -1,8 +1,9 @@
 """Payloads that aren't JSON, decoded at a stream's edge: the handler gets JSON, the journal keeps the exact bytes.
 
 ``json``: the bytes go to the handler as they came. ``avro:FILE.avsc``: one datum in Avro's binary encoding, plain or as
-a single object (Avro 1.11 specification, "Single-object encoding"). ``protobuf:FILE.desc#package.Message``: one
-message; FILE is a FileDescriptorSet (``protoc --include_imports --descriptor_set_out=FILE``).
+a single object. With a folder of the writers' schemas each value names its own one (`processor.run.framing`), and is
+resolved to FILE; ``avro`` gives it as it was written. ``protobuf:FILE.desc#package.Message``: one message, plain or in
+Confluent's framing; FILE is a FileDescriptorSet (``protoc --include_imports --descriptor_set_out=FILE``).
 
 JSON made of Avro: bytes and fixed are base64, decimals texts (no amount passes through a float), times ISO 8601. JSON
 made of Protobuf is Protobuf's own mapping ("ProtoJSON"), with the fields' names as they are in the .proto file.
@@ -30,6 +31,7 @@ from core.errors import PayhookError, SettingError
 from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
 from processor.run.avro_schema import DECIMAL, check_bounds, read_decimal, with_bounded_decimals
+from processor.run.framing import FINGERPRINT_BYTES, SINGLE_OBJECT, Unwrap, WriterSchemas, message_of
 
 BYTES_MAX = 1 << 20
 """As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
@@ -37,16 +39,16 @@ BYTES_MAX = 1 << 20
 JSON_BYTES_MAX = 16 << 20
 """A decoded payload repeats its fields' names; what grows beyond this is meant to."""
 
-PAYLOAD_PATTERN = r"^(json|avro:.+|protobuf:.+#.+)$"
+PAYLOAD_PATTERN = r"^(json|avro(:.+)?|protobuf:.+#.+)$"
 
 SCHEMA_BYTES_MAX = 256 << 10
 """The schema travels with every task."""
 
+SCHEMAS_MAX, SCHEMAS_BYTES_MAX = 256, 1 << 20
+"""Of a folder; all of them travel with every task."""
+
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """As Protobuf's mapping has them; JSON has no numbers for these."""
-
-SINGLE_OBJECT = b"\xc3\x01"
-FINGERPRINT_BYTES = 8
 
 
 class PayloadTooLarge(PayhookError):
@@ -82,12 +84,13 @@ class PayloadUndecodable(PayhookError):
 class Decoder:
     """Makes JSON of a payload. Picklable: it carries its schema, so that executors need no file.
 
-    ``name`` tells format, file and the schema's hash.
+    ``name`` tells format, file and the schema's hash. ``unwrap`` comes first: it takes off what isn't the data.
     """
 
     name: str
     decode: Callable[[bytes], Any] | None
     bytes_max: int
+    unwrap: Unwrap | None = None
 
     def __call__(self, body: bytes) -> bytes:
         """
@@ -96,10 +99,13 @@ class Decoder:
         """
         if len(body) > self.bytes_max:
             raise PayloadTooLarge("the payload", len(body), self.bytes_max)
-        if self.decode is None:
+        if self.decode is None and self.unwrap is None:
             return body
         try:
-            document = self.decode(body)
+            data = body if self.unwrap is None else self.unwrap(body)
+            if self.decode is None:
+                return data
+            document = self.decode(data)
             _check_depth(document)
             text = orjson.dumps(document)
         except Exception as wrong:
@@ -130,24 +136,35 @@ class Decoding:
         return self._handler(item if body is item.body else replace(item, body=body))
 
 
-def decoder_of(text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload") -> Decoder:
-    """The decoder that a stream's ``payload`` names; its schema is read now, once.
+def decoder_of(
+    text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload", schemas: str = "", unwrap: Unwrap | None = None
+) -> Decoder:
+    """The decoder that a stream's ``payload`` names; its schemas are read now, once.
 
     :param setting: how ``payload`` is named in a message
-    :raises SettingError: no such format, or its file can't be used
+    :param schemas: the folder of the writers' Avro schemas, if there is one
+    :raises SettingError: no such format, or its files can't be used
     """
     form, _, named = text.partition(":")
+    if schemas and form != "avro":
+        raise SettingError(f"{setting}_schemas", f"it is for payload = avro, this one is {form}: leave it out")
     if text == "json":
-        return Decoder("json", None, bytes_max)
+        return Decoder("json", None, bytes_max, unwrap)
+    if form == "avro" and schemas:
+        return _resolving_decoder(named, schemas, bytes_max, setting, unwrap)
+    if text == "avro":
+        raise SettingError(
+            setting, "avro alone wants the writers' schemas: set payload_schemas, or name avro:FILE.avsc"
+        )
     if form == "avro" and named:
         content = _content(named, setting)
-        return Decoder(_name("avro", named, content), _avro_decode(content, setting), bytes_max)
+        return Decoder(_name("avro", named, content), _avro_decode(content, setting), bytes_max, unwrap)
     file, mark, message = named.rpartition("#")
     if form == "protobuf" and mark and file and message:
         content = _content(file, setting)
         name = _name("protobuf", f"{file}#{message}", content)
-        return Decoder(name, _protobuf_decode(content, message, setting), bytes_max)
-    problem = f"{text!r} isn't known; json, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
+        return Decoder(name, _protobuf_decode(content, message, setting), bytes_max, unwrap)
+    problem = f"{text!r} isn't known; json, avro, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
     raise SettingError(setting, problem)
 
 
@@ -165,16 +182,47 @@ def _content(file: str, setting: str) -> bytes:
     return content
 
 
+def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, unwrap: Unwrap | None) -> Decoder:
+    """By the schema that each value names, resolved to that of the file ``named``, if one is."""
+    reader = _content(named, setting) if named else None
+    files = _schema_files(folder, f"{setting}_schemas")
+    contents = [*([] if reader is None else [reader]), *files.values()]
+    prints = {_fingerprint(content, setting): content for content in contents}
+    numbers = {int(name): content for name, content in files.items() if name.isdecimal()}
+    decode = partial(_decode_resolved, WriterSchemas(folder, prints, numbers), reader)
+    return Decoder(_name("avro", named or folder, b"".join(contents)), decode, bytes_max, unwrap)
+
+
+def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
+    """The schemas of a folder by their files' names, without the ending."""
+    if not Path(folder).is_dir():
+        raise SettingError(setting, f"there is no folder {folder}: put the writers' schemas there, *.avsc")
+    files = sorted(Path(folder).glob("*.avsc"))
+    if not files:
+        raise SettingError(setting, f"{folder} holds no schema: put the writers' schemas there, *.avsc")
+    contents = {file.stem: _content(str(file), setting) for file in files[: SCHEMAS_MAX + 1]}
+    size = sum(map(len, contents.values()))
+    if len(contents) > SCHEMAS_MAX or size > SCHEMAS_BYTES_MAX:
+        most = f"at most {SCHEMAS_MAX} of {SCHEMAS_BYTES_MAX} bytes together are wanted"
+        raise SettingError(setting, f"{folder} holds {len(files)} schemas of {size} bytes, {most}")
+    return contents
+
+
 def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
-    try:
-        check_bounds(orjson.loads(content), DEPTH_MAX)
-        _avro(content)
-    except Exception as wrong:
-        raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
+    _fingerprint(content, setting)
     return partial(_decode_avro, content)
 
 
-@lru_cache(maxsize=32)
+def _fingerprint(content: bytes, setting: str) -> bytes:
+    """The fingerprint of a schema that has been found good."""
+    try:
+        check_bounds(orjson.loads(content), DEPTH_MAX)
+        return _avro(content)[1]
+    except Exception as wrong:
+        raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
+
+
+@lru_cache(maxsize=2 * SCHEMAS_MAX)
 def _avro(content: bytes) -> tuple[Any, bytes]:
     """The parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
     import fastavro.read
@@ -189,13 +237,22 @@ def _avro(content: bytes) -> tuple[Any, bytes]:
 
 
 def _decode_avro(content: bytes, body: bytes) -> Any:
+    schema, fingerprint = _avro(content)
+    is_single = body.startswith(SINGLE_OBJECT + fingerprint)
+    return _read_avro(body, len(SINGLE_OBJECT) + FINGERPRINT_BYTES if is_single else 0, schema, None)
+
+
+def _decode_resolved(schemas: WriterSchemas, reader: bytes | None, body: bytes) -> Any:
+    writer, begin = schemas.split(body)
+    return _read_avro(body, begin, _avro(writer)[0], None if reader is None else _avro(reader)[0])
+
+
+def _read_avro(body: bytes, begin: int, writer: Any, reader: Any) -> Any:
     import fastavro
 
-    schema, fingerprint = _avro(content)
     whole = io.BytesIO(body)
-    if body.startswith(SINGLE_OBJECT + fingerprint):
-        whole.seek(len(SINGLE_OBJECT) + FINGERPRINT_BYTES)
-    document = fastavro.schemaless_reader(whole, schema, None)
+    whole.seek(begin)
+    document = fastavro.schemaless_reader(whole, writer, reader)
     if whole.tell() != len(body):
         raise ValueError(f"{len(body) - whole.tell()} bytes follow the datum")
     return _as_json(document)
@@ -245,10 +302,23 @@ def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
     from google.protobuf import json_format
 
     message_class, pool = _protobuf(content, message)
+    path, body = message_of(body)
+    if path is not None and path != _path(message_class.DESCRIPTOR):
+        raise ValueError(
+            f"it is message {path} of its schema, {message} is {_path(message_class.DESCRIPTOR)} of its own"
+        )
     read = message_class.FromString(body)
     if body and not read.ListFields():
         raise ValueError("it holds none of the message's fields")
     return json_format.MessageToDict(read, preserving_proto_field_name=True, descriptor_pool=pool)
+
+
+def _path(descriptor: Any) -> list[int]:
+    """Where a message stands in its file, outermost first."""
+    outer = descriptor.containing_type
+    siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+    names = [one.name for one in siblings]
+    return [*([] if outer is None else _path(outer)), names.index(descriptor.name)]
 
 
 def _check_depth(document: Any) -> None:

@@ -30,10 +30,21 @@ from core.record_keys import Header, Keys, sign_record
 from core.where import EVERYTHING, Where
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import Early
-from processor.decide.records import PACKED, RECORD_SCHEMA, KafkaRecord, Named, named, packed, read_batch, work_item
+from processor.decide.records import (
+    PACKED,
+    RECORD_SCHEMA,
+    KafkaRecord,
+    Named,
+    named,
+    packed,
+    read_batch,
+    read_table,
+    work_item,
+)
 from processor.run.execute import on_workers_of, worker_gone
 from processor.run.outcomes import checked, version_of
 from processor.run.worker import Task, handler_of, task_begins
+from processor.source.foreign import ForeignTopic
 from processor.spark import uncollected
 
 log = logging.getLogger(__name__)
@@ -66,11 +77,12 @@ class Pass:
     control_topic: str
     keys: Keys | None = None
     where: Where = EVERYTHING
+    foreign: ForeignTopic | None = None
 
 
 class MapStage:
     """The driver's side, on the Python workers of that name, in at most so many ``tasks``. Where a worker dies of it,
-    the batch is read again without a pass.
+    the batch is read again without a pass; another program's records are passed in ever smaller parts.
     """
 
     def __init__(
@@ -101,16 +113,61 @@ class MapStage:
         tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                function = partial(map_stage, replace(self._stage, keys=self._keys()))
-                passing = frame.coalesce(tasks).mapInArrow(function, PASS_SCHEMA)
+                passing = frame.coalesce(tasks).mapInArrow(self._function(), PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
             if not worker_gone(error):
                 raise
+            goes_on = "goes without" if self._stage.foreign is None else "is divided until the record is found"
             log.warning(
-                "%s: a Python worker was lost in the map stage: this batch goes without", self._stage.task.stream
+                "%s: a Python worker was lost in the map stage: this batch %s", self._stage.task.stream, goes_on
             )
+            table = frame.toArrow()
+        if self._stage.foreign is None:
+            return table
+        return pa.concat_tables(self._divided(self._stage.foreign, frame.sparkSession, table))
+
+    def _divided(self, foreign: ForeignTopic, session: SparkSession, table: pa.Table) -> list[pa.Table]:
+        """Names another program's records, which the driver never does; one that ends its worker alone is refused.
+
+        :raises Exception: a Python worker isn't there even for nothing: then it wasn't the record
+        """
+        if table.num_rows > 1:
+            middle = table.num_rows // 2
+            # Copies: Spark doesn't take a list's slice.
+            halves = table.take([*range(middle)]), table.take([*range(middle, table.num_rows)])
+            found = [self._passed(session, half) for half in halves]
+            return [
+                part
+                for half, passed in zip(halves, found, strict=True)
+                for part in ([passed] if passed is not None else self._divided(foreign, session, half))
+            ]
+        again = self._passed(session, table)
+        if again is None:
+            session.createDataFrame(RECORD_SCHEMA.empty_table()).mapInArrow(self._function(), PASS_SCHEMA).toArrow()
+            ended = "it ends the Python worker: look for a crash in native code, or memory"
+            again = pack([foreign.refused(record, ended) for record in read_table(table)])
+        return [again]
+
+    def _passed(self, session: SparkSession, table: pa.Table) -> pa.Table | None:
+        """None where a Python worker was lost."""
+        try:
+            with on_workers_of(session, self._workers):
+                frame = session.createDataFrame(table).coalesce(1).mapInArrow(self._function(), PASS_SCHEMA)
             return frame.toArrow()
+        except Exception as error:
+            if not worker_gone(error):
+                raise
+            return None
+
+    def _function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        return partial(map_stage, replace(self._stage, keys=self._keys()))
+
+
+def pack(records: Sequence[KafkaRecord]) -> pa.Table:
+    """Records as the map stage hands them over, without an answer."""
+    rows = [packed(record, record.named, None) for record in records]
+    return pa.table({PACKED: pa.array([pickle.dumps(rows, protocol=5)], pa.binary())})
 
 
 def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,7 +181,10 @@ def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
-    records, names = _told_apart(stage, read_batch(batch))
+    records = read_batch(batch)
+    if stage.foreign is not None:
+        records = stage.foreign.identify(records, stage.task.deadlines.frozen_s)
+    records, names = _told_apart(stage, records)
     answers = _answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
     rows = [packed(record, own, early) for record, own, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
@@ -138,12 +198,22 @@ def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[Kafka
     for record in records:
         own, elsewhere = None, False
         with contextlib.suppress(Exception):  # not an event: the driver decides what becomes of it
-            if record.topic != stage.control_topic:
+            if stage.foreign is not None and record.topic == stage.foreign.topic:
+                own, elsewhere = _of_foreign(stage, record)
+            elif record.topic != stage.control_topic:
                 own = named(record, stage.mode, stage.keys, stage.where)
                 elsewhere = own is None
         kept.append(record._replace(elsewhere=True) if elsewhere else record)
         names.append(own)
     return kept, names
+
+
+def _of_foreign(stage: Pass, record: KafkaRecord) -> tuple[Named | None, bool]:
+    """What another program's record was named, and whether it is another stream's."""
+    own = record.named
+    if own is None or stage.where.takes(own.mode, own.tenant, own.zone, own.provider):
+        return own, False
+    return None, True
 
 
 def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:

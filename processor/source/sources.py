@@ -53,7 +53,7 @@ WARM_S_MAX = 5.0
 PUBLISH_S_MAX = 5.0
 """A batch waits so long for Kafka's acknowledgement. librdkafka gives a record up before."""
 
-COLUMNS = RECORD_SCHEMA.names
+COLUMNS = [*RECORD_SCHEMA.names[:-1], "unix_millis(timestamp) AS at_ms"]
 _COLUMN_TYPES = (
     "string",
     "int",
@@ -61,8 +61,11 @@ _COLUMN_TYPES = (
     "binary",
     "array<struct<key:string,value:binary>>",
     "binary",
+    "bigint",
 )
-_NOTHING = tuple(f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(COLUMNS, _COLUMN_TYPES, strict=True))
+_NOTHING = tuple(
+    f"CAST(NULL AS {kind}) AS {name}" for name, kind in zip(RECORD_SCHEMA.names, _COLUMN_TYPES, strict=True)
+)
 
 
 class Source(Protocol):
@@ -182,7 +185,7 @@ class KafkaSource:
         )
 
     def _read(self, reader: DataStreamReader) -> DataFrame:
-        return reader.load().select(*COLUMNS)
+        return reader.load().selectExpr(*COLUMNS)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         return frame.toArrow() if self.map_stage is None else self.map_stage.collect(frame, expected)

@@ -106,7 +106,11 @@ def publish_one(settings: dict[str, Any], topic: str) -> int | None:
 
 
 def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker: Broker, tmp_path: Path) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=broker.bootstrap), [Topic("dlq.ledger", 1, -1)], replication=1)
+    make_topics(
+        KafkaSettings(bootstrap_servers=broker.bootstrap),
+        [Topic("dlq.ledger", 1, -1, is_dead_letters=True)],
+        replication=1,
+    )
     settings = {"bootstrap.servers": broker.bootstrap, "acks": "all", "message.timeout.ms": 5_000, "log_level": 0}
     stored = Stored(tmp_path)
     stored.producer = partial(Producer, settings)

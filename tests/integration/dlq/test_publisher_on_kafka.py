@@ -133,7 +133,11 @@ def test_dead_letters_wait_for_a_broker_that_is_down(tmp_path: Path) -> None:
     publish(dlq, 3)
     assert dlq.published_upto == 0
     with running(kafka_server(tmp_path, port, controller, tmp_path / "kafka.log")):
-        make_topics(KafkaSettings(bootstrap_servers=bootstrap), [Topic("dlq.ledger", 2, -1)], replication=1)
+        make_topics(
+            KafkaSettings(bootstrap_servers=bootstrap),
+            [Topic("dlq.ledger", 2, -1, is_dead_letters=True)],
+            replication=1,
+        )
         wait_until_published(dlq, 3)
         assert {seq_of(message) for message in read(bootstrap, "dlq.ledger")} == {1, 2, 3}
         dlq.close(1)

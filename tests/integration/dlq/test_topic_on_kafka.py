@@ -68,7 +68,9 @@ def test_it_is_made_with_the_sources_partitions_where_that_is_set(kafka_broker: 
 
 @pytest.mark.row("E8")
 def test_one_with_fewer_partitions_than_the_source_is_refused_and_left_as_it_is(kafka_broker: str, topic: str) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 2, -1)], replication=1)
+    make_topics(
+        KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 2, -1, is_dead_letters=True)], replication=1
+    )
     with pytest.raises(DlqTopicRefused, match=f"--alter --topic {topic} --partitions 3"):
         start(kafka_broker, topic, create_topic=True)
     assert partitions(kafka_broker, topic) == 2
@@ -99,6 +101,8 @@ def test_a_topic_that_a_stream_makes_is_marked(kafka_broker: str, topic: str) ->
 
 def test_making_the_topics_marks_dead_letter_topics_that_an_older_broker_made(kafka_broker: str, topic: str) -> None:
     make_elsewhere(kafka_broker, topic)
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 3, -1)], replication=1)
+    make_topics(
+        KafkaSettings(bootstrap_servers=kafka_broker), [Topic(topic, 3, -1, is_dead_letters=True)], replication=1
+    )
     assert mark(kafka_broker, topic) == "true"
     start(kafka_broker, topic)

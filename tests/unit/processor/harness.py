@@ -43,7 +43,7 @@ from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.item import Item
 from processor.decide.ports import Known, Outgoing
-from processor.decide.records import KafkaRecord, read_table
+from processor.decide.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.decide.run import Handlers
 from processor.judge.classify import Classifier, Failure
 from processor.judge.retry import parse_policy
@@ -552,18 +552,5 @@ class _PendingOrders:
         """Nothing is open."""
 
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-        ("key", pa.binary()),
-    ]
-)
-
-
 def table(records: Sequence[Mapping[str, object]]) -> pa.Table:
-    return pa.Table.from_pylist([*records, dict.fromkeys(SCHEMA.names)], schema=SCHEMA)
+    return pa.Table.from_pylist([*records, dict.fromkeys(RECORD_SCHEMA.names)], schema=RECORD_SCHEMA)

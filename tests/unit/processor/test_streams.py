@@ -63,6 +63,15 @@ def test_defaults_hold_where_a_stream_says_nothing_else(tmp_path: Path) -> None:
     assert not streams["greet"].dlq.copy_record
 
 
+def test_the_prefix_of_dead_letter_topics_is_a_setting_and_may_be_empty(tmp_path: Path) -> None:
+    greet = load(tmp_path, OWN + 'dlq = { prefix = "emea." }\n')["greet"]
+    assert (greet.dlq_topic("live"), greet.dlq_topic("test")) == ("emea.greet", "emea.greet-test")
+    named = load(tmp_path, OWN + 'dlq = { prefix = "", topic = "graveyard" }\n')["greet"]
+    assert named.dlq_topic("live") == "graveyard"
+    everywhere = load(tmp_path, '[defaults]\ndlq = { prefix = "" }\n' + OWN)
+    assert everywhere["ledger"].dlq_topic("live") == "ledger"
+
+
 def test_a_stream_that_is_switched_off_does_not_run(tmp_path: Path) -> None:
     streams = load(tmp_path, "[notify]\nenabled = false\n")
     assert [stream.name for stream in taking(streams, "live")] == ["ledger"]
@@ -83,11 +92,13 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
         ('[greet]\nsource = "kafka"', "greet", "handler", "it is wanted: module:function"),
         (OWN + 'dead_head = "die_with_it"', "greet", "dead_head", "'continue' or 'wait'"),
         ('[greet]\nhandler = "greeting.build"', "greet", "handler", "module:function"),
-        (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "kafka:TOPIC, or journal:STREAM"),
+        (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "what is wanted: kafka"),
         (OWN.replace("kafka:guests", "journal:nobody"), "greet", "source", "no stream nobody"),
         (OWN.replace("kafka:guests", "journal:notify"), "greet", "source", "reads a journal itself"),
         (OWN + 'feed = "a:b"', "greet", "feed", "leave it out"),
-        (OWN + 'dlq = { topic = "graveyard" }', "greet", "dlq.topic", "match pattern"),
+        (OWN + 'dlq = { topic = "graveyard" }', "greet", "dlq.topic", "doesn't begin with 'dlq.'"),
+        (OWN + 'dlq = { prefix = "", topic = "guests" }', "greet", "dlq.topic", "the stream greet reads it"),
+        (OWN + 'dlq = { prefix = "", topic = "payments.control" }', "greet", "dlq.topic", "payhook's own"),
         (OWN + 'dlq = { topic = "dlq.ledger" }', "ledger", "dlq.topic", "each stream has its own"),
         (OWN + 'dlq = { topic = "dlq.ledger-test" }', "ledger", "dlq.topic", "each stream has its own"),
         (OWN + 'dlq = { topic = "dlq.ledger.1" }', "ledger", "dlq.topic", "greet has dlq.ledger.1"),
@@ -163,3 +174,48 @@ def test_a_where_or_a_delay_that_can_t_be_read_is_named_at_start(
 def test_a_stream_that_reads_a_journal_has_no_where(tmp_path: Path) -> None:
     with pytest.raises(StreamInvalid, match="it is for streams that read a topic of Kafka"):
         load(tmp_path, '[notify]\nwhere = { tenant = "eu-*" }')
+
+
+FOREIGN = """
+[orders]
+source = { topic = "shop.orders", identity = "shop.identity:of" }
+handler = "greeting:build"
+"""
+
+
+def test_another_programs_topic_is_a_table_and_has_live_traffic_alone(tmp_path: Path) -> None:
+    orders = load(tmp_path, FOREIGN)["orders"]
+    assert orders.foreign is not None
+    assert (orders.foreign.topic, orders.foreign.identity) == ("shop.orders", "shop.identity:of")
+    assert (orders.source_stream, orders.is_dividable, orders.modes) == (None, False, ("live",))
+    assert orders.events_topic("live") == "shop.orders"
+
+
+def test_another_programs_topic_of_test_traffic_is_one_that_the_stream_asks_for(tmp_path: Path) -> None:
+    orders = load(tmp_path, FOREIGN + 'modes = ["live", "test"]\n')["orders"]
+    assert orders.events_topic("test") == "shop.orders.test"
+
+
+def test_without_an_identity_its_records_are_cloudevents(tmp_path: Path) -> None:
+    orders = load(tmp_path, FOREIGN.replace(', identity = "shop.identity:of"', ""))["orders"]
+    assert orders.foreign is not None and orders.foreign.identity == "cloudevents"
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "reported"),
+    [
+        ('{ identity = "shop.identity:of" }', "source.topic", "it is wanted"),
+        ('{ topic = "or ders" }', "source.topic", "pattern"),
+        ('{ topic = "orders", identity = "of" }', "source.identity", "pattern"),
+        ('{ topic = "orders", identiti = "a:b" }', "source.identiti", "no such key"),
+        ('{ topic = "payments.events" }', "source.topic", "payhook's own"),
+        ('{ topic = "payments.control.test" }', "source.topic", "payhook's own"),
+        ('"orders"', "source", "pattern"),
+        ("7", "source", "string"),
+    ],
+)
+def test_a_wrong_source_is_named(tmp_path: Path, source: str, key: str, reported: str) -> None:
+    text = f'[orders]\nhandler = "greeting:build"\nsource = {source}\n'
+    with pytest.raises(StreamInvalid, match=reported) as wrong:
+        load(tmp_path, text)
+    assert wrong.value.key == key

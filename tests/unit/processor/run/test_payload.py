@@ -50,7 +50,7 @@ from tests.unit.processor.run.payloads import (
     ("text", "reported"),
     [
         ("xml", "isn't known"),
-        ("avro", "isn't known"),
+        ("avro", "set payload_schemas"),
         ("avro:", "isn't known"),
         ("avro:/nowhere/a.avsc", "can't be read: No such file"),
         ("protobuf:a.desc", "isn't known"),

@@ -1,0 +1,235 @@
+"""A topic that another program writes: where its records are read, a function says which event each of them is.
+
+What it answers becomes the columns of the event's first row, as a receiver's headers do of a webhook. A record that it
+can't name dies by reference, and the stream goes on. See docs/decisions/0100-what-a-foreign-records-identity-is.md.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from types import FrameType
+from typing import Any, NoReturn
+
+from core.clock import from_micros
+from core.decision import ErrorKind
+from core.errors import PayhookError
+from core.event import OWN_TYPES, POISON_TYPE, Mode
+from core.keys import join_key, name_of
+from core.routing import foreign_provider
+from core.source_record import IdentityFunction, NotAnEvent, RecordIdentity, SourceRecord
+from core.strict_json import loads
+from processor.decide.item import failure_of
+from processor.decide.records import KafkaRecord, Named, header_text
+from processor.judge.classify import clean
+from processor.run.framing import without_head
+from processor.run.payload import Decoder
+from processor.source.cloudevents import data_of
+
+IDENTITY_S_MAX = 1.0
+"""An identity is a matter of microseconds. One that isn't back by then is given up, and its record is dead."""
+
+HASTY_S_MAX, PATIENT_FOR = 0.05, 5
+"""After so many that weren't back in one chunk each further one has only so long: a batch's time has a bound."""
+
+TICK_S = 0.02
+REASON_CHARS_MAX = 200
+
+
+class IdentityFailed(PayhookError):
+    """A stream's identity function didn't say which event a record is."""
+
+    kind = ErrorKind.NRE
+
+    def __init__(self, identity: str, problem: str) -> None:
+        self.identity = identity
+        self.problem = problem
+        super().__init__(
+            f"{identity} doesn't say which event this record is: {problem}. Correct it or the schemas, restart the "
+            "processor, then replay the record: it is published again at the end of its topic"
+        )
+
+
+class _TimeOver(BaseException):
+    """Raised within an identity function that takes too long."""
+
+
+class Watch:
+    """Ends calls that take too long; one after the other, on the main thread.
+
+    Native code hears no signal: then the Python worker ends after ``frozen_s``. Elsewhere than on the main thread (in
+    tests) nothing is ended.
+    """
+
+    def __init__(self, frozen_s: float) -> None:
+        self._frozen_s = frozen_s
+        self._since: float | None = None
+        self._armed_at = 0.0
+        self._late = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Calls may be watched within."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGALRM, self._tick)
+        signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            faulthandler.cancel_dump_traceback_later()
+            signal.signal(signal.SIGALRM, before)
+
+    def call(self, function: Callable[[SourceRecord], object], record: SourceRecord) -> object:
+        """
+        :raises TimeoutError: it wasn't back in time
+        """
+        try:
+            now = self._since = time.monotonic()
+            self._arm(now)
+            try:
+                return function(record)
+            finally:
+                self._since = None
+        except _TimeOver:
+            limit_s, self._late = self._limit_s, self._late + 1
+            raise TimeoutError(f"it wasn't back after {limit_s:g} s") from None
+
+    @property
+    def _limit_s(self) -> float:
+        return IDENTITY_S_MAX if self._late < PATIENT_FOR else HASTY_S_MAX
+
+    def _arm(self, now: float) -> None:
+        """Making the watchdog takes longer than most calls: it is made again once a second."""
+        if now - self._armed_at >= IDENTITY_S_MAX and threading.current_thread() is threading.main_thread():
+            faulthandler.dump_traceback_later(2 * IDENTITY_S_MAX + self._frozen_s, exit=True)
+            self._armed_at = now
+
+    def _tick(self, _number: int, _frame: FrameType | None) -> None:
+        if self._since is not None and time.monotonic() - self._since > self._limit_s:
+            raise _TimeOver
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTopic:
+    """A topic of another program, and how its records are named. Picklable: it travels to the executors.
+
+    ``name``: of the function, as it is configured.
+    """
+
+    topic: str
+    name: str
+    identity: IdentityFunction
+    decoder: Decoder
+    mode: Mode
+
+    def identify(self, records: Sequence[KafkaRecord], frozen_s: float) -> list[KafkaRecord]:
+        """Names the records of its topic; the others stay as they are."""
+        watch = Watch(frozen_s)
+        with watch.watching():
+            return [self._identified(record, watch) if record.topic == self.topic else record for record in records]
+
+    def refused(self, record: KafkaRecord, problem: str) -> KafkaRecord:
+        """A record that can't be named, and why."""
+        return record._replace(refused=failure_of(IdentityFailed(self.name, problem)))
+
+    def _identified(self, record: KafkaRecord, watch: Watch) -> KafkaRecord:
+        at = None if record.at_ms is None else from_micros(record.at_ms * 1_000)
+        given = SourceRecord(*record[:3], record.key, record.value, tuple(record.headers), at, self._document)
+        try:
+            answer = watch.call(self.identity, given)
+            if isinstance(answer, NotAnEvent):
+                reason = clean(f"not an event: {answer.reason}", REASON_CHARS_MAX)
+                return record._replace(until=record.offset + 1, why=reason, value=None, headers=[])
+            return record._replace(named=self._named(record, answer, at))
+        except BaseException as failed:  # somebody's code, which may call sys.exit()
+            problem = str(failed) if isinstance(failed, _Unusable | TimeoutError) else _told(failed)
+            try:
+                raise IdentityFailed(self.name, problem) from failed
+            except IdentityFailed as told:
+                return record._replace(refused=failure_of(told))
+
+    def _document(self, value: bytes) -> Any:
+        return loads(self.decoder(value))
+
+    def _named(self, record: KafkaRecord, answer: object, at: datetime | None) -> Named:
+        identity = _checked(answer)
+        provider, body = foreign_provider(self.topic), record.value or b""
+        sha256 = hashlib.sha256(body).hexdigest()
+        texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
+        return Named(
+            body=body,
+            poison=None,
+            event_key=join_key(provider, identity.event_key),
+            entity_key=join_key(provider, identity.entity),
+            fact_key=None,
+            fact_sha256=None,
+            provider=provider,
+            account="",
+            event_type=name_of(identity.event_type),
+            mode=self.mode,
+            tenant=None if identity.tenant is None else name_of(identity.tenant),
+            zone=None if identity.zone is None else name_of(identity.zone),
+            occurred_at=identity.occurred_at,
+            received_at=at,
+            content_sha256=sha256,
+            content_version=0,
+            body_sha256=sha256,
+            original_sha256=None,
+            original_content_sha256=None,
+            dedupe=None,
+            actor=None,
+            headers=header_text(texts),
+        )
+
+
+def unwrapped(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
+    """The data of a record's value: out of a CloudEvent in structured mode, without the framing around JSON.
+
+    :raises ValueError: the event's data isn't what it says
+    """
+    data = data_of(body) if is_event else body
+    return without_head(data) if is_json else data
+
+
+class _Unusable(ValueError):
+    """An answer that is no identity."""
+
+
+def _told(failed: BaseException) -> str:
+    return f"it raised {type(failed).__name__}: {str(failed)[:500]}"
+
+
+def _checked(answer: object) -> RecordIdentity:
+    """
+    :raises _Unusable: it isn't an identity
+    """
+    if not isinstance(answer, RecordIdentity):
+        _refuse(f"it answered {type(answer).__name__}, RecordIdentity or NotAnEvent is wanted")
+    for name in ("event_key", "entity", "event_type"):
+        text = getattr(answer, name)
+        if not isinstance(text, str) or not text:
+            _refuse(f"its {name} is {text!r:.80}, a text is wanted")
+    for name in ("tenant", "zone"):
+        text = getattr(answer, name)
+        if text is not None and (not isinstance(text, str) or not text):
+            _refuse(f"its {name} is {text!r:.80}, a text or None is wanted")
+    if answer.event_type == POISON_TYPE or answer.event_type.startswith(OWN_TYPES):
+        _refuse(f"its event_type is {answer.event_type!r:.80}: payhook's own types begin so")
+    at: object = answer.occurred_at
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        _refuse(f"its occurred_at is {at!r:.80}, a datetime with its zone is wanted")
+    return answer
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise _Unusable(problem)
