@@ -11,6 +11,7 @@ import click
 
 from cli import dlq_tables
 from cli.acting import recorder, this_account
+from cli.dlq_topic import TOPIC, list_letters
 from cli.dlq_watch import ITEM, Named, part_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import Rows
@@ -108,15 +109,27 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--sort", type=click.Choice(_SORTS), default=_SORTS[0], show_default=True, help="By age or amount.")
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=PAGE_SIZE, show_default=True, help="Items a page.")
 @click.option("--after", "cursor", metavar="CURSOR", help="Go on after a page, by what it said at its end.")
+@TOPIC
 @_JSON
 @with_place_of_stream
 def list_command(
-    place: Place, wanted: Filter, waiting: bool, sort: str, limit: int, cursor: str | None, as_json: bool
+    place: Place,
+    wanted: Filter,
+    waiting: bool,
+    sort: str,
+    limit: int,
+    cursor: str | None,
+    topic: str | None,
+    as_json: bool,
 ) -> None:
     """List dead events, oldest first, with the ID that `show` and `replay` take.
 
-    Options narrow it; one that is repeated takes what is like any of its values.
+    Options narrow it; one that is repeated takes what is like any of its values. With --topic: the dead letters that
+    another program keeps there, in KIP-1191's form.
     """
+    if topic is not None:
+        list_letters(place, topic, limit, as_json=as_json)
+        return
     if waiting:
         wanted = replace(wanted, states=tuple({*wanted.states, ItemState.WAITING}))
     page = all_followed(place).page(wanted, cursor, limit, Sort(sort))

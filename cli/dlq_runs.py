@@ -10,6 +10,7 @@ from typing import NamedTuple
 import click
 
 from cli.acting import orders, this_account
+from cli.dlq_topic import TOPIC, bring_back
 from cli.dlq_watch import (
     SELECTION,
     Named,
@@ -53,6 +54,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
 @PROPOSE
 @click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="Kept with the decision.")
+@TOPIC
 @WAIT
 @JSON
 @with_place_of_stream
@@ -65,6 +67,7 @@ def replay(
     force: bool,
     propose: bool,
     reason: str,
+    topic: str | None,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -73,7 +76,13 @@ def replay(
     What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
     effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
     (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
+
+    With --topic, letters of another program's dead-letter topic, by their ID as `list --topic` shows it: each is
+    published again at the end of the partition that its headers name. Sending it twice publishes it twice.
     """
+    if topic is not None:
+        bring_back(place, topic, what, reason, dry_run=dry_run)
+        return
     run = Run("replay", reason, ReplayMode(mode), per_s, force, propose)
     meant = _meant(place, what)
     if meant[0].selection is None and run == Run("replay", reason) and not dry_run:

@@ -28,7 +28,13 @@ STACK_HEADER = "payhook.error.stack"
 HEADER_BYTES_MAX = 8_192
 """One header's value at most. A stack has up to 4,096 characters, so this cuts none of plain letters."""
 
-_RESERVED = ("__dlq.errors.", "payhook.")
+KIP_1191 = "__dlq.errors."
+TOPIC_HEADER, PARTITION_HEADER, OFFSET_HEADER = f"{KIP_1191}topic", f"{KIP_1191}partition", f"{KIP_1191}offset"
+GROUP_HEADER, DELIVERIES_HEADER = f"{KIP_1191}group", f"{KIP_1191}delivery.count"
+OF_A_REFERENCE = (SEQ_HEADER, "payhook.item_seq", HISTORY_HEADER, DECIDED_HEADER)
+"""What a letter without a copy says of itself, each behind `KIP_1191`: nothing of the original is in them."""
+
+_RESERVED = (KIP_1191, "payhook.")
 """Beginnings of header names that only a dead letter has: what an event brings under them, in whatever case, is left
 out, so that it can neither stand beside ours nor in the place of one that this letter doesn't need."""
 
@@ -71,14 +77,19 @@ def build_record(
     partition and offset it came from, the topic's history, and the hash that the record there must have.
 
     :param group: the consumer's name in KIP-1191's headers: the work stream's
-    :param copy_record: False leaves the key out too: the headers alone say what died
+    :param copy_record: False leaves out all that is of the original: headers that begin with `KIP_1191` say where it
+        is, and which row says why it died
     """
-    in_full = copy_record and not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
+    if not copy_record:
+        own = _payhook_headers(row)
+        texts = _kip_1191_headers(row, group) | {KIP_1191 + name: own[name] for name in OF_A_REFERENCE}
+        return DlqRecord(row.seq, None, None, [(name, text.encode()) for name, text in texts.items()], row.partition)
+    in_full = not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
     headers = _origin_headers(row) | _payhook_headers(row) | _kip_1191_headers(row, group)
     headers[BODY_HEADER] = IN_FULL if in_full else BY_REFERENCE
     return DlqRecord(
         seq=row.seq,
-        key=row.entity_key.encode() if copy_record and row.entity_key is not None else None,
+        key=row.entity_key.encode() if row.entity_key is not None else None,
         value=body if in_full else None,
         headers=[(name, _bounded(text, keep_end=name == STACK_HEADER)) for name, text in headers.items()],
         partition=row.partition,
@@ -111,11 +122,11 @@ def _origin_headers(row: JournalRow) -> dict[str, str]:
 
 def _kip_1191_headers(row: JournalRow, group: str) -> dict[str, str]:
     return {
-        "__dlq.errors.topic": row.topic,
-        "__dlq.errors.partition": str(row.partition),
-        "__dlq.errors.offset": str(row.offset),
-        "__dlq.errors.group": group,
-        "__dlq.errors.delivery.count": str(row.attempt + 1),
+        TOPIC_HEADER: row.topic,
+        PARTITION_HEADER: str(row.partition),
+        OFFSET_HEADER: str(row.offset),
+        GROUP_HEADER: group,
+        DELIVERIES_HEADER: str(row.attempt + 1),
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from core.clock import from_rfc3339
-from dlq.record import DECIDED_HEADER, SEQ_HEADER
+from dlq.record import DECIDED_HEADER, KIP_1191, SEQ_HEADER
 from journal import index_layout as layout
 from journal.histories import cuts
 from journal.index import Index
@@ -291,7 +291,10 @@ def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
 
 
 def _seq_and_time(record: Record) -> tuple[int, Any]:
-    texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
+    """A letter without a copy of the record says both behind the prefix of KIP-1191's headers."""
+    texts = {
+        name.removeprefix(KIP_1191): raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None
+    }
     seq, decided_at = NO_SEQ, None
     try:
         seq = int(texts[SEQ_HEADER])
