@@ -25,6 +25,12 @@ What books, and why:
   (https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
   prevent it: then it is lost as soon as it is closed.
 - What a dispute costs (the ``fee`` of its balance transactions) is a movement of its own, named by the transaction.
+- What a platform takes of a charge (``application_fee``) is a movement of its own: the balance of the connected account
+  pays it, and the platform's grows by it (https://docs.stripe.com/connect/direct-charges). The charge tells the one,
+  once the fee's id is there, and ``application_fee.created`` the other, below zero. A charge on the platform itself
+  (``transfer_data``, ``destination``) pays no fee: it is taken off what is transferred
+  (https://docs.stripe.com/connect/destination-charges). Of a charge of which a part was captured it is unknown how much
+  was taken. A fee that is refunded moves two accounts at once, and is left to a person.
 - A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 
@@ -73,12 +79,15 @@ NAMED = ("id", "type", "account", "livemode", "created")
 """What content version 2 has of the event itself."""
 MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
+APPLICATION_FEE = "application_fee.created"
+_TELL_APPLICATION_FEES = frozenset({"charge.succeeded", "charge.captured", "charge.updated", APPLICATION_FEE})
 API_URL = "https://api.stripe.com"
 API_VERSION = "2025-08-27.basil"
 """Of what is fetched (https://docs.stripe.com/api/versioning): released authorisations are no refunds in it."""
 PAGE_MAX = 100
 """Events on a page (https://docs.stripe.com/api/events/list#list_events-limit)."""
 RESOURCES: Mapping[str, str] = {
+    "application_fee": "application_fees/{}",
     "charge": "charges/{}?expand[]=refunds",
     "dispute": "disputes/{}",
     "payout": "payouts/{}",
@@ -110,7 +119,8 @@ class StripeAdapter(JsonAdapter):
     event_types = EVENT_TYPES
     looked_up = "in Stripe's Dashboard"
     moves_nothing: ClassVar[Mapping[str, str]] = {
-        "charge.succeeded": "the charge is not captured: its capture is reported by itself, and books"
+        "charge.succeeded": "the charge is not captured: its capture is reported by itself, and books",
+        APPLICATION_FEE: "what came to the platform is an event of its own, and books",
     }
     listed_for = timedelta(days=30)
     newest_first = True
@@ -207,7 +217,10 @@ class StripeAdapter(JsonAdapter):
         return replace(fact, outside=Outside(PAYPAL, fact.money.amount_minor))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        return _dispute_fees(document) if event_type.removeprefix(THIN).startswith("charge.dispute.") else []
+        of_v1 = event_type.removeprefix(THIN)
+        if of_v1.startswith("charge.dispute."):
+            return _dispute_fees(document)
+        return _application_fees(document, of_v1) if of_v1 in _TELL_APPLICATION_FEES else []
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
@@ -291,12 +304,9 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
+    reported, previous = _as_it_was(document) if event_type.startswith(THIN) else _told(document)
     if event_type.startswith(THIN):
-        reported, previous = _as_it_was(document)
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
-    else:
-        reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
-        previous = document["data"].get("previous_attributes")
     found = read(reported, previous)
     if found is None:
         return None
@@ -331,7 +341,7 @@ def _pair(found: _Moved, reported: Mapping[str, Any]) -> str | None:
     return text(reported if number == 1 else taken[number - 1][1], "id")
 
 
-def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """A thin event's object as the event found it, as far as that can be known, and what its attributes were before.
 
     :raises MovementUnknown: it wasn't fetched, or the event doesn't say to what an attribute changed
@@ -408,6 +418,45 @@ def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
         for one in found
         if one.get("fee") not in (None, 0)
     ]
+
+
+def _application_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
+    """What a platform took of a charge on a connected account, or what came to the platform.
+
+    :raises MovementUnknown: a part of the charge was captured, and how much of the fee was taken isn't said
+    """
+    event = event_in(document)
+    reported, previous = _as_it_was(document) if text(event, "type").startswith(THIN) else _told(document)
+    if event_type == APPLICATION_FEE:
+        fee_id, amount, sign, prefix = text(reported, "id"), reported.get("amount"), -1, "platform_"
+    elif _pays_a_platform(reported, previous, event_type):
+        fee_id = _id_of(reported.get("application_fee")) or ""
+        amount, sign, prefix = reported.get("application_fee_amount"), 1, "application_"
+    else:
+        return []
+    money = money_of(amount, reported.get("currency"), MORE_DECIMALS)
+    money = replace(money, amount_minor=sign * money.amount_minor)
+    fee = moved(NAME, Movement.FEE, fee_id, money, account=_account(event), payment=_payment(reported), prefix=prefix)
+    return [fee] if money.amount_minor else []
+
+
+def _pays_a_platform(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
+    """Whether the event tells of a fee that was taken of the charge's own balance."""
+    is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
+    is_of_platform = bool(object_at(charge, "transfer_data") or _id_of(charge.get("destination")))
+    if not is_told or is_of_platform or _id_of(charge.get("application_fee")) is None:
+        return False
+    if charge.get("captured") is not True:
+        return False
+    if charge.get("amount_captured") != charge.get("amount"):
+        raise MovementUnknown("application_fee_amount", "of a part")
+    return True
+
+
+def _told(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
+    """An event's object as it holds it, and what its attributes were before."""
+    data = an_object(document.get("data"), "'data'")
+    return an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:

@@ -18,6 +18,7 @@ THIN = "v1."
 
 BOOKS = types_of_objects(
     """
+    application_fee: created
     charge: captured refunded succeeded updated
     charge.dispute: closed created funds_reinstated funds_withdrawn
     charge.refund: updated
@@ -27,7 +28,7 @@ BOOKS = types_of_objects(
 )
 PERSON = types_of_objects(
     """
-    application_fee: created refunded
+    application_fee: refunded
     climate.order: canceled created
     issuing_dispute: funds_reinstated funds_rescinded
     issuing_transaction: created
@@ -48,8 +49,8 @@ PERSON = types_of_objects(
     v2.money_management.transaction: created
     """
 )
-"""Connect's transfers and fees, top-ups, what cards spend that the account issued, what is bought from Stripe, and
-money that is kept at Stripe beside the payments balance: no movement of the ledger fits these."""
+"""Connect's transfers and refunded fees, top-ups, what cards spend that the account issued, what is bought from Stripe,
+and money that is kept at Stripe beside the payments balance: no movement of the ledger fits these."""
 NOTHING = types_of_objects(
     """
     account: updated

@@ -11,7 +11,7 @@ from typing import Any
 from core.errors import Unparseable
 from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Comparison, MoneySequence, Refusal, Webhook, books, each, fails
+from tests.unit.providers.samples.table import Body, Comparison, MoneySequence, Refusal, Webhook, books, each, fails
 from tests.unit.providers.shapes import NOW_S
 
 CHARGE = {
@@ -50,7 +50,7 @@ PAYOUT = {"id": "po_1", "object": "payout", "amount": 5000, "currency": "usd", "
 INTENT = {"id": "pi_1", "object": "payment_intent", "amount_received": 1000, "currency": "usd", "latest_charge": "ch_1"}
 REFUND_EVENTS = {"stripe": {"refund_events": True}}
 LEFT_TO_A_PERSON = (
-    *("application_fee.created", "application_fee.refunded", "issuing_transaction.created", "topup.reversed"),
+    *("application_fee.refunded", "issuing_transaction.created", "topup.reversed"),
     *("topup.succeeded", "transfer.created", "transfer.reversed"),
 )
 
@@ -204,7 +204,7 @@ THIN_MONEY = ("charge.succeeded", "charge.refunded", "payout.paid", "charge.disp
 
 def thin(event_type: str, fetched: dict[str, Any] | None, **more: Any) -> Request:
     """It is fetched unless ``fetched`` is None."""
-    kinds = {"refund": "refund", "payout": "payout", "dispute": "dispute"}
+    kinds = {name: name for name in ("refund", "payout", "dispute", "application_fee")}
     kind = kinds.get(event_type.split(".")[-2], "charge")
     named = {"id": (fetched or {}).get("id", "ch_1"), "type": kind, "url": "/v1/somewhere"}
     said = {"id": "evt_2", "object": "v2.core.event", "type": f"v1.{event_type}", "created": CREATED}
@@ -634,27 +634,67 @@ WEBHOOKS = [*NAMES, *CAPTURES, *REFUNDS, *DISPUTES, *OTHERS, *THIN_EVENTS]
 
 # What is the same.
 
-WEBHOOKS += [
-    Webhook(f"fees of {case}", body, fees=fees)
-    for case, body, fees in (
-        ("a dispute that lists nothing yet", disputed("created", "needs_response"), []),
+PAID_FEE = "fee_1:application_fee 123 USD of pi_1"
+FEE_OF_PLATFORM = {"application_fee": "fee_1", "application_fee_amount": 123}
+WITH_APPLICATION_FEE = charge(**FEE_OF_PLATFORM)
+APPLICATION_FEE = {
+    "id": "fee_1",
+    "object": "application_fee",
+    "account": "acct_1",
+    "amount": 123,
+    "currency": "usd",
+    "charge": "ch_1",
+    "originating_transaction": None,
+    "refunded": False,
+}
+OF_PLATFORM = event("application_fee.created", APPLICATION_FEE).replace(b'"account": "acct_1", "data"', b'"data"')
+FEES: tuple[tuple[str, Body, list[str]], ...] = (
+    ("a charge", event("charge.succeeded", WITH_APPLICATION_FEE), [PAID_FEE]),
+    ("a charge, told later", event("charge.updated", WITH_APPLICATION_FEE, {"application_fee": None}), [PAID_FEE]),
+    (
+        "a charge that is expanded",
+        event("charge.captured", charge(**FEE_OF_PLATFORM | {"application_fee": {"id": "fee_1"}})),
+        [PAID_FEE],
+    ),
+    ("another update of a charge", event("charge.updated", WITH_APPLICATION_FEE, {"description": None}), []),
+    ("a charge that isn't captured", event("charge.succeeded", charge(captured=False, **FEE_OF_PLATFORM)), []),
+    ("a charge, not taken yet", event("charge.succeeded", charge(application_fee_amount=123)), []),
+    *(
         (
-            "a dispute",
-            disputed("funds_withdrawn", "needs_response", WITHDRAWN),
-            ["txn_1:fee 1500 USD of pi_1"],
-        ),
-        (
-            "a dispute that is won, and gives its fee back",
-            disputed("funds_reinstated", "won", WITHDRAWN, BACK | {"fee": -1500}),
-            ["txn_1:fee 1500 USD of pi_1", "txn_2:fee -1500 USD of pi_1"],
-        ),
-        (
-            "an account that settles in another currency",
-            disputed("funds_withdrawn", "needs_response", IN_EUROS),
-            ["txn_1:fee 1500 EUR of pi_1"],
-        ),
-    )
-]
+            f"a charge of the platform's, with {name}",
+            event("charge.succeeded", charge(**FEE_OF_PLATFORM, **more)),
+            [],
+        )
+        for name, more in (
+            ("transfer data", {"transfer_data": {"destination": "acct_2"}}),
+            ("a destination", {"destination": "acct_2"}),
+        )
+    ),
+    ("a thin charge", thin("charge.succeeded", WITH_APPLICATION_FEE), [PAID_FEE]),
+    ("an application", OF_PLATFORM, ["fee_1:platform_fee -123 USD of ch_1"]),
+    (
+        "a thin one of an application",
+        thin("application_fee.created", APPLICATION_FEE),
+        ["fee_1:platform_fee -123 USD of ch_1"],
+    ),
+    ("a dispute that lists nothing yet", disputed("created", "needs_response"), []),
+    (
+        "a dispute",
+        disputed("funds_withdrawn", "needs_response", WITHDRAWN),
+        ["txn_1:fee 1500 USD of pi_1"],
+    ),
+    (
+        "a dispute that is won, and gives its fee back",
+        disputed("funds_reinstated", "won", WITHDRAWN, BACK | {"fee": -1500}),
+        ["txn_1:fee 1500 USD of pi_1", "txn_2:fee -1500 USD of pi_1"],
+    ),
+    (
+        "an account that settles in another currency",
+        disputed("funds_withdrawn", "needs_response", IN_EUROS),
+        ["txn_1:fee 1500 EUR of pi_1"],
+    ),
+)
+WEBHOOKS += [Webhook(f"fees of {case}", body, fees=fees) for case, body, fees in FEES]
 
 BY_PAYPAL = event("charge.succeeded", charge(payment_method_details={"type": "paypal", "paypal": {}}))
 BACK_BY_PAYPAL = event("refund.created", refund(destination_details={"type": "paypal", "paypal": {}}))
@@ -859,6 +899,20 @@ SEQUENCES = [
         "a second round that is won, and whose withdrawal was never told",
         [*WON_AND_WITHDRAWN_AGAIN[:-1], disputed("funds_reinstated", "won", BACK_AGAIN, AGAIN, BACK, WITHDRAWN)],
         {"clearing": 1000 - 6000, "fees": 6000},
+    ),
+    MoneySequence(
+        "a charge on a connected account, whose application's fee is told later, and once more",
+        [
+            event("charge.succeeded", charge(application_fee_amount=123)),
+            named("evt_2", event("charge.updated", WITH_APPLICATION_FEE, {"application_fee": None})),
+            named("evt_3", event("charge.captured", WITH_APPLICATION_FEE, {"description": None})),
+        ],
+        {"clearing": 877, "fees": 123},
+    ),
+    MoneySequence(
+        "an application's fee, taken from an account and come to the platform",
+        [event("charge.succeeded", WITH_APPLICATION_FEE), OF_PLATFORM],
+        {"clearing": 1000},
     ),
     MoneySequence(
         "a dispute of an account that settles in another currency: the dispute's own amount counts",

@@ -1,0 +1,23 @@
+"""What Stripe's platforms take: where it can't be known, and how its thin event is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.money import MovementUnknown
+from providers.port import Request
+from tests.unit.providers.samples.stripe import charge, event
+from tests.unit.providers.test_stripe_thin import ADAPTER, asked
+
+
+def test_what_a_platform_took_of_a_charge_that_was_captured_in_part_is_unknown_and_the_part_is_booked() -> None:
+    told = charge(amount_captured=700, application_fee="fee_1", application_fee_amount=123)
+    of_charge, of_fee = ADAPTER.events(Request(event("charge.captured", told), []), "live")
+    assert of_charge.fact_key == "stripe:ch_1:capture"
+    with pytest.raises(MovementUnknown, match="the application_fee_amount 'of a part'"):
+        ADAPTER.money(of_fee.body, of_fee.event_type)
+
+
+def test_an_applications_fee_that_a_thin_event_names_is_asked_for() -> None:
+    [wanted] = asked("v1.application_fee.created", "application_fee", "fee_1")
+    assert wanted.url == "https://api.stripe.com/v1/application_fees/fee_1"
