@@ -21,6 +21,12 @@ https://www.checkout.com/docs/risk-management/disputes/disputes-api, https://www
   fact, so each of them makes two events of the same bytes: one with `.withheld` after its type, which books the debit
   under the name that ``dispute_evidence_required`` gives it, and its own. Fees of an arbitration aren't booked.
 
+**Who settles**. A capture doesn't name its payment method
+(https://www.checkout.com/docs/workflows/webhook-event-types/payment_captured), and whether Checkout.com collects a
+method's money or only passes the payment on ("Model: Gateway/collecting",
+https://checkout.com/docs/payments/add-payment-methods/klarna) is in the client's contract. So no table of methods is
+possible here: all captures book on its balance, and docs/finance.md says what to do with the others.
+
 **Left to a person**: ``dispute_arbitration_won`` gives back what was lost already.
 ``payment_returned`` is a payout that came back or a bank debit that failed after it was captured
 (https://www.checkout.com/docs/workflows/webhook-event-types/payment_returned), ``payment_paid`` a payout to a card or
