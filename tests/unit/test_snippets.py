@@ -1,7 +1,8 @@
 """Each snippet of README and docs runs as it stands, with the packages that its page names and no others.
 
 Pages that lead through something have tests of their own: docs/adding-a-provider.md (`test_adding_a_provider`),
-docs/streams.md (`tests.e2e.test_own_handler`), docs/notifications.md (`tests.unit.notify.test_docs`).
+docs/streams.md (`tests.e2e.test_own_handler` and `test_foreign_topic`), docs/notifications.md
+(`tests.unit.notify.test_docs`).
 """
 
 from __future__ import annotations

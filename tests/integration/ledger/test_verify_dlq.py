@@ -23,6 +23,16 @@ def test_a_dead_letter_may_arrive_twice_or_early_or_by_reference(report: Verify,
     assert report("dlq_equals_open_dead").ok
 
 
+def test_letters_that_copy_nothing_are_known_by_their_row(report: Verify, world: World) -> None:
+    world.kafka.letters = [
+        build_record(world.row(one.seq), body_of(world.row(one.seq)), "g", copy_record=False)
+        for one in world.kafka.letters
+    ]
+    assert report("dlq_equals_open_dead").ok
+    world.kafka.letters.pop(0)
+    assert wrong(report, "dlq_equals_open_dead").offenders[0]["seq"] == 4
+
+
 def test_a_record_of_what_is_not_dead_is_named(report: Verify, world: World) -> None:
     world.kafka.letters.append(build_record(world.row(1), body_of(world.row(1)), "g"))
     assert wrong(report, "dlq_equals_open_dead").offenders[0]["seq"] == 1

@@ -13,6 +13,7 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.routing import Shard
 from core.settings import KafkaSettings, TopicsSettings
+from core.source_record import NotAnEvent, SourceRecord
 from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
@@ -131,3 +132,49 @@ def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[
     with pytest.raises(SettingError, match=reported) as raised:
         bound("[s] handler", name, {Section: SECTION}, own)
     assert str(raised.value).startswith("setting [s] handler")
+
+
+def wired_foreign(folder: Path, source: str, more: str = "") -> Wired:
+    file = folder / "streams.toml"
+    table = f'source = {{ topic = "orders", {source} }}'
+    file.write_text(f'[orders]\nhandler = "notify.handler:build"\n{table}\n{more}', "utf-8")
+    (folder / "subscribers.toml").write_text(SUBSCRIBERS, "utf-8")
+    sections: dict[type, BaseModel] = {
+        NotifySettings: NotifySettings(subscribers_file=str(folder / "subscribers.toml"))
+    }
+    return wire(load_streams(str(file))["orders"], "live", Layout(folder).stream, sections)
+
+
+def identify(_: SourceRecord) -> NotAnEvent:
+    return NotAnEvent("a test")
+
+
+NO_FUNCTION = 7
+
+
+def test_the_function_that_names_another_programs_records_travels_by_name(tmp_path: Path) -> None:
+    wired = wired_foreign(tmp_path, 'identity = "tests.unit.processor.test_wiring:identify"')
+    assert wired.foreign is not None
+    assert (wired.foreign.topic, wired.rules.events_topic) == ("orders", "orders")
+    assert wired.rules.event_keys is None, "no signature is asked of it"
+    travelled = pickle.loads(pickle.dumps(wired.foreign))
+    assert travelled.identity is identify
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "reported"),
+    [
+        ('identity = "nowhere.at_all:of"', "", r"\[orders\] source.identity: there is no module nowhere"),
+        ('identity = "core.work:of"', "", r"source.identity: the module core.work has no of"),
+        ('identity = "tests.unit.processor.test_wiring:NO_FUNCTION"', "", "isn't a function"),
+        ('identity = "cloudevents"', 'payload = "avro"\n', "set payload_schemas"),
+        ('identity = "cloudevents"', 'payload = "avro"\npayload_schemas = "/nowhere"\n', "there is no folder /nowhere"),
+        ('identity = "cloudevents"', 'payload = "avro:/nowhere.avsc"\n', "/nowhere.avsc can't be read"),
+        ('identity = "cloudevents"', 'payload_schemas = "/nowhere"\n', "it is for payload = avro"),
+    ],
+)
+def test_what_a_foreign_topic_lacks_is_named_before_anything_starts(
+    tmp_path: Path, source: str, more: str, reported: str
+) -> None:
+    with pytest.raises(SettingError, match=reported):
+        wired_foreign(tmp_path, source, more)
