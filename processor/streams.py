@@ -26,15 +26,11 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
     Field,
     PrivateAttr,
-    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -56,6 +52,7 @@ from core.routing import (
 from core.where import Patterns, Where, WhereInvalid
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
+from processor.source.source_settings import FUNCTION, TAGS, StreamSource, TopicSource
 from processor.source.starting import EARLIEST, starts_of
 
 SHIPPED = Path(__file__).with_name("streams.toml")
@@ -63,9 +60,7 @@ DEFAULTS = "defaults"
 RETRY = "retry"
 SETTINGS_LAYER = "the settings ([streams.…] of payhook.toml, PAYHOOK_STREAMS__…)"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-_FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _JOURNAL = "journal:"
-TOPIC = r"^[A-Za-z0-9._-]{1,200}$"
 
 Table: TypeAlias = Mapping[str, Any]
 
@@ -78,35 +73,6 @@ class StreamInvalid(SettingError):
         self.stream = stream
         self.key = key
         super().__init__(f"{where}: [{stream}] {key}".rstrip(), problem)
-
-
-CLOUDEVENTS = "cloudevents"
-
-
-class TopicSource(BaseModel):
-    """A topic that another program writes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    topic: str = Field(pattern=TOPIC, description="a topic of Kafka that another program writes")
-    identity: str = Field(
-        CLOUDEVENTS,
-        pattern=f"^{CLOUDEVENTS}$|{_FUNCTION}",
-        description="module:function that says which event a record is (`core.source_record`), or cloudevents: each "
-        "record is one, in binary mode or in structured mode as JSON",
-    )
-
-
-_TEXT, _TABLE = "text", "table"
-StreamSource: TypeAlias = Annotated[
-    Annotated[
-        str,
-        Field(pattern=r"^(kafka(:[A-Za-z0-9._-]{1,200})?|journal:[a-z][a-z0-9-]{0,39})$"),
-        Tag(_TEXT),
-    ]
-    | Annotated[TopicSource, Tag(_TABLE)],
-    Discriminator(lambda given: _TABLE if isinstance(given, Mapping | TopicSource) else _TEXT),
-]
 
 
 class StreamConfig(StreamSettings):
@@ -130,15 +96,15 @@ class StreamConfig(StreamSettings):
         description="what of its topic is the stream's, by the headers mode, tenant, zone and provider, each with one "
         'pattern or a list: {tenant = "eu-*", zone = ["a", "b"]}; behind ! what isn\'t; empty: all of it',
     )
-    handler: str = Field(pattern=_FUNCTION, description="module:function that builds the handler")
+    handler: str = Field(pattern=FUNCTION, description="module:function that builds the handler")
     feed: str = Field(
         "",
-        pattern=f"({_FUNCTION}|^$)",
+        pattern=f"({FUNCTION}|^$)",
         description="module:function that says who gets what of a journal; empty: the stream itself gets every row",
     )
     hooks: str = Field(
         "",
-        pattern=f"({_FUNCTION}|^$)",
+        pattern=f"({FUNCTION}|^$)",
         description="module:function that builds the hooks around dead-lettering; empty: none",
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
@@ -300,7 +266,7 @@ def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
         config = StreamConfig(**merged, name=name)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"] if part not in (_TEXT, _TABLE)]
+        path = [str(part) for part in first["loc"] if part not in TAGS]
         problem = _problem(first["type"], path, first["msg"])
         raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
     config.run_in(shards)
@@ -389,7 +355,7 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) ->
             return key, "a table's name is of small letters, digits and '-', 40 at most"
         if table.startswith(BODIES_OF) or any(have_a_name_in_common(table, own) for own in LAKE_FOLDERS):
             return key, "a folder of payhook's own in the lake has that name, in some mode or shard: choose another one"
-        if not re.match(_FUNCTION, kept_by):
+        if not re.match(FUNCTION, kept_by):
             return key, "module:class is wanted, like ledger.postings:PostingsWriter"
         for other in streams.values():
             for theirs in other.derived:

@@ -36,7 +36,8 @@ from processor.source.cloudevents import identify_cloudevent
 from processor.source.feed import Feed, OwnFeed
 from processor.source.foreign import ForeignTopic, unwrapped
 from processor.source.journal_source import FirstNamed
-from processor.streams import CLOUDEVENTS, StreamConfig
+from processor.source.source_settings import CLOUDEVENTS
+from processor.streams import StreamConfig
 
 ON_DRIVER = "on_driver"
 """The function beside a handler's ``build`` that makes its `core.work.DriverSide`."""

@@ -15,6 +15,7 @@ from core.decision import Decision
 from core.source_record import Identified, NotAnEvent, RecordIdentity, SourceRecord
 from journal.schema import JournalRow, Record, same_record
 from processor.decide.records import MARKERS, KafkaRecord, read_table, take, without_answers
+from processor.reporting.metrics import ProcessorMetrics
 from processor.run.payload import decoder_of
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import Pass
@@ -126,6 +127,16 @@ def test_no_events_cost_no_call_and_one_row_for_all_in_a_row(engine: Orders) -> 
     ]
     assert engine.handler.calls == ["kafka/orders:1%3Aplaced", "kafka/orders:2%3Aplaced"]
     assert engine.journal.marks[ORDERS] == {0: 6}
+
+
+def test_no_events_are_counted_one_by_one(engine: Orders) -> None:
+    metrics = ProcessorMetrics(engine.clock)
+    engine.on_decided = metrics.committed
+    for _ in range(3):
+        engine.place(0, ping=True)
+    engine.place(1)
+    engine.batch()
+    assert metrics.registry.get_sample_value("payhook_records_passed_over_total") == 3
 
 
 def test_offsets_that_hold_no_event_are_taken_once_when_they_are_looked_at_twice() -> None:
