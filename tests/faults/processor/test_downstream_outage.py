@@ -21,7 +21,8 @@ from tests.merchant_service import MerchantService, found, ill
 
 SETTINGS = DownstreamSettings()
 OUTAGE_S, BEFORE_S, AFTER_S, PER_S = 60.0, 10.0, 10.0, 20.0
-APPLIED_S = 120.0
+APPLIED_S = 600.0
+"""The breaker's longest wait, and some thirty batches: only a dead machine takes so long."""
 CALLS_MAX = SETTINGS.failures_to_open + SETTINGS.concurrency_max + math.ceil(OUTAGE_S / SETTINGS.reset_s) * PROBES
 """Those that open the breaker, those under way meanwhile, and the probes."""
 
