@@ -206,9 +206,12 @@ class MollieClassicAdapter(JsonAdapter):
         return [replace(fee, holder=(LEDGER, ACCOUNT)) for fee in fees]
 
     def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
-        """What a stage rests on. The rest of a document changes without anything having happened: totals, links."""
+        """What a stage rests on. The rest of a document changes without anything having happened: totals, links, and
+        how much was captured of a payment whose captures book.
+        """
         rests_on = {name: document.get(name) for name in ("id", "resource", "paymentId")}
-        return content_hash({**rests_on, "amount": amount_of(document)})
+        amount = document.get("amount") if is_booked_by_captures(document) else amount_of(document)
+        return content_hash({**rests_on, "amount": amount})
 
 
 def _delivered(body: bytes) -> tuple[str, _Resource]:

@@ -120,6 +120,17 @@ CASES = [
         unknown=True,
         settings=mollie.CAPTURE_EVENTS,
     ),
+    Case(
+        "a payment by Riverty that is told when a part of it was captured, and when all was",
+        [
+            classic(mollie.payment(method="riverty", captured_minor=600), captures=[mollie.capture("cpt_1", 600)]),
+            classic(
+                mollie.payment(method="riverty", captured_minor=1_000),
+                captures=[mollie.capture("cpt_1", 600), mollie.capture("cpt_2", 400)],
+            ),
+        ],
+        {AT_MOLLIE: 1_000},
+    ),
     *(
         Case(f"a payment by PayPal that {api} told", [told], {"outside:paypal:clearing": 1_000})
         for api, told in (

@@ -255,6 +255,13 @@ COMPARISONS = [
         "the same stage with another amount", told(), told(payment(amount_minor=1_001)), key=True, content=False
     ),
     Comparison(
+        "a payment that is booked by its captures, when a part of it was captured and when all was",
+        told(payment(captured_minor=600) | {"method": "riverty"}),
+        told(payment(captured_minor=1_000) | {"method": "riverty"}),
+        key=True,
+        content=True,
+    ),
+    Comparison(
         "a refund on its way and when it arrived",
         refunded(status="processing"),
         refunded(),
