@@ -195,13 +195,13 @@ class StripeAdapter(JsonAdapter):
         event = event_in(document)
         event_id, event_type, occurred_at = text(event, "id"), text(event, "type"), time_of(event.get("created"))
         entity = _entity(document, event_id)
-        yield Named(event_id, event_type, _account(event), entity, occurred_at, mode=_mode(event, delivered.mode))
+        yield Named(event_id, event_type, account_of(event), entity, occurred_at, mode=_mode(event, delivered.mode))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
             return None
         try:
-            return self._held(_fact(document, event_type), document)
+            return self._held(fact_of(document, event_type), document)
         except RefundUnlisted:
             if self._settings.stripe.refund_events:
                 return None
@@ -211,21 +211,18 @@ class StripeAdapter(JsonAdapter):
         """The fact with who holds its money: an event doesn't say where PayPal's settles, the account's settings do
         (https://docs.stripe.com/payments/paypal/choose-settlement-preference).
         """
-        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(_object(document))
+        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(object_of(document))
         if fact is None or not is_outside or fact.money.amount_minor <= 0:
             return fact
         return replace(fact, outside=Outside(PAYPAL, fact.money.amount_minor))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        of_v1 = event_type.removeprefix(THIN)
-        if of_v1.startswith("charge.dispute."):
-            return _dispute_fees(document)
-        return _application_fees(document, of_v1) if of_v1 in _TELL_APPLICATION_FEES else []
+        return fees_of(document, event_type.removeprefix(THIN))
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
             return content_hash(event_in(document), LEFT_OUT)
-        return self.content_now(document, certain(lambda: as_kept(_fact(document, text(document, "type")))))
+        return self.content_now(document, certain(lambda: as_kept(fact_of(document, text(document, "type")))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
         """Version 2: what every API version says. Of a thin event all that was sent, as what is fetched changes."""
@@ -234,8 +231,8 @@ class StripeAdapter(JsonAdapter):
             return content_hash(event_in(document), LEFT_OUT)
         own = {name: document[name] for name in NAMED if document.get(name) is not None}
         amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
-        what_moved = _what_moved(document, reported, fact)
-        return content_hash({**own, "object": _id_of(reported), **amounts, "moved": what_moved})
+        what_moved = what_moved_of(document, reported, fact)
+        return content_hash({**own, "object": id_of(reported), **amounts, "moved": what_moved})
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
@@ -251,23 +248,23 @@ def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
 def _entity(document: Mapping[str, Any], event_id: str) -> str:
     """The payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
     related = event_in(document).get("related_object")
-    return _payment(_object(document)) or _id_of(related) or event_id
+    return payment_of(object_of(document)) or id_of(related) or event_id
 
 
-def _account(event: Mapping[str, Any]) -> str:
+def account_of(event: Mapping[str, Any]) -> str:
     """The connected account. A thin event names it last in what its object is to be asked with."""
     return optional_text(event, "account") or (optional_text(event, "context") or "").rpartition("/")[2]
 
 
-def _object(document: Mapping[str, Any]) -> dict[str, Any]:
+def object_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return fetched_in(document) or object_at(document, "data", "object")
 
 
-def _payment(reported: Mapping[str, Any]) -> str | None:
-    return _id_of(reported.get("payment_intent")) or _id_of(reported.get("charge")) or _id_of(reported)
+def payment_of(reported: Mapping[str, Any]) -> str | None:
+    return id_of(reported.get("payment_intent")) or id_of(reported.get("charge")) or id_of(reported)
 
 
-def _id_of(value: object) -> str | None:
+def id_of(value: object) -> str | None:
     """An id, or that of the object which stands in its place when it was asked to be expanded."""
     found = value.get("id") if isinstance(value, Mapping) else value
     return found if isinstance(found, str) and found else None
@@ -279,7 +276,7 @@ def _is_paypal(reported: Mapping[str, Any]) -> bool:
     return PAYPAL in ways
 
 
-def _what_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
+def what_moved_of(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
     if document.get("type") == "charge.refunded":
         return [
@@ -300,7 +297,7 @@ class _Moved(NamedTuple):
     amount: object
 
 
-def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
@@ -319,8 +316,8 @@ def _fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         found.movement,
         dispute_round or text(found.source, "id"),
         money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
-        account=_account(event),
-        payment=_payment(reported),
+        account=account_of(event),
+        payment=payment_of(reported),
         pair=_pair(found, reported),
     )
 
@@ -398,14 +395,24 @@ def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
     return _refunded({**refund, "status": "succeeded"} if taken else refund)
 
 
+def fees_of(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
+    """
+    :param event_type: without `THIN`
+    :raises MoneyInvalid, MovementUnknown: as `fact_of`
+    """
+    if event_type.startswith("charge.dispute."):
+        return _dispute_fees(document)
+    return _application_fees(document, event_type) if event_type in _TELL_APPLICATION_FEES else []
+
+
 def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
     """What each of a dispute's balance transactions cost, in the currency that it is settled in; below zero: given back
     (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
     """
-    dispute = _object(document)
+    dispute = object_of(document)
     listed = dispute.get("balance_transactions")
     found = [an_object(one, "a balance transaction") for one in listed] if isinstance(listed, list) else []
-    account, payment = _account(event_in(document)), _payment(dispute)
+    account, payment = account_of(event_in(document)), payment_of(dispute)
     return [
         moved(
             NAME,
@@ -430,21 +437,23 @@ def _application_fees(document: Mapping[str, Any], event_type: str) -> list[Mone
     if event_type == APPLICATION_FEE:
         fee_id, amount, sign, prefix = text(reported, "id"), reported.get("amount"), -1, "platform_"
     elif _pays_a_platform(reported, previous, event_type):
-        fee_id = _id_of(reported.get("application_fee")) or ""
+        fee_id = id_of(reported.get("application_fee")) or ""
         amount, sign, prefix = reported.get("application_fee_amount"), 1, "application_"
     else:
         return []
     money = money_of(amount, reported.get("currency"), MORE_DECIMALS)
     money = replace(money, amount_minor=sign * money.amount_minor)
-    fee = moved(NAME, Movement.FEE, fee_id, money, account=_account(event), payment=_payment(reported), prefix=prefix)
+    fee = moved(
+        NAME, Movement.FEE, fee_id, money, account=account_of(event), payment=payment_of(reported), prefix=prefix
+    )
     return [fee] if money.amount_minor else []
 
 
 def _pays_a_platform(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
     """Whether the event tells of a fee that was taken of the charge's own balance."""
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
-    is_of_platform = bool(object_at(charge, "transfer_data") or _id_of(charge.get("destination")))
-    if not is_told or is_of_platform or _id_of(charge.get("application_fee")) is None:
+    is_of_platform = bool(object_at(charge, "transfer_data") or id_of(charge.get("destination")))
+    if not is_told or is_of_platform or id_of(charge.get("application_fee")) is None:
         return False
     if charge.get("captured") is not True:
         return False
@@ -473,7 +482,7 @@ def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
     transaction_before = _before(previous, "balance_transaction")
     if not before and transaction_before is None:
         return _Moved(Movement.CAPTURE, charge, after)
-    transaction = _id_of(charge.get("balance_transaction"))
+    transaction = id_of(charge.get("balance_transaction"))
     if type(before) is not int or type(after) is not int or transaction_before is None:
         raise MoneyInvalid("a further capture doesn't say its amount and balance transaction: book it by hand")
     return _Moved(Movement.CAPTURE, {"id": transaction}, after - before)
