@@ -1,5 +1,5 @@
 """Stripe's event types (https://docs.stripe.com/api/events/types and https://docs.stripe.com/api/v2/core/events/event-types):
-which book, which a person books, and which move nothing. `providers.stripe` says how those that book are read.
+which book, which a person books, and which move nothing. `providers.stripe_money` says how those that book are read.
 
 Objects that are about what is sold, who buys, and how it is billed move nothing by themselves: what is paid is a
 charge, which reports itself (https://docs.stripe.com/payments/payment-intents, https://docs.stripe.com/billing/invoices/overview).
