@@ -31,7 +31,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
     """Freeze the dead events that match as a numbered set. Exactly these, as they are now, are what is run.
 
     With --state ignored: events that no handler took, to be replayed now that one knows their type. With --state
-    unknown: events of which no table said what they mean.
+    unknown: events of which no table said what they mean, to be replayed, or closed (discard, resolve).
 
     Each shard has sets of its own: one is made of each that has something that matches.
     """

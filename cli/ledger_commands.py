@@ -17,7 +17,18 @@ from core.decision import Decision
 from core.moments import span
 from dlq.recorder import EXPORT
 from journal.journals import StreamUnknown
-from ledger.queries import POSTINGS_MAX, AsOf, Form, RowUnreadable, Source, Wanted, minor_units, totals, unknown_events
+from ledger.queries import (
+    POSTINGS_MAX,
+    AsOf,
+    Form,
+    RowUnreadable,
+    Source,
+    Wanted,
+    closed_unknown,
+    minor_units,
+    totals,
+    unknown_events,
+)
 from ledger.queries import balances as read_balances
 from ledger.queries import export as write
 from ledger.queries import owed as read_owed
@@ -182,19 +193,23 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--all", "every", is_flag=True, help="Also those that a person closed: who, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
-def unknown(place: Place, as_json: bool) -> None:
+def unknown(place: Place, every: bool, as_json: bool) -> None:
     """Show what is unknown still: events of which no table says what they mean for money, by type and reason.
 
-    Exit 1 if there are any.
+    Exit 1 if there are any. What moves nothing for you is closed with a reason: `payhook dlq select --state unknown`,
+    then `payhook dlq discard sN`; it is on record, and its key stays held.
     """
     with ledger_tables.looking("looking through the journal"):
         found = unknown_events(place.ledger.journals())
+        closed = closed_unknown(place.ledger.journals()) if every else []
     if as_json:
-        click.echo(dumped(found))
+        click.echo(dumped({"unknown": found, "closed": closed} if every else found))
     else:
         ledger_tables.print_unknown(found)
+        ledger_tables.print_closed_unknown(closed)
     sys.exit(1 if found else 0)
 
 

@@ -18,6 +18,7 @@ from core.routing import row_name
 from ledger.queries import (
     RECEIPTS_MAX,
     Balance,
+    ClosedUnknown,
     EntityEvent,
     EntityStory,
     EventStory,
@@ -68,6 +69,16 @@ def print_unknown(found: Sequence[UnknownEvents]) -> None:
     rows.print()
     for advice in dict.fromkeys(one.advice for one in found):
         click.echo(f"{', '.join(dict.fromkeys(one.what for one in found if one.advice == advice))}: {advice}")
+
+
+def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
+    """Unknown events that people closed, each with who did it and why."""
+    if not closed:
+        return
+    rows = Rows("closed", "provider", "type", "event", "as", "by", "why")
+    for one in closed:
+        rows.add(second(one.at), one.provider, one.event_type, one.event_key, one.decision, one.actor, one.reason)
+    rows.print()
 
 
 def print_balances(found: Sequence[Balance]) -> None:

@@ -45,6 +45,7 @@ from ledger.queries import (
     PostingsPage,
     RowAmbiguous,
     balances,
+    closed_unknown,
     owed,
     postings,
     search,
@@ -132,7 +133,11 @@ class LedgerReader:
 
     async def unknown(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
         """Events of which no table says what they mean for money, by type and reason."""
-        return await self._answer(asked, lambda journals: Unknown(unknown_events(journals.journals())))
+
+        def read(journals: LedgerJournals) -> Unknown:
+            return Unknown(unknown_events(journals.journals()), closed_unknown(journals.journals()))
+
+        return await self._answer(asked, read)
 
     async def verification(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
         """What each invariant says, and whether it held when it was last looked at."""

@@ -22,6 +22,7 @@ from ledger.queries import (
     AmountInvalid,
     AsOf,
     Balance,
+    ClosedUnknown,
     LedgerJournals,
     Owed,
     RowUnreadable,
@@ -179,9 +180,10 @@ class HitsPage:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """By provider, type and reason, the most events first."""
+    """By provider, type and reason, the most events first. ``closed``: those that a person closed, the newest first."""
 
     unknown: list[UnknownEvents]
+    closed: list[ClosedUnknown]
 
 
 @dataclass(frozen=True, slots=True)

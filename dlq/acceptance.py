@@ -37,7 +37,7 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IgnoredEvents:
-    """Events that were ignored, or unknown, and are to be replayed: what is known of them beside the open items.
+    """Events that were ignored, or unknown, and that an order names: what is known of them beside the open items.
 
     ``by_row``: each as it was seen, by the seq of the row that ended it; one whose bytes aren't kept has none.
     ``applied``: by entity, its latest applied event.
@@ -122,15 +122,27 @@ def judge_replay(
     return judge.by_entity(targets)
 
 
-def judge_closing(command: Command, index: Lookup, meanwhile: Meanwhile | None = None) -> list[Judged]:
-    """What a purge, a resolve or a release would come to, approved or not. Changes nothing of ``meanwhile``."""
+def judge_closing(
+    command: Command, index: Lookup, meanwhile: Meanwhile | None = None, unknown: IgnoredEvents = NONE_IGNORED
+) -> list[Judged]:
+    """What a purge, a resolve or a release would come to, approved or not. Changes nothing of ``meanwhile``.
+
+    :param unknown: those of the targets that aren't open; what nobody knows the meaning of may be closed
+    """
     known, frees = meanwhile or Meanwhile(), command.action in (RELEASE, PROPOSE_RELEASE)
     targets = sorted(command.targets, key=lambda target: target.item_seq)
-    return [_judge_one_closing(target, index, known, frees=frees) for target in targets]
+    return [_judge_one_closing(target, index, known, unknown, frees=frees) for target in targets]
 
 
-def _judge_one_closing(target: Target, index: Lookup, meanwhile: Meanwhile, *, frees: bool) -> Judged:
+def _judge_one_closing(
+    target: Target, index: Lookup, meanwhile: Meanwhile, unknown: IgnoredEvents, *, frees: bool
+) -> Judged:
     found = index.open_item(target.item_seq)
+    if found is None and (ended := unknown.by_row.get(target.seen_seq)) is not None:
+        refusal = _not_ended_as_seen(target, ended.row, index, meanwhile)
+        if refusal is None and (frees or ended.row.decision is not Decision.UNKNOWN):
+            refusal = Refusal(Ground.NOT_OPEN, target.item_seq)
+        return Judged(target, ended, refusal)
     refusal = _not_as_seen(target, found, meanwhile)
     if refusal is None and found is not None:
         refusal = _not_to_be_closed(found.row)
@@ -169,6 +181,18 @@ def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -
     if number in meanwhile.moved or found.last_seq != target.seen_seq:
         return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
     return None if target.is_row(found.row) else restored(target)
+
+
+def _not_ended_as_seen(target: Target, row: JournalRow, index: Lookup, meanwhile: Meanwhile) -> Refusal | None:
+    """Of an event that had ended without an effect when it was seen, in this row."""
+    number = target.item_seq
+    if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
+        return Refusal(Ground.NOT_OPEN, number)
+    if not target.is_row(row):
+        return restored(target)
+    if number in meanwhile.moved or index.reopened_at(number) not in (None, target.seen_seq):
+        return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
+    return None
 
 
 @dataclass(slots=True)
@@ -240,17 +264,10 @@ class _ReplayJudge:
         """An event that no handler took or knew, as it was seen then. Its place is in its entity's order as far as
         that still holds: before all that came later and waits, behind what was applied since."""
         row, number = found.row, target.item_seq
-        reopened = self.index.reopened_at(number)
-        refusal: Refusal | None = None
-        if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
-            refusal = Refusal(Ground.NOT_OPEN, number)
-        elif not target.is_row(row):
-            refusal = restored(target)
-        elif number in self.meanwhile.moved or reopened not in (None, target.seen_seq):
-            refusal = Refusal(Ground.MOVED, number, {"row": target.seen_seq})
-        elif row.fact_key is not None and row.decision is Decision.UNKNOWN:
+        refusal = _not_ended_as_seen(target, row, self.index, self.meanwhile)
+        if refusal is None and row.fact_key is not None and row.decision is Decision.UNKNOWN:
             refusal = Refusal(Ground.UNDOES_NOTHING, number)
-        elif not found.body and row.body_sha256 != EMPTY_SHA256:
+        elif refusal is None and not found.body and row.body_sha256 != EMPTY_SHA256:
             refusal = Refusal(Ground.NO_BODY, number)
         entity = row.entity_key or ""
         applied = max(self.ignored.applied.get(entity, 0), self.meanwhile.applied.get(entity, 0))

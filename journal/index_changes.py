@@ -215,9 +215,11 @@ class Changes:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """An item that was closed is taken up again, or such a one is ignored, or unknown, once more."""
+        """An item that had ended is taken up again, or closed by a person; or one that was taken up again is ignored,
+        or unknown, once more.
+        """
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
-        again = row.decision is Decision.REPLAYED and not is_open
+        again = not is_open and (row.decision is Decision.REPLAYED or row.decision in _CLOSES)
         is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None
         if again or (row.decision in WITHOUT_EFFECT and is_reopened):
             self.batch.put(key, layout.SEQ.pack(row.seq))

@@ -93,9 +93,11 @@ def holds_key(row: JournalRow) -> bool:
 def frees_key(row: JournalRow, before: JournalRow) -> bool:
     """Whether the row frees its event key for a replay of other content: a person purged the key's holder.
 
-    ``before`` is the item's row before it. The key stays held against everything else.
+    ``before`` is the item's row before it. The key stays held against everything else; that of an unknown event also
+    against other content.
     """
-    return row.decision is Decision.PURGED and row.event_key is not None and not is_other_content(before)
+    is_closed_open = row.decision is Decision.PURGED and before.decision is not Decision.UNKNOWN
+    return is_closed_open and row.event_key is not None and not is_other_content(before)
 
 
 def releases_key(row: JournalRow, before: JournalRow) -> bool:

@@ -24,12 +24,14 @@ from ledger.queries import (
     AsOf,
     Balance,
     BalancesOverTime,
+    ClosedUnknown,
     Hit,
     Total,
     UnknownEvents,
     Wanted,
     balances,
     balances_over_time,
+    closed_unknown,
     decimal_text,
     minor_units,
     search,
@@ -142,12 +144,12 @@ def _described(over_time: BalancesOverTime) -> str:
 def add_unknown(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/unknown")
     async def unknown(request: Request) -> Response:
-        found = await place.asking.ask(_unknown, place.ledger(request))
-        return place.show(request, "ledger/unknown_events.html", found=found)
+        found, closed = await place.asking.ask(_unknown, place.ledger(request))
+        return place.show(request, "ledger/unknown_events.html", found=found, closed=closed)
 
 
-def _unknown(journals: LedgerJournals) -> list[UnknownEvents]:
-    return unknown_events(journals.journals())
+def _unknown(journals: LedgerJournals) -> tuple[list[UnknownEvents], list[ClosedUnknown]]:
+    return unknown_events(journals.journals()), closed_unknown(journals.journals())
 
 
 HITS_MAX = 100

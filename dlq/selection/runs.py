@@ -16,7 +16,9 @@ from dlq.command import (
     PER_S_MAX,
     PER_S_MIN,
     PROPOSE_RUN,
+    PURGE,
     REPLAY,
+    RESOLVE,
     RESUME_RUN,
     RUN,
     RUN_ACTS,
@@ -226,7 +228,8 @@ def _check(selection: Selection, run: Run) -> None:
         raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTS)} is wanted")
     if run.action != REPLAY and run != Run(run.action, run.reason, propose=run.propose):
         raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
-    if selection.state != "open" and run.action != REPLAY:
+    may_be_closed = run.action in (PURGE, RESOLVE) and selection.state in ("open", "unknown")
+    if selection.state != "open" and run.action != REPLAY and not may_be_closed:
         raise RunRefused(
             number, f"its events are {selection.state}, and nothing of them is open: a {run.action} would do nothing"
         )

@@ -36,7 +36,7 @@ from ledger.queries.story import (
     entity_story,
     event_story,
 )
-from ledger.queries.unknown import UnknownEvents, unknown_events
+from ledger.queries.unknown import ClosedUnknown, UnknownEvents, closed_unknown, unknown_events
 
 __all__ = [
     "LIMIT_MAX",
@@ -48,6 +48,7 @@ __all__ = [
     "Balance",
     "BalancesOverTime",
     "Cause",
+    "ClosedUnknown",
     "CursorInvalid",
     "Delivery",
     "EntityEvent",
@@ -76,6 +77,7 @@ __all__ = [
     "Wanted",
     "balances",
     "balances_over_time",
+    "closed_unknown",
     "decimal_text",
     "entity_story",
     "event_story",

@@ -17,12 +17,15 @@ TYPE, UNDO = "type", "undo"
 WITH_AMOUNT = "^.*:(-?[0-9]+):[A-Z]+$"
 """A pair that ends in an amount and its currency; one of another handler's may not."""
 
+SELECT = "payhook dlq select --state unknown"
+OR_CLOSE = f"if it moves nothing for you, close it with a reason: {SELECT}, then payhook dlq discard sN"
+
 ADVICE: Mapping[str, str] = {
-    TYPE: "look the type up at the provider; once an update knows it, replay: payhook dlq select --state unknown",
+    TYPE: f"look the type up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}",
     UNDO: "look up at the provider what it takes back; if money moved before the ledger began, book it by hand: "
-    "payhook ledger enter",
+    f"payhook ledger enter; {OR_CLOSE}",
 }
-OF_A_VALUE = "look the value up at the provider; once an update knows it, replay: payhook dlq select --state unknown"
+OF_A_VALUE = f"look the value up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,20 @@ class UnknownEvents:
     @property
     def advice(self) -> str:
         return ADVICE.get(self.code, OF_A_VALUE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedUnknown:
+    """An unknown event that a person closed: as ``decision`` (purged or resolved), by ``actor``, for a ``reason``."""
+
+    provider: str
+    event_type: str
+    code: str
+    event_key: str
+    decision: str
+    actor: str
+    reason: str
+    at: datetime
 
 
 def unknown_events(journal: Tables) -> list[UnknownEvents]:
@@ -112,6 +129,42 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
             *(one["provider"] or "", one["event_type"] or "", one["code"], one["events"]),
             *(one["first_at"], one["last_at"], one["event_key"] or "", one["reason"] or ""),
             {} if one["currency"] is None else {one["currency"]: one["minor"]},
+        )
+        for one in found
+    ]
+
+
+def closed_unknown(journal: Tables) -> list[ClosedUnknown]:
+    """Those that were unknown until a person closed them, the newest `GROUPS_MAX` first.
+
+    :raises LedgerUnreadable: a journal is damaged
+    """
+    found = [one for rows in tables_of(journal) for one in _closed_of_journal(rows)]
+    return sorted(found, key=lambda one: one.at, reverse=True)[:GROUPS_MAX]
+
+
+def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
+    lake = Lake(journal=[rows])
+    if "journal" not in lake:
+        return []
+    no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
+    closed = ", ".join(text(decision.value) for decision in (Decision.PURGED, Decision.RESOLVED))
+    found = lake.ask(
+        f"""
+        SELECT provider, event_type, was_code AS code, event_key, decision, actor, reason, decided_at AS at
+        FROM (SELECT seq, provider, event_type, event_key, decision, actor, reason, decided_at, first,
+                     lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was,
+                     lag(error_code) OVER (PARTITION BY item_seq ORDER BY seq) AS was_code
+              FROM journal WHERE decision NOT IN ({no_steps})
+                    AND item_seq IN (SELECT item_seq FROM journal WHERE decision = {text(Decision.UNKNOWN.value)}))
+        WHERE seq > {rows.after} AND NOT first AND decision IN ({closed}) AND was = {text(Decision.UNKNOWN.value)}
+        ORDER BY seq DESC LIMIT {GROUPS_MAX}
+        """
+    ).to_pylist()
+    return [
+        ClosedUnknown(
+            *(one["provider"] or "", one["event_type"] or "", one["code"] or TYPE, one["event_key"] or ""),
+            *(one["decision"], one["actor"] or "", one["reason"] or "", one["at"]),
         )
         for one in found
     ]

@@ -176,15 +176,18 @@ def _other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
             yield {"problem": problem, "reversed": str(row["item_seq"])}
     for row in evidence.rows(_REOPENED):
         if (index.reopened_at(row["item_seq"]) or 0) < row["seq"]:
-            problem = "the index doesn't know that an ignored event was taken up again"
+            problem = "the index doesn't know that an ignored event was taken up again, or an unknown one closed"
             yield {"problem": problem, "reopened": str(row["item_seq"])}
 
 
 _REOPENED = """
     SELECT item_seq, max(seq) AS seq FROM (
         SELECT item_seq, seq, decision, first, lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was
-        FROM indexed WHERE decision IN ('ignored', 'unknown') OR (decision = 'replayed' AND NOT first))
-    WHERE decision = 'replayed' AND was IN ('ignored', 'unknown') GROUP BY item_seq ORDER BY item_seq
+        FROM indexed WHERE decision IN ('ignored', 'unknown')
+                           OR (decision IN ('replayed', 'purged', 'resolved') AND NOT first))
+    WHERE (decision = 'replayed' AND was IN ('ignored', 'unknown'))
+          OR (decision IN ('purged', 'resolved') AND was = 'unknown')
+    GROUP BY item_seq ORDER BY item_seq
 """
 
 

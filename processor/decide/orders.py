@@ -214,7 +214,8 @@ class Orders:
 
     def _close(self, control: Item, command: Command) -> None:
         """Each target by itself: one that can't be closed doesn't keep the others open."""
-        judged = judge_closing(command, self.known.index, self._meanwhile)
+        unknown = ignored_events(self.known, command.targets, self.rules.control_topic)
+        judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
         control.refusals = [one.refusal for one in judged if one.refusal is not None]
         decision = _CLOSED_AS.get(command.action, Decision.RESOLVED)
         self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)

@@ -93,7 +93,7 @@ def _under(names: Names, row: JournalRow) -> JournalRow:
 
 
 def ignored_events(known: Known, targets: Iterable[Target], control_topic: str) -> IgnoredEvents:
-    """Those of a replay's targets that aren't open: the rows that were seen, with their bodies."""
+    """Those of an order's targets that aren't open: the rows that were seen, with their bodies."""
     closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
     rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}
     if not rows:

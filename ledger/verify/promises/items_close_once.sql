@@ -1,12 +1,15 @@
 -- Every later decision continues an item that was open, and nothing follows the one that closes it; only what
--- was ignored, or unknown, may be taken up again.
+-- was ignored, or unknown, may be taken up again, and a person may close what is unknown.
 WITH steps AS (
     SELECT item_seq, seq, first, closes, decision,
            lead(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS next_decision
     FROM journal
     WHERE (NOT first OR waits OR decision IN ('ignored', 'unknown')) AND decision NOT IN ('reversed', 'lost', 'portion')),
 ended AS (
-    SELECT *, closes AND NOT (decision IN ('ignored', 'unknown') AND coalesce(next_decision, '') = 'replayed') AS ends FROM steps)
+    SELECT *, closes
+           AND NOT (decision IN ('ignored', 'unknown') AND coalesce(next_decision, '') = 'replayed')
+           AND NOT (decision = 'unknown' AND coalesce(next_decision, '') IN ('purged', 'resolved')) AS ends
+    FROM steps)
 SELECT found.* FROM (
     SELECT item_seq, min(seq) AS first_seq, max(seq) AS last_seq, count(*) FILTER (WHERE first) AS first_rows,
            count(*) FILTER (WHERE ends) AS closings, max(CASE WHEN ends THEN seq END) AS closed_at

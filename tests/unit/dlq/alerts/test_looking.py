@@ -208,6 +208,8 @@ def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_m
     assert dead is not None and dead.unknown == {}
     journal.then(taken_up, Decision.UNKNOWN)
     assert (again := following.read()) is not None and sum(again.unknown.values()) == 1
+    journal.then(taken_up, Decision.PURGED)
+    assert (closed := following.read()) is not None and closed.unknown == {}
 
 
 def test_an_undo_is_not_forgotten_after_a_day_but_once_a_person_booked_for_its_payment(journal: Journal) -> None:

@@ -55,12 +55,18 @@ def test_unknown_events_are_selected_apart_and_their_run_says_what_became_of_the
     frozen = bench.selections.freeze(UNKNOWN, "ada")
     assert (frozen.count, frozen.state) == (2, "unknown")
     assert dict(bench.dry_runs.make(frozen.number, Asked()).counts) == {Verdict.IN_PLACE: 2}
-    with pytest.raises(RunRefused, match=r"its events are unknown.* a purge would do nothing"):
-        bench.runs.start(frozen.number, Run("purge", "garbage"), "ada")
+    with pytest.raises(RunRefused, match=r"its events are unknown.* a release would do nothing"):
+        bench.runs.start(frozen.number, Run("release", "garbage"), "ada")
     bench.replay(frozen.number)
     bench.round(4)
     assert bench.states(frozen.number) == ["applied", "unknown"]
-    assert bench.selections.freeze(UNKNOWN, "ada").count == 1
+    left = bench.selections.freeze(UNKNOWN, "ada").number
+    bench.runs.start(left, Run("purge", "known to move nothing for us"), "ada")
+    bench.round(4)
+    assert bench.states(left) == ["purged"]
+    assert bench.engine.decisions(keys[1]) == ["unknown", "replayed", "unknown", "purged"]
+    with pytest.raises(SelectionEmpty):
+        bench.selections.freeze(UNKNOWN, "ada")
     with pytest.raises(FilterInvalid, match="text: an unknown event has none"):
         bench.selections.freeze(Filter(states=UNKNOWN.states, text="type"), "ada")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.decision import Decision
-from ledger.queries import UnknownEvents, unknown_events
+from ledger.queries import UnknownEvents, closed_unknown, unknown_events
 from ledger.queries.lake import Rows
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import TOPIC, bare_row, marks
@@ -36,6 +36,9 @@ UNDO: dict[str, Any] = {
     "error_code": "undo",
     "reason": "nothing is booked",
 }
+
+
+ABOUT = {name: OF_TYPE[name] for name in ("provider", "event_type")}
 
 
 @pytest.fixture
@@ -172,3 +175,35 @@ def test_groups_of_several_journals_are_one(lake: SmallLake) -> None:
     journal = str(lake.places.journal)
     [both] = unknown_events([Rows(journal, "ledger"), Rows(journal, "ledger.1")])
     assert both == replace(one, events=2, amounts={"EUR": 10})
+
+
+def test_what_a_person_closed_leaves_the_list_and_is_shown_with_who_and_why(lake: SmallLake) -> None:
+    unknown(lake, 2, **OF_TYPE)
+    then(lake, 2, Decision.PURGED, actor="ada", reason="known to move nothing for us", **ABOUT)
+    [left] = found(lake)
+    assert left.events == 1
+    [closed] = closed_unknown(str(lake.places.journal))
+    assert (closed.provider, closed.event_type, closed.code) == ("stripe", "made_up.funds_moved", "type")
+    assert (closed.decision, closed.actor, closed.reason) == ("purged", "ada", "known to move nothing for us")
+    then(lake, 3, Decision.REPLAYED)
+    then(lake, 3, Decision.DEAD)
+    then(lake, 3, Decision.PURGED, actor="ada", reason="it died")
+    assert found(lake) == [] and closed_unknown(str(lake.places.journal)) == [closed], (
+        "what died wasn't unknown any more"
+    )
+
+
+def test_the_command_shows_closed_ones_with_all_alone(lake: SmallLake) -> None:
+    unknown(lake, **OF_TYPE)
+    then(lake, 2, Decision.RESOLVED, actor="ada", reason="booked by the bank", **ABOUT)
+
+    def shown(*words: str) -> Result:
+        return CliRunner(env={"COLUMNS": "200"}).invoke(
+            main, ["ledger", "unknown", *words, "--data", str(lake.settings.data_dir)]
+        )
+
+    assert (shown().exit_code, shown().output) == (0, "nothing is unknown\n")
+    said = shown("--all").output
+    assert "resolved" in said and "ada" in said and "booked by the bank" in said
+    told = json.loads(shown("--all", "--json").output)
+    assert told["unknown"] == [] and told["closed"][0]["actor"] == "ada"

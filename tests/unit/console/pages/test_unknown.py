@@ -1,0 +1,42 @@
+"""An unknown event is closed on pages: selected by its state, discarded with a reason, and shown with who did it."""
+
+from __future__ import annotations
+
+from tests.unit.console.pages.conftest import Pages
+from tests.unit.console.pages.test_operators import Forms, text
+from tests.unit.processor.harness import unknown
+
+
+def not_known(pages: Pages) -> str:
+    key = pages.letters.receive("evt_odd", event_type="made_up.funds_moved")
+    pages.letters.handler.script[key] = unknown
+    pages.letters.batch()
+    return key
+
+
+def test_an_unknown_event_is_selected_and_discarded_and_leaves_the_list(own_pages: Pages) -> None:
+    key = not_known(own_pages)
+    ada = own_pages.browser("ada")
+    listed = text(ada.get("/ledger/unknown").text)
+    assert "made_up.funds_moved" in listed and "Select them" in listed and "Closed" not in listed
+    for view in ("groups", "items"):
+        shown = ada.get(f"/dlq?state=unknown&type=made_up.funds_moved&view={view}").text
+        assert "Nothing is like that" not in shown and "Select all that match" in shown
+    forms = Forms(ada)
+    status, where = forms.post("/dlq/selections", what="all", state="unknown", type="made_up.funds_moved", note="odd")
+    assert (status, where) == (303, "/dlq/selections/1")
+    assert forms.post(f"{where}/purge", reason="known to move nothing for us") == (303, where)
+    own_pages.letters.batch()
+    assert own_pages.letters.decisions(key) == ["unknown", "purged"]
+    assert "1 of 1 items ended" in text(ada.get(where).text)
+    after = text(ada.get("/ledger/unknown").text)
+    assert "Nothing is unknown" in after
+    assert "purged ada known to move nothing for us" in after
+    acts = [(one.action, one.actor, one.reason) for one in own_pages.listener.audit_log.read(5)]
+    assert ("purge", "ada", "known to move nothing for us") in acts
+
+
+def test_a_state_that_is_not_listed_says_so_to_who_may_not_replay(own_pages: Pages) -> None:
+    shown = own_pages.browser("eve").get("/dlq?state=ignored").text
+    assert "aren't listed here" in text(shown) and "Select all that match" not in shown
+    assert "Nothing is like that" in own_pages.browser("eve").get("/dlq?state=purged").text
