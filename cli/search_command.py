@@ -11,8 +11,14 @@ from cli.place import Place, with_place_of_mode
 from cli.tables import Rows
 from console.as_json import dumped
 from console.formats import money, second
+from core.clock import Deadline, SystemClock, to_rfc3339
 from ledger.queries import Payments, find_payments
-from ledger.queries.payments import FOUND_MAX
+from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX
+
+CUT = (
+    "Only what was decided since {since} was looked at in {seconds:g} s. For what is older, name the days: "
+    "payhook ledger search --from DAY --to DAY --text-in-keys TEXT"
+)
 
 
 @click.command()
@@ -27,13 +33,15 @@ def search(place: Place, text: str, as_json: bool) -> None:
     """
     ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        found = find_payments(ledger, text, place.settings.console.order_field)
+        found = find_payments(ledger, text, Deadline(SystemClock(), SEARCH_S_MAX), place.settings.console.order_field)
     if as_json:
         click.echo(dumped(found))
     elif len(found.found) == 1:
         _print_story(place, found)
     else:
         _print_list(found)
+    if found.looked_since is not None and not as_json:
+        click.echo(CUT.format(seconds=SEARCH_S_MAX, since=to_rfc3339(found.looked_since)), err=True)
     sys.exit(0 if found.found else 1)
 
 

@@ -22,8 +22,8 @@ class ConsoleSettings(BaseModel):
     order_field: str = Field(
         "",
         pattern=r"^([A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7})?$",
-        description="field of the webhooks' bodies that holds your order ids, such as metadata.order_id; the search "
-        "finds payments by it; empty: not by order ids",
+        description="field of the webhooks' JSON and form bodies that holds your order ids, such as "
+        "metadata.order_id; the search finds payments by it; empty: not by order ids",
     )
     metrics_urls: dict[str, str] = Field(
         default_factory=dict,

@@ -13,12 +13,13 @@ from console.access.routes import require
 from console.forms import Fields
 from console.pages.place import DlqPlace, Place, WorkStream
 from console.rendering import segment
+from core.clock import Deadline
 from core.decision import Decision
 from core.layout import LEDGER
 from core.routing import of_stream, stream_of
 from dlq.index import Filter, Item
 from ledger.queries import LedgerJournals, Payment, Payments, find_payments
-from ledger.queries.payments import FOUND_MAX, TEXT_CHARS_MAX, read_amount
+from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX, TEXT_CHARS_MAX, read_amount
 
 REPLAYABLE = (Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN)
 """What was decided so may be replayed by order."""
@@ -34,8 +35,15 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
         may_search = user.may(Role.FINANCE) or user.may(Role.VIEWER)
         fields = Fields(request.query_params)
         words = fields.text("q", TEXT_CHARS_MAX) if may_search else None
-        context = {"fields": fields, "found": None, "only": only, "most": FOUND_MAX, "order_field": place.order_field}
-        context["may_search"] = may_search
+        context = {
+            "fields": fields,
+            "found": None,
+            "only": only,
+            "most": FOUND_MAX,
+            "seconds": SEARCH_S_MAX,
+            "order_field": place.order_field,
+        }
+        context |= {"may_search": may_search, "seconds": SEARCH_S_MAX, "order_field": place.order_field}
         if fields.problems:
             return place.show(request, "search.html", 422, page_of_payment=None, **context)
         if words is None:
@@ -45,7 +53,7 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
         streams = list(of_stream(dlq.streams, stream_of(LEDGER, mode)).values())
 
         def find(ledger: LedgerJournals) -> Payments:
-            found = find_payments(ledger, words, place.order_field, only=only)
+            found = find_payments(ledger, words, Deadline(place.clock, SEARCH_S_MAX), place.order_field, only=only)
             return _joined(found, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
 
         found = await place.asking.ask(find, place.ledger(request))
@@ -87,7 +95,7 @@ def _joined(found: Payments, dead: Sequence[Payment]) -> Payments:
     """The newest first, each payment once: what the journal says of one counts."""
     by_key = {one.key: one for one in (*dead, *found.found)}
     payments = sorted(by_key.values(), key=lambda one: one.at, reverse=True)
-    return Payments(tuple(payments[:FOUND_MAX]), found.more or len(payments) > FOUND_MAX)
+    return Payments(tuple(payments[:FOUND_MAX]), found.more or len(payments) > FOUND_MAX, found.looked_since)
 
 
 def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import orjson
 
+from core.clock import Deadline
 from core.decision import Decision
 from core.keys import key_part
 from core.layout import StreamLayout
@@ -24,6 +26,12 @@ from ledger.queries.journals import LedgerJournals
 from ledger.queries.lake import Lake, all_of, one_of, text
 
 FOUND_MAX = 50
+SEARCH_S_MAX = 15.0
+"""Less than a page waits for its answer."""
+
+WINDOW_ROWS = 1_000_000
+"""The newest rows, which are looked at first; then as many more as all before, and so on."""
+
 TEXT_CHARS_MAX = 500
 ROWS_PER_PAYMENT = 20
 """So many of the newest rows that match are looked at for each payment that is listed: an account has most rows."""
@@ -32,6 +40,7 @@ BODIES_MAX = 200
 """Bodies that are read to see whether they really hold an order id where the setting says."""
 
 DEPTH_MAX = 20
+FORM_FIELDS_MAX = 1_000
 _KEY = "coalesce(entity_key, event_key)"
 _AMOUNT = re.compile(r"(?:([A-Za-z]{3}) ?)?(\d{1,3}(?:,\d{3})+|\d{1,16})(\.\d{1,4})?(?: ?([A-Za-z]{3}))?", re.ASCII)
 
@@ -56,10 +65,13 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class Payments:
-    """The newest first. ``more``: there are others, so that the text should say more."""
+    """The newest first. ``more``: there are others, or may be, so that the text should say more. ``looked_since``: what
+    was decided earlier wasn't looked at, as time was up; None: all was.
+    """
 
     found: tuple[Payment, ...]
     more: bool = False
+    looked_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,7 @@ def read_amount(words: str) -> AmountWanted | None:
 def find_payments(
     ledger: LedgerJournals,
     words: str,
+    deadline: Deadline,
     order_field: str = "",
     limit: int = FOUND_MAX,
     only: Collection[Decision] = (),
@@ -120,7 +133,9 @@ def find_payments(
     has it in a key, as its account or merchant, or as its amount. An order id is looked for in bodies where nothing
     else is found.
 
-    :param order_field: the field of bodies that holds order ids, such as ``metadata.order_id``; empty: none is asked
+    :param deadline: once it has passed, what is older isn't looked at
+    :param order_field: the field of JSON and form bodies that holds order ids, such as ``metadata.order_id``; empty:
+        none is asked
     :param only: payments of which an event was decided so; of nothing: all
     :raises LedgerUnreadable: a table is damaged
     """
@@ -128,11 +143,14 @@ def find_payments(
     if not words:
         return Payments(())
     # One after the other: each looks through the journal, or through the bodies, and mostly the first one finds it.
+    looked = Payments(())
     for conditions_of in (_exactly, _partly, functools.partial(_of_orders, ledger, order_field)):
-        conditions = conditions_of(words)
-        if conditions and (found := _found(ledger, conditions, limit, only)) is not None:
-            return found
-    return Payments(())
+        if conditions := conditions_of(words):
+            found = _found(ledger, conditions, limit, only, deadline)
+            if found.found:
+                return found
+            looked = max(looked, found, key=lambda one: one.more)
+    return looked
 
 
 def _exactly(words: str) -> list[str]:
@@ -154,34 +172,36 @@ def _partly(words: str) -> list[str]:
 
 
 def _found(
-    ledger: LedgerJournals, conditions: Sequence[str], limit: int, only: Collection[Decision]
-) -> Payments | None:
-    """None: nothing is like that."""
-    found = [_of_journal(ledger, at, conditions, limit, only) for at in ledger.places]
+    ledger: LedgerJournals, conditions: Sequence[str], limit: int, only: Collection[Decision], deadline: Deadline
+) -> Payments:
+    found = [_of_journal(ledger, at, conditions, limit, only, deadline) for at in ledger.places]
     # Of a payment that moved to another shard, the newest row says where it stands.
     newest = {one.key: one for one in sorted((one for part in found for one in part.found), key=lambda one: one.at)}
     payments = sorted(newest.values(), key=lambda one: one.at, reverse=True)
     is_more = len(payments) > limit or any(part.more for part in found)
-    return Payments(tuple(payments[:limit]), is_more) if payments else None
+    since = max((part.looked_since for part in found if part.looked_since is not None), default=None)
+    return Payments(tuple(payments[:limit]), is_more, since)
 
 
 def _of_journal(
-    ledger: LedgerJournals, at: StreamLayout, conditions: Sequence[str], limit: int, only: Collection[Decision]
+    ledger: LedgerJournals,
+    at: StreamLayout,
+    conditions: Sequence[str],
+    limit: int,
+    only: Collection[Decision],
+    deadline: Deadline,
 ) -> Payments:
     lake = Lake(journal=str(at.journal), postings=str(at.postings))
     if "journal" not in lake:
         return Payments(())
     if "postings" not in lake:
         conditions = [one for one in conditions if "FROM postings" not in one]
-    every = [" OR ".join(f"({one})" for one in conditions), "provider IS NOT NULL", f"seq > {ledger.own_after(at)}"]
+    every = [" OR ".join(f"({one})" for one in conditions), "provider IS NOT NULL"]
     if only:
         decided = one_of("decision", sorted(one.value for one in only))
         every.append(f"{_KEY} IN (SELECT {_KEY} FROM journal WHERE {decided})")
     # First which, then what: only of those few are the other columns read.
-    newest = lake.ask(
-        f"SELECT seq, {_KEY} AS key FROM journal {all_of(every)} AND {_KEY} IS NOT NULL "
-        f"ORDER BY seq DESC LIMIT {ROWS_PER_PAYMENT * limit}"
-    ).to_pylist()
+    newest, since = _newest(lake, all_of([*every, f"{_KEY} IS NOT NULL"]), ledger.own_after(at), limit, deadline)
     last: dict[str, int] = {}
     for one in newest:
         last.setdefault(one["key"], one["seq"])
@@ -190,7 +210,32 @@ def _of_journal(
     rows = lake.ask(f"{columns} WHERE {one_of('seq', listed.values())} ORDER BY seq DESC").to_pylist()
     payments = [_payment(one, at.stream) for one in rows]
     found = _with_amounts(lake, payments) if "postings" in lake else payments
-    return Payments(tuple(found), len(last) > limit or len(newest) == ROWS_PER_PAYMENT * limit)
+    is_more = len(last) > limit or len(newest) == ROWS_PER_PAYMENT * limit or since is not None
+    return Payments(tuple(found), is_more, since)
+
+
+def _newest(
+    lake: Lake, where: str, after: int, limit: int, deadline: Deadline
+) -> tuple[list[dict[str, Any]], datetime | None]:
+    """The newest rows after ``after`` that match, by their seq and key; and since when rows were looked at, where the
+    time wasn't enough for all.
+    """
+    found: list[dict[str, Any]] = []
+    most, rows = ROWS_PER_PAYMENT * limit, WINDOW_ROWS
+    [upto] = lake.ask("SELECT coalesce(max(seq), 0) AS seq FROM journal")["seq"].to_pylist()
+    while upto > after and len(found) < most:
+        low = max(after, upto - rows)
+        found += lake.ask(
+            f"SELECT seq, {_KEY} AS key FROM journal {where} AND seq > {low} AND seq <= {upto} "
+            f"ORDER BY seq DESC LIMIT {most - len(found)}"
+        ).to_pylist()
+        upto, rows = low, 2 * rows
+        if deadline.remaining_s <= 0:
+            break
+    if upto <= after or len(found) >= most:
+        return found, None
+    oldest = lake.ask(f"SELECT decided_at FROM journal WHERE seq = {upto + 1}")["decided_at"].to_pylist()
+    return found, oldest[0] if oldest else None
 
 
 def _payment(row: Mapping[str, Any], stream: str) -> Payment:
@@ -229,22 +274,37 @@ def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str
         lake = Lake(bodies=str(at.bodies))
         if "bodies" not in lake:
             continue
-        quoted = orjson.dumps(order_field.rpartition(".")[2]).decode()
-        body = "TRY_CAST(body AS varchar)"
-        rows = lake.ask(
-            f"SELECT body_sha256, body FROM bodies WHERE strpos({body}, {text(words)}) > 0 "
-            f"AND strpos({body}, {text(quoted)}) > 0 LIMIT {BODIES_MAX}"
-        ).to_pylist()
         path = tuple(order_field.split("."))
-        hashes += [one["body_sha256"] for one in rows if words in _values(_parsed(one["body"]), path)]
+        body = "TRY_CAST(body AS varchar)"
+        written = [words, quote(words, safe=""), quote_plus(words)]
+        holds = " OR ".join(f"strpos({body}, {text(one)}) > 0" for one in dict.fromkeys(written))
+        rows = lake.ask(
+            f"SELECT body_sha256, body FROM bodies WHERE strpos({body}, {text(path[-1])}) > 0 AND ({holds}) "
+            f"LIMIT {BODIES_MAX}"
+        ).to_pylist()
+        hashes += [one["body_sha256"] for one in rows if words in _values_in(one["body"], path)]
     return [one_of("body_sha256", sorted(hashes))] if hashes else []
 
 
-def _parsed(body: bytes) -> object:
+def _values_in(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
+    """The texts that stand at the path in a body: JSON, or a form."""
     try:
-        return orjson.loads(body)
+        tree = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return None
+        return _values_of_form(body, path)
+    return _values(tree, path)
+
+
+def _values_of_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
+    """Of the fields whose names end in the path: ``metadata[order_id]``, or ``metadata.order_id``."""
+    try:
+        fields = parse_qsl(body.decode("utf-8"), max_num_fields=FORM_FIELDS_MAX)
+    except ValueError:
+        return
+    for name, value in fields:
+        names = tuple(name.replace("]", "").replace("[", ".").split("."))
+        if names[-len(path) :] == path:
+            yield value
 
 
 def _values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str]:

@@ -51,3 +51,17 @@ def test_several_are_a_list(ledger: SmallLedger) -> None:
 def test_nothing_is_exit_1(ledger: SmallLedger) -> None:
     said = search(ledger, "pi_9")
     assert (said.exit_code, said.output) == (1, "no payments match\n")
+
+
+def test_a_search_whose_time_is_up_says_how_to_look_further(
+    ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that it names finds what is older."""
+    monkeypatch.setattr("ledger.queries.payments.WINDOW_ROWS", 1)
+    monkeypatch.setattr("cli.search_command.SEARCH_S_MAX", 0)
+    said = search(ledger, "pi_1")
+    assert said.exit_code == 1 and "Only what was decided since" in said.stderr
+    assert json.loads(search(ledger, "pi_1", "--json").stdout)["looked_since"] is not None
+    words = ["ledger", "search", "--from", "2020-01-01", "--to", "2030-01-01", "--text-in-keys", "pi_1"]
+    older = CliRunner(env={"COLUMNS": "140"}).invoke(main, [*words, "--data", str(ledger.data)])
+    assert older.exit_code == 0 and "stripe:evt_1:capture" in older.output

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from core.clock import Deadline, ManualClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Movement
 from journal.bodies import BodyStore
-from ledger.queries import LedgerJournals, Payments, find_payments
-from ledger.queries.payments import AmountWanted, read_amount
+from ledger.queries import LedgerJournals, Payments, find_payments, payments
+from ledger.queries.lake import Lake
+from ledger.queries.payments import SEARCH_S_MAX, AmountWanted, read_amount
 from tests.small_ledger import SmallLedger
 
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ORDER = {"data": {"object": {"id": "ch_1", "metadata": {"order_id": "R-77"}}}}
 
 
@@ -40,7 +45,11 @@ def ledger(tmp_path: Path) -> SmallLedger:
 
 
 def find(ledger: SmallLedger, words: str, field: str = "") -> Payments:
-    return find_payments(LedgerJournals(Layout(ledger.data).ledgers()), words, field)
+    return find_payments(LedgerJournals(Layout(ledger.data).ledgers()), words, in_time(), field)
+
+
+def in_time() -> Deadline:
+    return Deadline(ManualClock(AT), SEARCH_S_MAX)
 
 
 def keys(found: Payments) -> list[str]:
@@ -92,7 +101,7 @@ def test_an_order_id_is_found_in_the_field_that_the_setting_names_and_nowhere_el
 
 
 def test_no_more_are_listed_than_asked_for_and_it_is_said_that_there_are_more(ledger: SmallLedger) -> None:
-    found = find_payments(LedgerJournals(Layout(ledger.data).ledgers()), "acct:pi_", limit=2)
+    found = find_payments(LedgerJournals(Layout(ledger.data).ledgers()), "acct:pi_", in_time(), limit=2)
     assert (keys(found), found.more) == (["pi_order", "pi_dead"], True)
 
 
@@ -116,3 +125,52 @@ def test_before_anything_was_decided_nothing_is_found(tmp_path: Path) -> None:
 )
 def test_an_amount_is_read_as_people_write_it(words: str, wanted: AmountWanted | None) -> None:
     assert read_amount(words) == wanted
+
+
+class SlowLake(Lake):
+    """Each question takes ten seconds."""
+
+    clock = ManualClock(AT)
+
+    def ask(self, sql: str) -> pa.Table:
+        self.clock.advance(10)
+        return super().ask(sql)
+
+
+def test_a_search_ends_in_time_and_says_since_when_it_has_looked(
+    ledger: SmallLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest rows are looked at first, then more and more."""
+    monkeypatch.setattr(payments, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(payments, "Lake", SlowLake)
+
+    def slowly(words: str, seconds: float) -> Payments:
+        deadline = Deadline(SlowLake.clock, seconds)
+        return find_payments(LedgerJournals(Layout(ledger.data).ledgers()), words, deadline)
+
+    newest = slowly("acct:pi_", 15.0)
+    assert keys(newest) == ["pi_order"]
+    assert newest.looked_since is not None and newest.more
+    nothing = slowly("pi_kwd", 15.0)
+    assert (nothing.found, nothing.more) == ((), True) and nothing.looked_since is not None
+    whole = slowly("pi_kwd", 1_000.0)
+    assert keys(whole) == ["pi_kwd"] and whole.looked_since is None and not whole.more
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "is_found"),
+    [
+        (b"custom=x&order_id=R+88%2F1&sum=1", "order_id", True),
+        (b"metadata%5Border_id%5D=R+88%2F1", "metadata.order_id", True),
+        (b"event[metadata][order_id]=R%2088%2F1", "metadata.order_id", True),
+        (b"metadata.order_id=R+88%2F1", "metadata.order_id", True),
+        (b"note=order_id+R+88%2F1", "order_id", False),
+        (b"order_id=R+88%2F12", "order_id", False),
+        (b"\xff&order_id=R+88%2F1", "order_id", False),
+    ],
+)
+def test_an_order_id_is_found_in_a_forms_field(ledger: SmallLedger, body: bytes, field: str, is_found: bool) -> None:
+    ledger.add(Movement.CAPTURE, 100, "EUR", payment="pi_form", body_sha256=hashlib.sha256(body).hexdigest())
+    ledger.commit()
+    BodyStore(ledger.bodies).append([(hashlib.sha256(body).hexdigest(), body)])
+    assert keys(find(ledger, "R 88/1", field)) == (["pi_form"] if is_found else [])
