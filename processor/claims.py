@@ -15,7 +15,13 @@ from core.settings import RedisSettings
 TIMEOUT_S = 2.0
 """Of each connection and answer: the stream waits for them."""
 NAMES_AT_ONCE = 500
-"""Redis deletes so many in well under a millisecond."""
+"""Redis sets so many in a millisecond."""
+ENDED = b"p" + bytes(24) + b"0" * 13
+"""A pending claim of nobody (`ingest.redis_claims.CLAIM`) whose lease is over: it is taken over, and no confirmation of
+an earlier owner makes it hold the key again.
+"""
+ENDED_KEPT_S = 600
+"""A confirmation is sent for its lease at most, which is a fraction of this."""
 
 
 class ReceiverClaims:
@@ -36,7 +42,10 @@ class ReceiverClaims:
                 wanted = {generation, max(self._announced(redis), default=generation)}
                 names = [claim_name(key, self._mode, one) for one in wanted for key in event_keys]
                 for start in range(0, len(names), NAMES_AT_ONCE):
-                    redis.delete(*names[start : start + NAMES_AT_ONCE])
+                    pipeline = redis.pipeline(transaction=False)
+                    for name in names[start : start + NAMES_AT_ONCE]:
+                        pipeline.set(name, ENDED, ex=ENDED_KEPT_S)
+                    pipeline.execute()
         except (*FAILURES, SettingError) as failed:
             return str(failed) or type(failed).__name__
         return None

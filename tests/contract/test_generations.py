@@ -88,7 +88,28 @@ def test_the_claims_of_released_keys_are_free_in_the_generation_that_receivers_c
         assert set(asyncio.run(states(generation))) == {ClaimState.DUPLICATE}
     assert ReceiverClaims(settings, "live", 2).free(keys[1:], 3) is None
     for generation in (3, 7):
-        assert asyncio.run(states(generation)) == [ClaimState.DUPLICATE, *[ClaimState.CLAIMED] * (len(keys) - 1)]
+        assert asyncio.run(states(generation)) == [ClaimState.DUPLICATE, *[ClaimState.RECLAIMED] * (len(keys) - 1)]
+        assert set(asyncio.run(states(generation))) == {ClaimState.DUPLICATE}, "what came again holds its key"
+
+
+def test_a_confirmation_that_comes_after_the_release_does_not_hold_the_key_again(settings: RedisSettings) -> None:
+    """A receiver sends one again as long as its lease lasts; what the provider sends then is still a first event."""
+    first, again = b"a" * 16, b"b" * 16
+    asked = [ClaimKey.of("stripe:evt_1:charge", "11" * 32, "live", 3)]
+
+    async def run() -> list[ClaimState]:
+        async with async_redis(settings, ASK_S, ASK_S) as client:
+            claims = RedisClaims(client, RedisGate(ASK_S), 60.0, 1_000.0)
+            found = await claims.claim(asked, first)
+            assert await asyncio.to_thread(ReceiverClaims(settings, "live", 1).free, ["stripe:evt_1:charge"], 3) is None
+            claims.settle(asked, [], first)
+            await claims.settled()
+            found += await claims.claim(asked, again)
+            claims.settle(asked, [], again)
+            await claims.settled()
+            return [*found, *await claims.claim(asked, b"c" * 16)]
+
+    assert asyncio.run(run()) == [ClaimState.CLAIMED, ClaimState.RECLAIMED, ClaimState.DUPLICATE]
 
 
 def test_a_redis_that_is_not_there_is_a_reason_and_no_error() -> None:

@@ -57,6 +57,13 @@ def test_a_service_has_as_few_rights_as_it_can(name: str) -> None:
         assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), "published to others than this machine"
 
 
+@pytest.mark.parametrize("name", ["kafka", "redis"])
+def test_what_asks_for_no_password_is_reached_on_the_projects_own_network_alone(name: str) -> None:
+    assert "ports" not in SERVICES[name], "not on loopback either: other users of the machine are there"
+    assert "networks" not in FILE, "one network, which no other project shares"
+    assert all("networks" not in service for service in SERVICES.values())
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_has_limits_and_time_to_end(name: str) -> None:
     service = SERVICES[name]
