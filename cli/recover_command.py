@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from cli.acting import recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place
 from cli.tables import Rows
-from core.clock import SystemClock
+from core.clock import SystemClock, to_rfc3339
 
 if TYPE_CHECKING:
     from stack.recovery import Look
@@ -46,7 +47,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
     """
     if accept_loss and reason is None:
         raise click.UsageError("--accept-loss needs --reason")
-    from stack.recovery import decide, export, look, servers_of
+    from stack.recovery import decide, export, have_listed_again, look, servers_of
 
     clock = SystemClock()
     with servers_of(place.settings) as servers:
@@ -69,10 +70,27 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
         what = ", ".join(one.layout.stream for one in disagree)
         with recorder(place).act(this_account(), "accept_loss", what, reason):
             decide(looks, Acceptance(this_account(), reason, clock.now()))
+        since = have_listed_again(place.settings, looks, clock.now())
     click.echo(
         f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
         err=as_json,
     )
+    if since is not None:
+        _say_what_lists_bring(place, since, as_json=as_json)
+
+
+def _say_what_lists_bring(place: Place, since: datetime, *, as_json: bool) -> None:
+    from stack.catching_up import sources_of, unlisted
+
+    names = ", ".join(source.name for source in sources_of(place.settings, SystemClock()))
+    if names:
+        click.echo(
+            f"The next catch-up reads the lists of {names} from {to_rfc3339(since)} on, and brings in what they still "
+            "have. See /catch-up, or payhook status.",
+            err=as_json,
+        )
+    for name, why in unlisted(place.settings).items():
+        click.echo(f"{name}: {why}. Ask it to send again what is lost.", err=as_json)
 
 
 def _print(looks: list[Look]) -> None:

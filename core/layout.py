@@ -224,6 +224,11 @@ class Layout:
         return self.run / "caught-up.json"
 
     @property
+    def list_again(self) -> Path:
+        """From when on the providers' lists are read again, since a loss was accepted."""
+        return self.run / "list-again.json"
+
+    @property
     def restoring(self) -> Path:
         """The folder that a restore puts together."""
         return self.root / "restoring"

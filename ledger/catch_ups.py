@@ -103,6 +103,16 @@ class CatchUps:
         rows = read_rows(open_table(str(self.path)), wanted, columns).sort_by("at").to_pylist()
         return [ListedSpan(**row) for row in rows]
 
-    def listed_until(self, source: str) -> datetime | None:
-        """Up to when a source was listed, or given up; None where it never was."""
-        return max((span.until for span in self.spans() if span.source == source), default=None)
+    def listed_until(
+        self, source: str, after: datetime | None = None, start: datetime | None = None
+    ) -> datetime | None:
+        """Up to when a source was listed, or given up, without a gap; None where it never was.
+
+        :param after: listings before then don't count
+        :param start: where they begin; None: with the first one
+        """
+        until = start
+        for span in sorted(self.spans(after), key=lambda span: (span.at, span.since)):
+            if span.source == source and (until is None or span.since <= until):
+                until = span.until if until is None else max(until, span.until)
+        return until

@@ -32,6 +32,7 @@ from journal.reader import read_rows
 from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
+from stack.listing_again import ListAgain, read_list_again
 from stack.rounds import Round, run_schedule
 from stack.services.receiver import Parts, open_parts, secret_files
 from stack.settings import Settings
@@ -95,6 +96,9 @@ class Places(Protocol):
     def first_received_at(self, provider: str) -> datetime | None:
         """When the first event of the provider came, that the journal has."""
 
+    def list_again(self) -> ListAgain | None:
+        """What is to be listed again, since its loss was accepted."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlaces:
@@ -106,6 +110,9 @@ class LedgerPlaces:
     @property
     def catch_ups(self) -> CatchUps:
         return CatchUps(self.settings.layout.ledger(self.mode).shared(TABLE))
+
+    def list_again(self) -> ListAgain | None:
+        return read_list_again(self.settings.layout, self.mode)
 
     def known_keys(self, provider: str, span: Span) -> Collection[str]:
         came = (pc.field("occurred_at") >= span.since - SLACK) & (pc.field("occurred_at") <= span.until + SLACK)
@@ -171,8 +178,9 @@ async def catch_up_source(
     engine: CatchUp, places: Places, source: Source, clock: Clock, since: datetime | None = None
 ) -> Outcome:
     """Lists one source span by span up to now, and writes each span down once all of it is with Kafka."""
-    fetched, lost = 0, None
-    until = places.catch_ups.listed_until(source.name)
+    fetched, lost, again = 0, None, places.list_again()
+    part = () if again is None else (again.accepted_at, again.since)
+    until = places.catch_ups.listed_until(source.name, *part)
     try:
         since = since or _since(places, source, until, clock.now())
         if since < (oldest := clock.now() - source.adapter.listed_for):

@@ -17,7 +17,7 @@ from core.event import Mode
 from core.keys import hash16
 from core.layout import LEDGER, StreamLayout
 from core.redis import FAILURES, sync_redis
-from core.routing import is_sparse, mode_of, topics_of
+from core.routing import is_shard_of, is_sparse, mode_of, stream_of, topics_of
 from core.settings import KafkaSettings, RedisSettings
 from ingest.redis_claims import confirmed_hashes
 from journal.anchors import AnchorInvalid, AnchorKeys
@@ -38,6 +38,7 @@ from stack.endpoints import read_endpoints
 from stack.journals import check_journals, journals_of
 from stack.kafka import kafka_server
 from stack.kafka_users import embedded_kafka
+from stack.listing_again import list_again
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
 from stack.server import running
@@ -48,6 +49,8 @@ log_ = logging.getLogger(__name__)
 
 REDIS_TIMEOUT_S = 10.0
 """For one command of the walk through all claims."""
+LISTED_MAX = timedelta(days=45)
+"""Longer than any provider's list goes back."""
 RECEIPTS_BEFORE = timedelta(days=1)
 """Receipts that are older than the journal's last row by more than this were decided, or never published."""
 
@@ -163,6 +166,20 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
         for one in looks
         if one.disagrees
     ]
+
+
+def have_listed_again(settings: Settings, looks: Sequence[Look], accepted_at: datetime) -> datetime | None:
+    """Has the providers' lists read again from where the accepted losses begin; None: no ledger lost anything.
+
+    The next catch-up brings in what they still have: the claims of what is lost are void by then.
+    """
+    begins = []
+    for mode in settings.ingest.modes:
+        ledgers = [one for one in looks if is_shard_of(one.layout.stream, stream_of(LEDGER, mode))]
+        if any(one.disagrees for one in ledgers):
+            begins.append(max(_begin(ledgers), accepted_at - LISTED_MAX))
+            list_again(settings.layout, mode, begins[-1], accepted_at)
+    return min(begins, default=None)
 
 
 def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:

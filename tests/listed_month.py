@@ -293,6 +293,9 @@ class SimulatedMonth:
     def first_received_at(self, provider: str) -> datetime | None:
         return BEGIN
 
+    def list_again(self) -> None:
+        """Nothing was accepted as lost."""
+
     async def fetch(self, wanted: Wanted) -> Fetched:
         """Asks over HTTP; meanwhile time passes and webhooks come."""
         self._requests += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,8 +20,9 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.settings import ProcessorSettings
+from stack.listing_again import ListAgain, read_list_again
 from stack.ports import LOOPBACK, free_ports
-from stack.recovery import Look, Servers, look
+from stack.recovery import LISTED_MAX, RECEIPTS_BEFORE, Look, Servers, have_listed_again, look
 from stack.server import running
 from stack.settings import Settings
 from stack.topics import make_topics, topics
@@ -95,3 +97,14 @@ def test_what_is_lost_stands_once_at_the_shard_that_disagrees(looks: list[Look])
     assert [(one.layout.stream, one.disagrees) for one in looks] == [("ledger", True), ("ledger.1", False)]
     assert [[event.event_key for event in one.events] for one in looks] == [[LOST], []]
     assert [one.claims for one in looks] == [(hash16(LOST),), None]
+
+
+def test_lists_are_read_again_from_a_day_before_the_last_decision(looks: list[Look], tmp_path: Path) -> None:
+    settings, accepted_at = Settings(data_dir=tmp_path / "data"), datetime(2026, 3, 1, tzinfo=UTC)
+    settings.layout.run.mkdir(parents=True, exist_ok=True)
+    [last] = JournalReader(str(looks[0].layout.journal)).rows_of([looks[0].state.next_seq - 1])
+    since = have_listed_again(settings, looks, accepted_at)
+    assert since == max(last.decided_at - RECEIPTS_BEFORE, accepted_at - LISTED_MAX)
+    assert read_list_again(settings.layout, "live") == ListAgain(since, accepted_at)
+    assert read_list_again(settings.layout, "test") is None
+    assert have_listed_again(settings, looks[1:], accepted_at) is None, "it agrees"

@@ -1,0 +1,158 @@
+"""From when on a provider's list is read: after the last time, once a day from further back, and after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from core.clock import ManualClock
+from core.layout import Layout
+from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source
+from ledger.catch_ups import LISTED, LOST, CatchUps, FetchedEvent, ListedSpan
+from providers.port import Span
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
+from stack.catching_up import LOOK_BACK, Outcome, catch_up_source
+from stack.listing_again import ListAgain, list_again, read_list_again
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ADAPTER = build_adapters(ProvidersSettings())["stripe"]
+SOURCE = Source(cast("Any", ADAPTER), None, cast("Any", None), ("sk_live_x",))
+
+
+@dataclass
+class Listing:
+    """An engine that lists nothing: it remembers the spans that it was asked for, and fails where a test wants it."""
+
+    spans: list[Span] = field(default_factory=list)
+    fails_after: int | None = None
+
+    async def catch_up(self, source: Source, span: Span) -> CaughtUp:
+        if self.fails_after is not None and len(self.spans) >= self.fails_after:
+            raise ListUnavailable(source.name, "no answer")
+        self.spans.append(span)
+        return CaughtUp(span, 0, 0, 0, ())
+
+
+@dataclass
+class Spans:
+    rows: list[ListedSpan] = field(default_factory=list)
+
+    def append(self, span: ListedSpan, events: tuple[FetchedEvent, ...] = ()) -> None:
+        self.rows.append(span)
+
+    def spans(self, since: datetime | None = None) -> list[ListedSpan]:
+        return [row for row in self.rows if since is None or row.at >= since]
+
+    listed_until = CatchUps.listed_until
+
+
+class Bench:
+    def __init__(self, until: datetime | None) -> None:
+        self.clock, self.engine, self.table = ManualClock(NOW), Listing(), Spans()
+        self.again: ListAgain | None = None
+        if until is not None:
+            self.table.append(
+                ListedSpan(
+                    at=until, source="stripe", provider="stripe", outcome=LISTED, since=until - HOUR, until=until
+                )
+            )
+
+    @property
+    def catch_ups(self) -> CatchUps:
+        return cast("CatchUps", self.table)
+
+    def list_again(self) -> ListAgain | None:
+        return self.again
+
+    def first_received_at(self, provider: str) -> datetime | None:
+        assert provider == "stripe"
+        return NOW - timedelta(days=3)
+
+    def run(self, since: datetime | None = None) -> Outcome:
+        self.engine.spans.clear()
+        return asyncio.run(catch_up_source(cast("CatchUp", self.engine), self, SOURCE, self.clock, since))
+
+    @property
+    def since(self) -> datetime:
+        return self.engine.spans[0].since
+
+
+def test_the_first_list_begins_with_the_first_event_of_the_ledger() -> None:
+    bench = Bench(None)
+    bench.run()
+    assert bench.since == NOW - timedelta(days=3) - OVERLAP
+
+
+def test_a_list_begins_a_little_before_the_end_of_the_last_one() -> None:
+    bench = Bench(NOW - timedelta(minutes=4))
+    bench.run()
+    assert bench.since == NOW - timedelta(minutes=4) - OVERLAP
+
+
+def test_the_first_list_of_a_day_looks_further_back_until_it_gets_through() -> None:
+    until = NOW - timedelta(hours=12, minutes=1)
+    bench = Bench(until)
+    bench.engine.fails_after = 3
+    assert bench.run().problem is not None
+    assert bench.since == until - LOOK_BACK
+    bench.engine.fails_after = None
+    bench.run()
+    assert bench.since == until - LOOK_BACK
+    bench.run()
+    assert bench.since == NOW - OVERLAP
+
+
+def test_what_was_accepted_as_lost_is_listed_again_from_where_the_loss_begins() -> None:
+    """Killed in between, it goes on where it was; listed once, it isn't again."""
+    bench = Bench(NOW - timedelta(minutes=4))
+    bench.again = ListAgain(NOW - timedelta(hours=9), NOW)
+    bench.engine.fails_after = 3
+    bench.run()
+    assert bench.since == NOW - timedelta(hours=9) - OVERLAP
+    bench.engine.fails_after = None
+    bench.run()
+    assert bench.since == NOW - timedelta(hours=6) - 2 * OVERLAP
+    bench.run()
+    assert bench.since == NOW - OVERLAP
+
+
+@pytest.mark.parametrize("is_loss", [False, True])
+def test_what_a_person_lists_leaves_out_nothing_before_it(is_loss: bool) -> None:
+    """``--since`` begins later than the next round would have."""
+    bench = Bench(NOW - timedelta(hours=5))
+    if is_loss:
+        bench.again = ListAgain(NOW - timedelta(hours=9), NOW)
+    bench.run(NOW - HOUR)
+    bench.run()
+    assert bench.since == NOW - timedelta(hours=9 if is_loss else 5) - OVERLAP
+    bench.run()
+    assert bench.since == NOW - OVERLAP
+
+
+def test_what_no_list_has_any_more_is_lost_with_its_reason() -> None:
+    bench = Bench(NOW - timedelta(minutes=4))
+    bench.again = ListAgain(NOW - timedelta(days=40), NOW)
+    outcome = bench.run()
+    oldest = NOW - timedelta(days=30)
+    assert outcome.lost == Span(NOW - timedelta(days=40), oldest)
+    [lost] = [row for row in bench.table.rows if row.outcome == LOST]
+    assert (lost.since, lost.until, "30 days" in str(lost.reason)) == (NOW - timedelta(days=40), oldest, True)
+    assert bench.since == oldest
+
+
+@pytest.mark.parametrize("mode", ["live", "test"])
+def test_an_earlier_loss_is_not_forgotten_by_a_later_one(tmp_path: Path, mode: Any) -> None:
+    layout = Layout(tmp_path)
+    layout.run.mkdir()
+    assert read_list_again(layout, mode) is None
+    list_again(layout, mode, NOW - HOUR, NOW)
+    list_again(layout, mode, NOW, NOW + HOUR)
+    assert read_list_again(layout, mode) == ListAgain(NOW - HOUR, NOW + HOUR)
+    assert read_list_again(layout, "test" if mode == "live" else "live") is None
