@@ -11,18 +11,12 @@ made of Protobuf is Protobuf's own mapping ("ProtoJSON"), with the fields' names
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
-from decimal import Decimal
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import orjson
 
@@ -30,8 +24,9 @@ from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
-from processor.run.avro_schema import DECIMAL, check_bounds, read_decimal, with_bounded_decimals
-from processor.run.framing import FINGERPRINT_BYTES, SINGLE_OBJECT, Unwrap, WriterSchemas, message_of
+from processor.run.avro import SCHEMAS_MAX, decode_avro, decode_resolved, parse_avro
+from processor.run.avro_schema import check_bounds
+from processor.run.framing import Unwrap, WriterSchemas, message_of
 
 BYTES_MAX = 1 << 20
 """As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
@@ -44,11 +39,8 @@ PAYLOAD_PATTERN = r"^(json|avro(:.+)?|protobuf:.+#.+)$"
 SCHEMA_BYTES_MAX = 256 << 10
 """The schema travels with every task."""
 
-SCHEMAS_MAX, SCHEMAS_BYTES_MAX = 256, 1 << 20
+SCHEMAS_BYTES_MAX = 1 << 20
 """Of a folder; all of them travel with every task."""
-
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""As Protobuf's mapping has them; JSON has no numbers for these."""
 
 
 class PayloadTooLarge(PayhookError):
@@ -189,7 +181,7 @@ def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, un
     contents = [*([] if reader is None else [reader]), *files.values()]
     prints = {_fingerprint(content, setting): content for content in contents}
     numbers = {int(name): content for name, content in files.items() if name.isdecimal()}
-    decode = partial(_decode_resolved, WriterSchemas(folder, prints, numbers), reader)
+    decode = partial(decode_resolved, WriterSchemas(folder, prints, numbers), reader)
     return Decoder(_name("avro", named or folder, b"".join(contents)), decode, bytes_max, unwrap)
 
 
@@ -210,72 +202,16 @@ def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
 
 def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
     _fingerprint(content, setting)
-    return partial(_decode_avro, content)
+    return partial(decode_avro, content)
 
 
 def _fingerprint(content: bytes, setting: str) -> bytes:
     """The fingerprint of a schema that has been found good."""
     try:
         check_bounds(orjson.loads(content), DEPTH_MAX)
-        return _avro(content)[1]
+        return parse_avro(content)[1]
     except Exception as wrong:
         raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
-
-
-@lru_cache(maxsize=2 * SCHEMAS_MAX)
-def _avro(content: bytes) -> tuple[Any, bytes]:
-    """The parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
-    import fastavro.read
-    import fastavro.schema
-
-    fastavro.read.LOGICAL_READERS[f"bytes-{DECIMAL}"] = read_decimal
-    fastavro.read.LOGICAL_READERS[f"fixed-{DECIMAL}"] = read_decimal
-    schema = orjson.loads(content)
-    canonical = fastavro.schema.to_parsing_canonical_form(schema)
-    fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
-    return fastavro.schema.parse_schema(with_bounded_decimals(schema)), fingerprint
-
-
-def _decode_avro(content: bytes, body: bytes) -> Any:
-    schema, fingerprint = _avro(content)
-    is_single = body.startswith(SINGLE_OBJECT + fingerprint)
-    return _read_avro(body, len(SINGLE_OBJECT) + FINGERPRINT_BYTES if is_single else 0, schema, None)
-
-
-def _decode_resolved(schemas: WriterSchemas, reader: bytes | None, body: bytes) -> Any:
-    writer, begin = schemas.split(body)
-    return _read_avro(body, begin, _avro(writer)[0], None if reader is None else _avro(reader)[0])
-
-
-def _read_avro(body: bytes, begin: int, writer: Any, reader: Any) -> Any:
-    import fastavro
-
-    whole = io.BytesIO(body)
-    whole.seek(begin)
-    document = fastavro.schemaless_reader(whole, writer, reader)
-    if whole.tell() != len(body):
-        raise ValueError(f"{len(body) - whole.tell()} bytes follow the datum")
-    return _as_json(document)
-
-
-def _as_json(value: Any) -> Any:
-    """A value as fastavro gives it, of JSON's types. Recursion ends: the schema isn't recursive."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else _NOT_FINITE[str(value)]
-        case dict():
-            return {name: _as_json(one) for name, one in value.items()}
-        case list():
-            return [_as_json(one) for one in value]
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
-        case Decimal() | UUID():
-            return str(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no JSON")
 
 
 def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[bytes], Any]:
