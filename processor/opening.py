@@ -50,6 +50,7 @@ from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
+from processor.decide.item import Item
 from processor.decide.ports import DerivedTable, FreeClaims, Known, Reader, no_claims
 from processor.decide.run import Handlers
 from processor.history.check import PARTITIONS_NOTE, HistoryWatch, check, check_partitions, decided_by
@@ -235,7 +236,8 @@ class OpenableStream:
             self._status.announce(Announced(state.generation, shared.kafka.events_partitions, shard=wired.shard))
             load_newest(index, str(places.snapshots), reader)
             index.catch_up(reader, bodies)
-            dead_letters = self._dead_letters(state.published_upto)
+            hooks = None if wired.build_hooks is None else HookRunner(wired.build_hooks(), metrics.hook_failed)
+            dead_letters = self._dead_letters(state.published_upto, hooks)
             undo.callback(dead_letters.close, 0)
             dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
             anchors = self._anchors(state)
@@ -263,7 +265,8 @@ class OpenableStream:
             republish, put_back = _republisher(wired, shared), _put_back(wired, shared)
             handlers = Handlers(executor, places.trying, shared.clock, republish, downstreams, put_back)
             snapshots = Snapshots(index, str(places.snapshots), shared.clock)
-            derived = Derived(index, self._followers(reader), dead_letters, anchors, self._status.decided, snapshots)
+            decided = self._status.decided if hooks is None else partial(_decided, self._status.decided, hooks)
+            derived = Derived(index, self._followers(reader), dead_letters, anchors, decided, snapshots)
             rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
             batches = Batches(rules, journal, known, handlers, derived, shared.clock)
             watch.start()
@@ -320,14 +323,14 @@ class OpenableStream:
             follower.catch_up(reader)
         return followers
 
-    def _dead_letters(self, published_upto: int) -> DlqPublisher:
+    def _dead_letters(self, published_upto: int, hooks: HookRunner | None) -> DlqPublisher:
         wired, metrics = self._wired, self._status.metrics
         return DlqPublisher(
             dead_letter_producer(self._shared.kafka),
             DeadLetterTopic(wired.dlq_topic, f"payhook-{wired.name}", wired.config.dlq.copy_record),
             published_upto,
             self._shared.clock,
-            watcher=None if wired.build_hooks is None else HookRunner(wired.build_hooks(), metrics.hook_failed),
+            watcher=hooks,
             tally=metrics.dead_letters,
         )
 
@@ -439,6 +442,12 @@ def _put_back(wired: Wired, shared: Shared) -> PutBack | None:
     if wired.foreign is None:
         return None
     return PutBack(partial(open_producer, shared.kafka, REPUBLISH), partial(KafkaLog, shared.kafka))
+
+
+def _decided(report: Callable[[Sequence[Item]], None], hooks: HookRunner, items: Sequence[Item]) -> None:
+    """What one commit decided is reported, and told to the stream's own code."""
+    report(items)
+    hooks.scheduled(item.row for item in items)
 
 
 def _rows_of(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

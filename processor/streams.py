@@ -105,7 +105,8 @@ class StreamConfig(StreamSettings):
     hooks: str = Field(
         "",
         pattern=f"({FUNCTION}|^$)",
-        description="module:function that builds the hooks around dead-lettering; empty: none",
+        description="module:function that builds the hooks before and after a retry is scheduled or an event is "
+        "dead-lettered (docs/streams.md); empty: none",
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="what the handler's own settings model takes")
     modes: tuple[Mode, ...] = Field(

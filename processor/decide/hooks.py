@@ -1,4 +1,4 @@
-"""A stream's own code around dead-lettering: called before a dead event goes to its topic, and after.
+"""A stream's own code around the recovery of failed events: called before one is retried or dead-lettered, and after.
 
 A stream names ``module:function``; in the driver that builds an object with the two methods of `RecoveryHooks`.
 """
@@ -9,12 +9,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from core.decision import ErrorKind
+from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
 from processor.judge.classify import Failure
 
@@ -27,27 +27,20 @@ CALLS_WAITING_MAX = 10_000
 """About 20 MB of rows; what comes beyond is skipped, and counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Where the dead-letter topic holds an event."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
 class RecoveryHooks(Protocol):
-    """What a stream may learn of its dead letters.
+    """What a stream may learn of its failed events: of each retry that is scheduled, and of each dead letter.
 
-    Both are called on one thread of the driver, in order, after the death is in the journal: nothing that they do,
-    raise or take time for changes what was decided. Both may come again for the same ``row.seq`` after a crash.
+    ``event`` is its journal row, ``error`` what it failed of. ``route`` is the retry policy by which it is tried again;
+    None: it is dead. Both are called on one thread of the driver, in order, after the decision is in the journal:
+    nothing that they do, raise or take time for changes what was decided. Of a dead letter both may come again for the
+    same ``event.seq`` after a crash; a retry that was scheduled just before one may lack its calls.
     """
 
-    def before(self, row: JournalRow, error: Failure) -> None:
-        """The event is about to go to its dead-letter topic. ``row`` is its journal row, ``error`` what it died of."""
+    def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
+        """The event is about to wait for its next try (``event.due_at``), or to go to its dead-letter topic."""
 
-    def after(self, row: JournalRow, outcome: Published | Exception) -> None:
-        """It is there; or a try to put it there failed, and another one follows."""
+    def after(self, event: JournalRow, error: Failure, route: str | None, failure: Exception | None) -> None:
+        """It waits, or is on its topic; or a try to put it there failed with ``failure``, and another one follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class HookRunner:
 
         def make(own: JournalRow) -> None:
             try:
-                self._hooks.before(own, died_of(own))
+                self._hooks.before(own, failure_in(own), None)
             finally:
                 del self._befores[row.seq]
                 done.set()
@@ -107,14 +100,20 @@ class HookRunner:
         for done in list(self._befores.values())[-1:]:
             done.wait(timeout_s)
 
-    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
+    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
         """Kafka acknowledged it."""
-        where = Published(topic, partition, offset)
-        self._put("after", row, lambda own: self._hooks.after(own, where))
+        self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, None))
 
     def refused(self, row: JournalRow, error: Exception) -> None:
         """A try to produce it failed."""
-        self._put("after", row, lambda own: self._hooks.after(own, error))
+        self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, error))
+
+    def scheduled(self, rows: Iterable[JournalRow]) -> None:
+        """Of rows that are committed, those that wait for their next try."""
+        for row in rows:
+            if row.decision is Decision.RETRY:
+                self._put("before", row, lambda own: self._hooks.before(own, failure_in(own), own.retry_policy))
+                self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), own.retry_policy, None))
 
     def close(self, timeout_s: float) -> None:
         """Lets the calls that wait be made, for so long."""
@@ -151,8 +150,8 @@ class HookRunner:
         log.error("the recovery hook %s of row %d %s; the event's decision stands", call.stage, call.row.seq, reported)
 
 
-def died_of(row: JournalRow) -> Failure:
-    """What a dead row says of its error."""
+def failure_in(row: JournalRow) -> Failure:
+    """What a row says of its error."""
     return Failure(
         kind=row.error_kind or ErrorKind.NRE,
         error_class=row.error_class or "",

@@ -147,7 +147,7 @@ class OwnStreams:
     def layout(self) -> Layout:
         return Layout(self.folder)
 
-    def post(self, *event_ids: str, kind: str = "guest") -> None:
+    def post(self, *event_ids: str, kind: str = "guest", tenant: str | None = None) -> None:
         for event_id in event_ids:
             body = event_id.encode()
             event = Event(
@@ -161,6 +161,7 @@ class OwnStreams:
                 body=body,
                 mode="live",
                 account="",
+                tenant=tenant,
             )
             headers = to_headers(event, SystemClock().now(), Dedupe.CLAIMED)
             self._producer.produce(self.topic, body, key=event.entity_key, headers=dict(headers))

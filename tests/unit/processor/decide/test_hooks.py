@@ -1,17 +1,23 @@
-"""Hooks around dead-lettering: called in order, borne whatever they do."""
+"""Hooks around retries and dead-lettering: called in order, borne whatever they do."""
 
 from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 import pytest
 
 from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
-from processor.decide.hooks import HookRunner, Published
+from processor.decide.hooks import HookRunner
 from processor.judge.classify import Failure
+from tests.documented import CHECKOUT, blocks
 from tests.unit.journal.rows import bare_row
+from tests.unit.processor.harness import Engine, Stuck
 
 WAIT_S = 60.0
 
@@ -33,13 +39,16 @@ class Reported:
     """Remembers its calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, int, object]] = []
+        self.calls: list[tuple[str, int, str, str | None, Exception | None]] = []
+        self.errors: list[Failure] = []
 
-    def before(self, row: JournalRow, error: Failure) -> None:
-        self.calls.append(("before", row.seq, error))
+    def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
+        self.calls.append(("before", event.seq, error.error_class, route, None))
+        self.errors.append(error)
 
-    def after(self, row: JournalRow, outcome: Published | Exception) -> None:
-        self.calls.append(("after", row.seq, outcome))
+    def after(self, event: JournalRow, error: Failure, route: str | None, failure: Exception | None) -> None:
+        self.calls.append(("after", event.seq, error.error_class, route, failure))
+        self.errors.append(error)
 
 
 def runner_of(hooks: Reported, problems: list[tuple[str, str]], call_s_max: float = WAIT_S) -> HookRunner:
@@ -57,19 +66,19 @@ def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became
     runner.refused(dead(), refused)
     runner.published(dead(), "dlq.ledger", 3, 41)
     runner.close(WAIT_S)
-    error = Failure(ErrorKind.NRE, "MerchantUnknown", None, "acct_1", "Traceback")
     assert hooks.calls == [
-        ("before", 7, error),
-        ("after", 7, refused),
-        ("after", 7, Published("dlq.ledger", 3, 41)),
+        ("before", 7, "MerchantUnknown", None, None),
+        ("after", 7, "MerchantUnknown", None, refused),
+        ("after", 7, "MerchantUnknown", None, None),
     ]
+    assert hooks.errors == [Failure(ErrorKind.NRE, "MerchantUnknown", None, "acct_1", "Traceback")] * 3
     assert problems == []
 
 
 def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
     class Careless(Reported):
-        def before(self, row: JournalRow, error: Failure) -> None:
-            row.decision, row.reason = Decision.APPLIED, "I say so"
+        def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
+            event.decision, event.reason = Decision.APPLIED, "I say so"
             raise SystemExit(3)
 
     hooks, problems = Careless(), list[tuple[str, str]]()
@@ -81,7 +90,7 @@ def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
     assert not runner.holds(row)
     assert problems == [("before", "error")]
     assert row == dead()
-    assert hooks.calls == [("after", 7, Published("dlq.ledger", 0, 0))]
+    assert hooks.calls == [("after", 7, "MerchantUnknown", None, None)]
 
 
 class Slow(Reported):
@@ -91,10 +100,10 @@ class Slow(Reported):
         super().__init__()
         self.began, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
 
-    def before(self, row: JournalRow, error: Failure) -> None:
+    def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
         self.began.release()
         assert self.goes_on.acquire(timeout=WAIT_S)
-        super().before(row, error)
+        super().before(event, error, route)
 
 
 def test_a_letter_is_held_until_its_hook_is_back_and_the_batch_waits_for_none() -> None:
@@ -124,3 +133,72 @@ def test_while_a_hook_hangs_no_letter_is_held() -> None:
     runner.close(WAIT_S)
     assert [call[:2] for call in hooks.calls] == [("before", 1), ("before", 2), ("before", 3)]
     assert problems == [("before", "timeout")]
+
+
+def retry(seq: int) -> JournalRow:
+    return bare_row(
+        seq, Decision.RETRY, retry_policy="fixed(5s x3)", error_class="Stuck", error_kind=ErrorKind.SNBE, attempt=1
+    )
+
+
+def test_a_scheduled_retry_is_told_with_its_route_and_what_is_decided_otherwise_isn_t() -> None:
+    hooks, problems = Reported(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems)
+    runner.scheduled([retry(1), bare_row(2, Decision.APPLIED), bare_row(3, Decision.PARKED), dead(4), retry(5)])
+    runner.close(WAIT_S)
+    assert hooks.calls == [
+        (stage, seq, "Stuck", "fixed(5s x3)", None) for seq in (1, 5) for stage in ("before", "after")
+    ]
+    assert problems == []
+
+
+def test_a_hook_that_hangs_on_a_retry_keeps_no_event_from_its_next_try(tmp_path: Path) -> None:
+    hooks, problems = Slow(), list[tuple[str, str]]()
+    runner = runner_of(hooks, problems)
+    engine = Engine(tmp_path)
+    engine.on_decided = lambda items: runner.scheduled(item.row for item in items)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, Stuck("no answer"), 2)
+    engine.batch()
+    engine.advance(1)
+    engine.advance(2)
+    assert engine.decisions(key) == ["retry", "retry", "applied"]
+    assert hooks.began.acquire(timeout=WAIT_S) and hooks.calls == []
+    hooks.goes_on.release(2)
+    runner.close(WAIT_S)
+    assert [call[0] for call in hooks.calls] == ["before", "after"] * 2
+
+
+def test_what_a_hook_raises_on_a_retry_is_counted_alone(tmp_path: Path) -> None:
+    class Broken(Reported):
+        def after(self, event: JournalRow, error: Failure, route: str | None, failure: Exception | None) -> None:
+            raise RuntimeError("the pager is away")
+
+    problems = list[tuple[str, str]]()
+    runner = runner_of(Broken(), problems)
+    engine = Engine(tmp_path)
+    engine.on_decided = lambda items: runner.scheduled(item.row for item in items)
+    key = engine.post("evt_1")
+    engine.handler.fails(key, Stuck("no answer"), 1)
+    engine.batch()
+    engine.advance(1)
+    runner.close(WAIT_S)
+    assert (engine.decisions(key), problems) == (["retry", "applied"], [("after", "error")])
+
+
+def test_the_pages_hooks_say_where_a_failed_event_goes(caplog: pytest.LogCaptureFixture) -> None:
+    [block] = [
+        one for one in blocks((CHECKOUT / "docs" / "streams.md").read_text("utf-8")) if one.path == "own/pager.py"
+    ]
+    page: dict[str, Any] = {}
+    exec(block.text, page)
+    runner = HookRunner(page["build"](), lambda *_: None, WAIT_S)
+    runner.scheduled([retry(1)])
+    runner.taken(dead(2))
+    runner.refused(dead(2), OSError("no broker"))
+    runner.close(WAIT_S)
+    assert [message.partition(" goes to ")[2] or message for message in caplog.messages] == [
+        "its next try at None (fixed(5s x3))",
+        "its dead-letter topic",
+        "None isn't on its dead-letter topic yet: no broker",
+    ]
