@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import orjson
+
 from console.formats import money, second, span
 from console.waits import Waiting
 from core.clock import to_rfc3339
 from core.decision import Decision, ErrorKind
 from core.event import WITHHELD_SHA256
+from core.log import TRACEPARENT, trace_id_of
 from core.routing import row_name
 from dlq.index import Item, ItemStory, Mark, Stats
 from dlq.rates import HOUR_S, Rate
@@ -27,13 +30,14 @@ CLEAR_WITHIN_H = 4
 class Detail:
     """One thing that is known, under its name: a text, or a moment.
 
-    ``about``: the key of an event or an entity, whose page says more. ``is_key``: it is for machines to read.
+    ``about``: the key of an event or an entity, or a trace's id, whose page says more. ``is_key``: it is for machines
+    to read.
     """
 
     name: str
     text: str | None
     at: datetime | None = None
-    about: tuple[Literal["event", "entity"], str] | None = None
+    about: tuple[Literal["event", "entity", "trace"], str] | None = None
     is_key: bool = False
 
     @property
@@ -120,6 +124,7 @@ def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
             Detail("tries", tries),
             Detail("retry policy", next((row.retry_policy for row in reversed(story.rows) if row.retry_policy), None)),
             Detail("next", next_step(story.rows[-1])),
+            trace_of(story.headers.get(TRACEPARENT)),
             Detail("reason", None if item.reason == f"{item.error_class}: {item.message}" else item.reason),
             Detail("cause", item.fingerprint, is_key=True),
             Detail("body", first.body_sha256, is_key=True),
@@ -135,6 +140,12 @@ def _wait_details(item: Item, wait: Waiting | None) -> list[Detail]:
         Detail("waits since", None, wait.since),
         Detail("next try", None, wait.until),
     ]
+
+
+def trace_of(traceparent: str | None) -> Detail:
+    """The trace that an event came with."""
+    trace_id = None if traceparent is None else trace_id_of(traceparent)
+    return Detail("trace", trace_id, about=None if trace_id is None else ("trace", trace_id), is_key=True)
 
 
 def next_step(row: JournalRow) -> str | None:
@@ -272,6 +283,7 @@ def _received(delivery: Delivery) -> Moment:
         Detail("content", content, is_key=True),
         Detail("fact's content", first.fact_sha256, is_key=True),
         Detail("replays", str(delivery.replays) if delivery.replays else None),
+        trace_of(orjson.loads(first.headers).get(TRACEPARENT) if first.headers else None),
     ]
     return Moment(first.received_at, "received", None, _known(details))
 

@@ -5,6 +5,23 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class TracingSettings(BaseModel):
+    """Where traces are looked at. What they are sent to is OpenTelemetry's own variables' to say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    link: str = Field(
+        "",
+        pattern=r"^(https?://[^\s{}]{1,500}\{trace_id\}[^\s{}]{0,500})?$",
+        description="address of a trace in your trace system, with {trace_id} where its id goes "
+        "(https://jaeger.example/trace/{trace_id}): pages of events link to it; empty: they show the id alone",
+    )
+
+    def address_of(self, trace_id: str) -> str | None:
+        """None where no trace system is named."""
+        return self.link.replace("{trace_id}", trace_id) or None
+
+
 class ConsoleSettings(BaseModel):
     """The management listener. Never put it on a public address."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,7 +12,7 @@ from pathlib import Path
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.money import UNDOS, MovementUnknown
+from core.money import UNDOS, MoneyFact, MovementUnknown
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
@@ -23,6 +24,8 @@ from providers.reconciled import reader_of
 from providers.registry import build_adapters
 from providers.reread import Reader
 from providers.settings import ProvidersSettings
+
+log = logging.getLogger(__name__)
 
 
 class FactMismatch(PayhookError):
@@ -66,21 +69,33 @@ class LedgerHandler:
         try:
             fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
         except MovementUnknown as unknown:
+            log.info("%s of %s is unknown: %s", item.event_type, item.provider, unknown.code)
             if item.fact_key is not None:
                 raise FactMismatch(item.event_key, item.fact_key, None) from unknown
             return Unknown(unknown.code, str(unknown))
         found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
+        log.info("%s of %s reports %s", item.event_type, item.provider, _said(fact))
         if found != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
             raise FactMismatch(item.event_key, item.fact_key, found)
         if fact is None:
             return Ignored(nothing_moved(adapter, item.event_type))
+        log.info("looks up whose account %s at %s is (tenant: %s)", fact.account, item.provider, item.tenant or "none")
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
         holder = holder_of(*(fact.holder or (item.provider, fact.account)), item.tenant)
+        log.info("it is %s; books %s between it and %s", merchant.internal_account, fact.movement, holder)
         postings = book(fact, holder, merchant.internal_account, item.tenant)
         if not postings:
             return Ignored("an amount of zero moves no money")
         pair = None if fact.pair_key is None else of_tenant(item.tenant, fact.pair_key)
         return Applied(postings, pair, undoes=pair is not None and fact.movement in UNDOS)
+
+
+def _said(fact: MoneyFact | None) -> str:
+    """What an event reports, for a log line."""
+    if fact is None:
+        return "no movement of money"
+    money = fact.money
+    return f"a {fact.movement} of {money.amount_minor} {money.currency} (minor units) as {fact.fact_key}"
 
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:

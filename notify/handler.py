@@ -18,7 +18,7 @@ from core.errors import SettingError
 from core.files import TextFiles, problem_of, write_whole
 from core.status_file import moment_of
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
-from notify.addresses import Resolver
+from notify.addresses import Resolver, shown_url
 from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreadable
 from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
 from notify.sender import Sender, downstream_of, secret_file
@@ -123,8 +123,11 @@ class NotifyHandler:
         notice = read_notice(item.event_key, item.body)
         reason = self._why_not(subscriber, item.event_type, notice)
         if reason is not None:
+            log.info("%s isn't sent: %s", notice.id, reason)
             return Ignored(reason)
+        log.info("sends %s to subscriber %s at %s", notice.id, name, shown_url(subscriber.url, path_is_secret=True))
         answer = self._sender.send(subscriber, notice.id, item.body, item.traceparent)
+        log.info("subscriber %s answered %d", name, answer.status)
         if answer.status == GONE:
             gone = Disabled(to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
             self._gone[name] = (self._clock.monotonic() + GONE_S, self._disabled.written(name), gone)

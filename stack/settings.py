@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from console.settings import ConsoleSettings
+from console.settings import ConsoleSettings, TracingSettings
 from core.errors import SettingError
 from core.layout import Layout
 from core.location import is_url
@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     )
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings(), description="notifications of subscribers")
     console: ConsoleSettings = Field(default_factory=lambda: ConsoleSettings(), description="the management listener")
+    tracing: TracingSettings = Field(
+        default_factory=lambda: TracingSettings(), description="where traces are looked at"
+    )
     alerts: AlertsSettings = Field(default_factory=lambda: AlertsSettings(), description="alerts without Prometheus")
     backup: BackupSettings = Field(default_factory=lambda: BackupSettings(), description="backups")
 

@@ -53,7 +53,7 @@ TOPICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("The ledger", "Merchants, verification and maintenance: [finance guide](finance.md).", ("ledger.",)),
     ("Notifications", "[Notifications](notifications.md).", ("notify.",)),
-    ("Pages and API", "[Pages](console.md), [API](api.md).", ("console.",)),
+    ("Pages and API", "[Pages](console.md), [API](api.md), [traces](tracing.md).", ("console.", "tracing.")),
     ("Alerts and metrics", "[Alerts](alerts.md), [metrics](metrics.md).", ("alerts.", "metrics_host")),
     ("Backups", "[Runbook](runbook.md), [backups on a store](storage.md#backups-on-a-store).", ("backup.",)),
 )

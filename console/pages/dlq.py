@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from console.access.roles import Role, User
 from console.access.routes import require
-from console.details import item_details, tries_of
+from console.details import item_details, trace_of, tries_of
 from console.forms import Fields
 from console.pages.place import DlqPlace, Viewer, WorkStream
 from console.rendering import render
@@ -17,6 +17,7 @@ from console.waits import wait_of
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
+from core.log import TRACEPARENT
 from dlq.command import CommandInvalid, Target
 from dlq.command_fields import target_of_text
 from dlq.index import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
@@ -147,8 +148,9 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
         wait = await place.asking.ask(wait_of, stream.files, story.item, place.clock.now())
         tries = tries_of(story)
         context = {"details_known": item_details(story, wait), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
-        payload = shown(story.payload)
-        return place.show(request, "dlq/item.html", story=story, item=story.item, shown=payload, **context)
+        trace = trace_of(story.headers.get(TRACEPARENT))
+        context |= {"trace": trace if trace.text else None, "shown": shown(story.payload)}
+        return place.show(request, "dlq/item.html", story=story, item=story.item, **context)
 
     @router.get("/dlq/items/{item_seq}/payload")
     async def payload(request: Request, item_seq: int, user: Viewer) -> Response:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 from fastapi import Depends, Request, Response
 
@@ -96,12 +96,19 @@ class Asking:
 
 MODE = "mode"
 
+TraceAddress: TypeAlias = Callable[[str], str | None]
+"""Where the trace of an id is looked at; None: nobody says."""
+
+
+def no_traces(_trace_id: str) -> None:
+    """`TraceAddress` where no trace system is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long.
     ``order_field``: of bodies, that holds order ids; empty: none. ``uploads``: compares reports that are uploaded;
-    None: they aren't taken here.
+    None: they aren't taken here. ``traces``: where the trace of an id is looked at.
     """
 
     layout: Layout
@@ -110,6 +117,7 @@ class Place:
     clock: Clock
     order_field: str = ""
     uploads: ReportUploads | None = None
+    traces: TraceAddress = no_traces
 
     def mode(self, request: Request) -> Mode:
         """Whose traffic a request looks at: ``?mode=test``, else live."""
@@ -129,6 +137,8 @@ class Place:
         if detail.about is None:
             return None
         kind, key = detail.about
+        if kind == "trace":
+            return self.traces(key)
         return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
 
     def here(self, request: Request, **changes: object) -> str:
@@ -180,7 +190,8 @@ class WorkStream:
 class DlqPlace:
     """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
     ``attention``: what waits for people. ``day``: what streams did in the last one.
-    ``subscribers``: those that the settings name; ``missed``: what one of them missed. Both block.
+    ``subscribers``: those that the settings name; ``missed``: what one of them missed. Both block. ``traces``: where
+    the trace of an id is looked at.
     """
 
     streams: Mapping[str, WorkStream]
@@ -191,6 +202,7 @@ class DlqPlace:
     day: DayReader = field(default_factory=DayReader)
     subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple
     missed: FindMissed = lambda *_: ()
+    traces: TraceAddress = no_traces
 
     def stream(self, request: Request) -> WorkStream:
         """The stream that a request looks at: ``?stream=notify``, else the first."""
@@ -216,6 +228,8 @@ class DlqPlace:
         if detail.about is None:
             return None
         kind, key = detail.about
+        if kind == "trace":
+            return self.traces(key)
         if kind == "event":
             return self.ledger_link(request, f"/ledger/events/{segment(key)}")
         return self.link(request, "/dlq", view="items", entity=key)

@@ -79,6 +79,8 @@ _COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": CO
 
 def main() -> int:
     configure_logging()
+    # It is asked about thousands of events when somebody looks what a replay would do.
+    logging.getLogger("ledger.handler").setLevel(logging.WARNING)
     try:
         settings = load_settings()
         own(settings)
@@ -160,10 +162,13 @@ def _pages(
         for name in stream_names(settings)
     }
     uploads = ReportUploads(sorted(REPORTS), partial(compare_by_command, settings), clock)
-    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field, uploads)
+    traces = settings.tracing.address_of
+    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field, uploads, traces)
     subscribers = partial(read_subscribers, settings.notify)
     missed = partial(find_missed, settings.notify)
-    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed)
+    operators = DlqPlace(
+        streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+    )
     return routers(finance, operators, audit_log, users, bookings, received)
 
 

@@ -21,6 +21,7 @@ from console.pages import DlqPlace, Place, WorkStream, routers
 from console.pages.place import Asking
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
+from console.settings import TracingSettings
 from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
@@ -96,7 +97,10 @@ def pages(
     uploads = ReportUploads(["adyen", "stripe"], compare or no_spark, clock)
     finance = Place(layout, ("live",), Asking(), clock, uploads=uploads)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
-    operators = DlqPlace(streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed)
+    traces = TracingSettings(link="https://traces.example/trace/{trace_id}").address_of
+    operators = DlqPlace(
+        streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+    )
     return routers(finance, operators, acts, users, bookings, received)
 
 

@@ -96,6 +96,15 @@ def test_an_item_says_by_which_policy_it_was_tried(tmp_path: Path) -> None:
     assert "replay it, or close it" in (details["next"] or "")
 
 
+def test_an_item_says_its_trace(tmp_path: Path) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    items = DeadItems(tmp_path)
+    items.dead(payment="pi_1", headers=f'{{"traceparent":"00-{trace_id}-00f067aa0ba902b7-01"}}')
+    items.commit()
+    details = {detail.name: detail for detail in item_details(items.followed().item(1))}
+    assert (details["trace"].text, details["trace"].about) == (trace_id, ("trace", trace_id))
+
+
 def test_a_difference_names_its_event_by_its_key() -> None:
     """A row's number alone could be another shard's."""
     booked = Difference(kind="account_differs", fact_key="f", seq=4, decision="applied", account="acct_1")

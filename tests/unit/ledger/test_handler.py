@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
 from dataclasses import replace
@@ -20,8 +21,12 @@ from ledger import handler as handler_module
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler, handler_version
 from ledger.settings import LedgerSettings
+from processor.judge.classify import Classifier, Failure
+from processor.run.deadlines import Deadlines
+from processor.run.worker import Task
 from providers.reconciled import Origin, reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
+from tests.unit.processor.harness import run_groups
 
 CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))
 
@@ -201,3 +206,32 @@ def test_an_event_of_payhooks_own_making_must_be_of_the_fact_that_was_looked_up(
     event = reconciled_event("fake", CAPTURE, "fake:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live")
     with pytest.raises(FactMismatch):
         handle(None, replace(item("fake:other:capture"), event_type=event.event_type, body=event.body))
+
+
+def test_it_logs_what_it_looks_up_and_decides(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ledger.handler")
+    handle(CAPTURE, item())
+    assert caplog.messages == [
+        "charge of fake reports a capture of 1000 EUR (minor units) as fake:ch_1:capture",
+        "looks up whose account acct_1 at fake is (tenant: none)",
+        "it is m-1; books capture between it and fake/acct_1",
+    ]
+    caplog.clear()
+    handle(None, item(fact_key=None))
+    handle(MovementUnknown("status", "frozen"), item(fact_key=None))
+    assert caplog.messages == [
+        "charge of fake reports no movement of money",
+        "charge of fake is unknown: status='frozen'",
+    ]
+
+
+def test_what_it_looked_up_is_kept_with_an_event_that_fails() -> None:
+    """As the executors run it: where nobody configured a log."""
+    other = replace(CAPTURE, account="acct_2")
+    ledger = LedgerHandler({"fake": FakeAdapter(other)}, FakeDirectory())
+    task = Task("ledger", lambda: ledger, Classifier(), Deadlines(60.0, 100.0), 1, stop_on_dead=True)
+    [(_, failure)] = run_groups(task, ledger, [[replace(item(), fact_sha256=other.sha256)]])
+    assert isinstance(failure, Failure) and failure.error_class == "MerchantUnknown"
+    assert (failure.log_lines or "").splitlines()[-1] == (
+        "INFO ledger.handler: looks up whose account acct_2 at fake is (tenant: none)"
+    )

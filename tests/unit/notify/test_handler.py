@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
+import re
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -144,3 +146,15 @@ def test_a_traced_fact_takes_its_trace_to_the_subscriber_and_no_other_does(place
     place.handler()(item("shop"))
     traced, plain = receiver.requests
     assert traced.headers["traceparent"] == sent and "traceparent" not in plain.headers
+
+
+def test_it_logs_whom_it_asks_and_what_the_answer_is(
+    place: Place, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "notify.handler")
+    place.add("shop", receiver.port)
+    place.handler()(item("shop"))
+    sent, answered = caplog.messages
+    assert re.fullmatch(rf"sends \S+ to subscriber shop at http://\S+:{receiver.port}/…", sent), sent
+    assert answered == "subscriber shop answered 200"
+    assert "/hook?" not in sent, "a path may be a secret"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.money import Money
+from core.work import Outcome, WorkItem
 from dlq.index import DeadLetterIndex, Payloads
 from tests.damaged_lake import DAMAGES
 from tests.unit.console.listening import Browser, csrf_of
@@ -201,6 +203,23 @@ def test_the_causes_say_how_fast_they_come_and_go_and_what_to_do_next(pages: Pag
     assert "mend the handler or the data that it needs" in page
     page = text(pages.browser("eve").get("/dlq?provider=nobody").text)
     assert "Last 15 minutes 0 in, 0 out time to clear: nothing is dead" in page
+
+
+def test_an_item_s_trace_leads_to_the_trace_system_beside_its_log_lines(own_pages: Pages) -> None:
+    trace_id, letters = "4bf92f3577b34da6a3ce929d0e0e4736", own_pages.letters
+    key = letters.post("evt_traced", "traced", traceparent=f"00-{trace_id}-00f067aa0ba902b7-01")
+
+    def fails(_: WorkItem) -> Outcome:
+        logging.getLogger("ledger.handler").info("looks up whose account acct_9 at stripe is")
+        raise ZeroDivisionError("division by zero")
+
+    letters.handler.script[key] = fails
+    letters.batch()
+    [item_seq] = {row.item_seq for row in letters.journal.rows if row.event_key == key}
+    page = own_pages.browser("eve").get(f"/dlq/items/{item_seq}").text
+    assert "INFO ledger.handler: looks up whose account acct_9 at stripe is" in text(page)
+    link = f'<a href="https://traces.example/trace/{trace_id}">{trace_id}</a>'
+    assert page.count(link) == 2, "beside the lines, and among what is known"
 
 
 @pytest.mark.parametrize("path", ["/dlq", "/dlq?view=items", "/dlq/items/1", "/dlq/audit"])
