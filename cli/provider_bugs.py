@@ -51,8 +51,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, to send to the provider.")
 @with_place_of_mode
 def provider_bugs(place: Place, provider: str | None, since: datetime | None, as_json: bool, as_csv: bool) -> None:
-    """List what providers reported twice or in two ways: one movement of money under several event ids, one event id
-    with several contents. Both reports are shown, with their amounts while the bodies are kept.
+    """List what providers reported twice or in two ways: one movement of money, or one event without money, under
+    several event ids, one event id with several contents. Both reports are shown, with their amounts while the bodies
+    are kept.
     """
     if as_json and as_csv:
         raise click.UsageError("--json or --csv, not both")
@@ -103,10 +104,10 @@ def print_table(bugs: Sequence[ProviderBug]) -> None:
 
 
 def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
-    event = "event" if kind == "event_conflict" else "fact, events"
+    event = "event" if kind in ("event_conflict", "event_repeated") else "fact, events"
     rows = Rows("seq", event, "received (UTC)", "content", "amount", right=["seq", "amount"], title=title)
     for bug in bugs:
-        if kind != "event_conflict":
+        if bug.fact_key is not None and kind != "event_conflict":
             rows.add(None, bug.fact_key)
         for report in (bug.first, bug.again):
             if report is None:

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
@@ -23,20 +25,22 @@ from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
 from ledger.queries import LedgerJournals
+from ledger.repeated_events import repeated_events
 from providers.reconciled import reader_of
 from providers.reread import Reader
 
-Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict"]
+Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict", "event_repeated"]
 
 EXPLAINED: Mapping[Kind, str] = {
     "fact_repeated": "one movement of money under several event ids",
     "fact_conflict": "one movement of money under several event ids, with another amount, currency or account",
     "event_conflict": "one event id with other content",
+    "event_repeated": "one event without money under several event ids",
 }
 _FACT_CONFLICT, _EVENT_CONFLICT = "FactConflict", "EventConflict"
 _COLUMNS = [
     *("seq", "item_seq", "first", "topic", "partition", "offset", "event_key", "fact_key", "fact_sha256", "provider"),
-    *("event_type", "decision", "occurred_at", "received_at", "decided_at", "body_sha256"),
+    *("event_type", "entity_key", "decision", "occurred_at", "received_at", "decided_at", "body_sha256"),
     *("content_sha256", "error_class"),
 ]
 
@@ -100,18 +104,20 @@ def provider_bugs(
     set_aside = rows_where(journal, _set_aside(provider, since), _COLUMNS)
     again = [row for row in _one_a_delivery(set_aside) if row.seq > own_after]
     firsts = _Firsts(rows_where(journal, _holders(again), _COLUMNS))
-    pairs = [(row, firsts.of(row)) for row in again]
-    reports = _Reports(bodies, adapters, (row for pair in pairs for row in pair if row is not None))
+    cases: list[tuple[Kind, JournalRow, JournalRow | None]] = [(_kind(row), row, firsts.of(row)) for row in again]
+    repeated = repeated_events(journal, bodies, _narrowed(provider, since), _COLUMNS) if adapters else []
+    cases += [("event_repeated", row, first) for first, row in repeated if row.seq > own_after]
+    reports = _Reports(bodies, adapters, (row for _, *pair in cases for row in pair if row is not None))
     return [
         ProviderBug(
             provider=row.provider or "",
-            kind=_kind(row),
+            kind=kind,
             fact_key=row.fact_key,
             first=reports.of(first) if first is not None else None,
             again=reports.of(row),
             stream=stream,
         )
-        for row, first in pairs
+        for kind, row, first in sorted(cases, key=lambda case: case[1].seq)
     ]
 
 
@@ -147,11 +153,18 @@ def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
     died_of = pc.field("error_class").isin([_FACT_CONFLICT, _EVENT_CONFLICT])
     repeated = pc.field("decision") == Decision.DUPLICATE_FACT.value
     wanted = repeated | ((pc.field("decision") == Decision.DEAD.value) & died_of)
+    narrowed = _narrowed(provider, since)
+    return wanted if narrowed is None else wanted & narrowed
+
+
+def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | None:
+    """What somebody asks about; None: everything."""
+    wanted = []
     if provider is not None:
-        wanted = wanted & (pc.field("provider") == provider)
+        wanted.append(pc.field("provider") == provider)
     if since is not None:
-        wanted = wanted & (pc.field("received_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
-    return wanted
+        wanted.append(pc.field("received_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
+    return reduce(and_, wanted) if wanted else None
 
 
 def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:

@@ -23,7 +23,7 @@ from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, provider_bugs
 from load.samples.stripe import stripe_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
 
 ADAPTERS = build_adapters(ProvidersSettings())
 ACCOUNT = "acct_1"
@@ -185,7 +185,9 @@ def test_the_command_shows_each_case_by_provider_and_kind(payhook: Callable[...,
 def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -> None:
     reported = json.loads(payhook("--json", "--since", "2026-01-31").output)
     assert reported["since"] == "2026-01-31T00:00:00.000000Z"
-    assert reported["counts"] == {"stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1}}
+    assert reported["counts"] == {
+        "stripe": {"fact_repeated": 1, "fact_conflict": 1, "event_conflict": 1, "event_repeated": 0}
+    }
     conflict = reported["bugs"][1]
     assert sorted(conflict) == ["again", "fact_key", "first", "kind", "provider", "seqs_apart", "stream"]
     assert conflict["again"]["amount_minor"] == 799
@@ -215,3 +217,48 @@ def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(reported: World)
     written = csv_of([replace(bug, again=replace(bug.again, account=text)) for text in texts])
     lines = csv.DictReader(io.StringIO(written, newline=""))
     assert [line["again_account"] for line in lines] == [f"'{text}" for text in texts]
+
+
+def told(world: World, event_id: str, customer: str, email: str, *, minutes: int = 0) -> str:
+    """An event of Stripe's that moves no money."""
+    world.engine.clock.advance(60)
+    created = int((NOW + timedelta(minutes=minutes)).timestamp())
+    document = {
+        "id": event_id,
+        "object": "event",
+        "type": "customer.updated",
+        "created": created,
+        "livemode": True,
+        "account": ACCOUNT,
+        "data": {"object": {"id": customer, "object": "customer", "email": email}},
+    }
+    (event,) = ADAPTERS["stripe"].events(Request(json.dumps(document).encode(), []), "live")
+    assert event.fact_key is None
+    world.engine.send(EVENTS, event.body, to_headers(event, world.engine.clock.now(), Dedupe.CLAIMED))
+    world.engine.handler.script[event.event_key] = ignored
+    return event.event_key
+
+
+def test_one_event_without_money_under_two_ids_is_found_by_type_object_and_content(world: World) -> None:
+    first = told(world, "evt_1", "cus_1", "a@shop.example")
+    again = told(world, "evt_2", "cus_1", "a@shop.example", minutes=1)
+    told(world, "evt_3", "cus_1", "b@shop.example", minutes=2)
+    told(world, "evt_4", "cus_2", "a@shop.example", minutes=3)
+    told(world, "evt_5", "cus_1", "a@shop.example", minutes=24 * 60)
+    world.engine.batch()
+    world.written()
+    [bug] = world.bugs()
+    assert bug.first is not None
+    assert (bug.kind, bug.first.event_key, bug.again.event_key) == ("event_repeated", first, again)
+    assert (bug.fact_key, bug.again.amount_minor) == (None, None)
+    assert world.bugs(provider="adyen") == []
+    printed = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(world.data)]).output
+    assert "one event without money under several event ids (1)" in printed
+
+
+def test_without_their_bodies_events_without_money_are_not_compared(world: World) -> None:
+    told(world, "evt_1", "cus_1", "a@shop.example")
+    told(world, "evt_2", "cus_1", "a@shop.example")
+    world.engine.batch()
+    world.written(with_bodies=False)
+    assert world.bugs() == []
