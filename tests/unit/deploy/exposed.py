@@ -135,4 +135,5 @@ def _row(decision: Decision) -> JournalRow:
         decision=decision,
         decided_at=NOW,
         received_at=NOW,
+        attempt=int(decision is Decision.RETRY),
     )

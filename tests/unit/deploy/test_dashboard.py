@@ -48,6 +48,14 @@ def test_it_shows(what: str) -> None:
     assert MUST_SHOW[what] in asked
 
 
+def test_it_shows_first_tries_retries_by_attempt_and_dead_letters_apart() -> None:
+    [panel] = [panel for panel in PANELS if panel["title"] == "First tries, retries by attempt, dead letters"]
+    shown = {target["legendFormat"]: target["expr"] for target in panel["targets"]}
+    assert shown.keys() == {"first tries", "retry {{attempt}} scheduled", "done by retry {{attempt}}", "dead letters"}
+    by_attempt = [expr for legend, expr in shown.items() if "{{attempt}}" in legend]
+    assert all(expr.startswith("sum by (attempt) (rate(payhook_decisions_total{") for expr in by_attempt)
+
+
 def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
     for panel in PANELS:
