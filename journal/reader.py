@@ -80,6 +80,10 @@ class JournalReader:
         check_complete(path, self._table)
 
     @property
+    def path(self) -> str:
+        return self._path
+
+    @property
     def version(self) -> int:
         return self._table.version()
 

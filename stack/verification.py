@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
@@ -15,7 +17,9 @@ from core.routing import base_of, mode_of
 from core.settings import KafkaSettings
 from journal.lake import has_table
 from ledger.verify import Options, Report, Watch, run
+from ledger.verify.divided import Division
 from ledger.verify.report import remember
+from processor.streams import StreamConfig, taking
 from stack.jars import spark_jars
 from stack.journals import journals_of
 from stack.settings import Settings, streams_of
@@ -47,10 +51,19 @@ def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options
         settings.ledger,
         stream=stream,
         dead_letters=config.dlq_topics(mode)[journals.streams.index(stream)],
-        options=options,
+        options=replace(options, division=division_of(streams_of(settings), config, mode)),
         watch=watch,
         lake=settings.layout.lake,
     )
+
+
+def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
+    """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone."""
+    topic = config.events_topic(mode)
+    of_topic = [one for one in taking(streams, mode) if topic and one.events_topic(mode) == topic]
+    if len(of_topic) < 2 or not all(one.where for one in of_topic):
+        return None
+    return Division(topic, {one.name: one.names(mode) for one in of_topic})
 
 
 def run_round(settings: Settings) -> bool:

@@ -192,6 +192,12 @@ class Evidence:
     no_index: str = ""
     """Why there is none."""
 
+    is_divided: bool = False
+    """Whether several streams divide the topic among them."""
+
+    not_divided: str | None = None
+    """Why what they took of it can't be compared."""
+
     _commits: Sequence[CommitDigest] | None = None
     _counts: dict[str, int] = field(default_factory=dict)
 

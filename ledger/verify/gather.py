@@ -23,6 +23,7 @@ from journal.schema import TIMESTAMP
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.postings import mark_of
+from ledger.verify.divided import Division, add_division
 from ledger.verify.engine import Engine
 from ledger.verify.evidence import Evidence, Lake, Limits, reads
 from ledger.verify.kafka import Ends, Kafka, anchor_records
@@ -41,11 +42,12 @@ class VerifyImpossible(PayhookError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
-    looked at. ``providers``: how adapters read bodies."""
+    looked at. ``providers``: how adapters read bodies. ``division``: where several streams divide its topic."""
 
     deep: bool = False
     since: int | datetime | None = None
     providers: ProvidersSettings = field(default_factory=ProvidersSettings)
+    division: Division | None = None
 
 
 def gather(
@@ -101,6 +103,9 @@ def gather(
     )
     _add_asked(evidence, copied, index_seq)
     _add_partitions(evidence)
+    if options.division is not None:
+        evidence.is_divided = True
+        evidence.not_divided = add_division(engine, lake.places, options.division)
     return evidence
 
 

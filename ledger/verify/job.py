@@ -55,11 +55,14 @@ from ledger.verify.promises import promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
 from ledger.verify.report_checks import ReportsAgree
+from ledger.verify.routing_checks import OF_A_DEEP_LOOK, ElsewhereIsOthers, TopicDivided
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),
     InFlight(),
     RecordsAreThoseDecided(),
+    TopicDivided(),
+    ElsewhereIsOthers(),
     ReceiptsHaveDecisions(),
     ListedAreDecided(),
     OrderKept(),
@@ -251,7 +254,8 @@ def _left_out(evidence: Evidence) -> frozenset[str]:
     shard = evidence.shard
     of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
     alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()
-    return of_others | alone | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
+    whole = frozenset() if evidence.is_divided else frozenset({TopicDivided.name})
+    return of_others | alone | whole | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
 
 
 def _index(lake: Lake) -> tuple[Index | None, str]:
@@ -270,6 +274,7 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
     of_all: list[Invariant] = [
         BodiesWhole(lake.bodies, lake.redactions),
         RecordsAreThoseDecided(every=True),
+        ElsewhereIsOthers(OF_A_DEEP_LOOK),
     ]
     if not lake.is_ledger:
         return of_all

@@ -2,16 +2,21 @@
 --
 -- spans: what each history decided of a partition. Of a sparse topic, another journal, not every offset is there.
 -- An offender with at_offset and until_offset stands for each offset between them.
+-- elsewhere: the row decides offsets that aren't the stream's; those between them that are have rows of their own.
 WITH decided AS (
-    SELECT life, partition, kafka_offset AS low, coalesce(offset_until, kafka_offset + 1) AS high
+    SELECT life, partition, kafka_offset AS low, coalesce(offset_until, kafka_offset + 1) AS high,
+           coalesce(event_type, '') = 'payhook.elsewhere' AS elsewhere
     FROM journal WHERE first),
 ends AS (SELECT life, partition, min(low) AS low, max(high) AS high FROM decided GROUP BY life, partition),
+before_each AS (
+    SELECT *, max(high) OVER (PARTITION BY life, partition ORDER BY low, high
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+           max(high) OVER (PARTITION BY life, partition, elsewhere ORDER BY low, high
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_alike
+    FROM decided),
 breaks AS (
-    SELECT DISTINCT life, partition, low, before
-    FROM (SELECT *, max(high) OVER (PARTITION BY life, partition ORDER BY low, high
-                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-          FROM decided)
-    WHERE low <> before),
+    SELECT DISTINCT life, partition, low, before FROM before_each WHERE low > before
+    UNION SELECT DISTINCT life, partition, low, before_alike FROM before_each WHERE low < before_alike),
 decided_spans AS (
     SELECT spans.*, coalesce(low, until_offset) AS low, coalesce(high, until_offset) AS high
     FROM spans LEFT JOIN ends ON ends.life = spans.life AND ends.partition = spans.partition),

@@ -24,12 +24,15 @@ from ledger.verify.engine import Engine
 from ledger.verify.evidence import Limits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from ledger.verify.journal_checks import OneEffectInAllShards
+from ledger.verify.routing_checks import TopicDivided
 from tests.answers import OneRecord
 from tests.damaged_lake import cut_files, overwrite_files
 from tests.integration.ledger.conftest import AT, KEYS, Verify, World, body_of, new_row
 from tests.integration.ledger.findings import failed, only, problems
 
-OF_ONE_SHARD = [invariant.name for invariant in INVARIANTS if invariant.name != OneEffectInAllShards.name]
+OF_SEVERAL = {OneEffectInAllShards.name, TopicDivided.name}
+"""Asked where there are several shards, or streams that divide a topic."""
+OF_ONE_SHARD = [invariant.name for invariant in INVARIANTS if invariant.name not in OF_SEVERAL]
 
 
 def test_a_clean_lake_verifies(report: Verify) -> None:

@@ -1,0 +1,132 @@
+"""Invariants of streams that take a part of their topic (`core.where`): nobody's events, and others' events."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+
+from core.errors import Unparseable
+from core.event import ELSEWHERE_TYPE, from_record
+from core.routing import is_events
+from core.where import Where
+from journal.kafka_log import Point
+from journal.schema import Record
+from ledger.verify.evidence import Evidence
+from ledger.verify.report import Finding, Invariant, PromiseInvariant
+
+BY_CHANCE, OF_A_DEEP_LOOK = 1_000, 100_000
+"""Offsets that are compared at most."""
+
+_ELSEWHERE = f"""
+    SELECT seq, topic, partition, kafka_offset AS low, offset_until AS high, headers
+    FROM journal WHERE first AND event_type = '{ELSEWHERE_TYPE}' ORDER BY seq
+"""  # noqa: S608 - a word of our own
+_OWN = """
+    SELECT points.topic AS topic, points.partition AS partition, at_offset
+    FROM points JOIN journal
+    ON journal.topic = points.topic AND journal.partition = points.partition AND kafka_offset = at_offset
+    WHERE first AND offset_until IS NULL
+"""
+_POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("at_offset", pa.int64())])
+
+
+class TopicDivided(PromiseInvariant):
+    """Asked where each of several streams of a topic says what it takes (`ledger.verify.divided`)."""
+
+    name = "topic_divided"
+
+    def check(self, evidence: Evidence) -> Finding:
+        if evidence.not_divided is not None:
+            return self.finding(evidence, not_checked=evidence.not_divided)
+        return super().check(evidence)
+
+    def figures(self, evidence: Evidence) -> dict[str, Any]:
+        [row] = evidence.rows("SELECT CAST(coalesce(sum(high - low), 0) AS bigint) AS offsets FROM divided_spans")
+        return row
+
+
+@dataclass
+class ElsewhereIsOthers(Invariant):
+    """Compares by chance some of what Kafka still holds; ``compared_max`` offsets. Of another program's records
+    only the stream's own function knows what they say, so those aren't compared.
+    """
+
+    compared_max: int = BY_CHANCE
+    name = "elsewhere_is_others"
+    sentence = "What a stream passed over as the business of others is none that it said it takes."
+
+    def check(self, evidence: Evidence) -> Finding:
+        spans = [span for row in evidence.rows(_ELSEWHERE) if (span := _held(evidence, row)) is not None]
+        points = _points(spans, self.compared_max, evidence.state.version)
+        own = _own(evidence, points)
+        wheres = {point: where for point, where in points.items() if point not in own}
+        records = evidence.kafka.records_at(wheres)
+        offenders = (
+            {
+                "problem": "the stream takes this record, and passed it over",
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "where": str(wheres[topic, partition, offset]),
+            }
+            for (topic, partition, offset), record in sorted(records.items())
+            if _takes(wheres[topic, partition, offset], topic, record)
+        )
+        unknown = evidence.in_part("what was passed over earlier")
+        return self.finding(evidence, offenders, {"compared": len(records)}, unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Offsets of one partition between which some aren't the stream's; ``where``: what it took then."""
+
+    topic: str
+    partition: int
+    low: int
+    high: int
+    where: Where
+
+
+def _held(evidence: Evidence, row: dict[str, Any]) -> Passed | None:
+    """What Kafka still holds of them."""
+    topic, partition = row["topic"], row["partition"]
+    low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
+    low, high = max(low, row["low"]), min(high, row["high"])
+    return Passed(topic, partition, low, high, Where.from_text(row["headers"])) if low < high else None
+
+
+def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where]:
+    """Offsets by chance, with what the stream took then. Where a topic has several histories the newest one counts."""
+    ends = list(accumulate(span.high - span.low for span in spans))
+    total = ends[-1] if ends else 0
+    chosen = random.Random(seed).sample(range(total), min(count, total))  # noqa: S311 - chance, no secret
+    points: dict[Point, Where] = {}
+    for number in sorted(chosen):
+        at = bisect_right(ends, number)
+        span = spans[at]
+        points[span.topic, span.partition, span.high - (ends[at] - number)] = span.where
+    return points
+
+
+def _own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
+    """Those of them that the stream took."""
+    rows = [{"topic": topic, "partition": partition, "at_offset": offset} for topic, partition, offset in points]
+    if not rows:
+        return set()
+    evidence.add_rows("points", _POINTS, rows)
+    return {(row["topic"], row["partition"], row["at_offset"]) for row in evidence.rows(_OWN)}
+
+
+def _takes(where: Where, topic: str, record: Record) -> bool:
+    """Whether the stream says that it takes a record. What can't be read of receivers' events is every stream's."""
+    try:
+        event = from_record(record.value, record.headers).event
+    except Unparseable:
+        return is_events(topic)
+    return where.takes(event.mode, event.tenant, event.zone, event.provider)

@@ -1,0 +1,219 @@
+"""Several streams divide a topic: what none of them took is named, and what one of them passed over wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from core.clock import ManualClock
+from core.decision import Decision
+from core.event import ELSEWHERE_TYPE, Dedupe, Event, to_headers
+from core.where import Where
+from journal.schema import JournalRow, Record
+from journal.writer import JournalWriter
+from ledger.verify import Finding, Lake, Options, Report, verify
+from ledger.verify.divided import Division
+from ledger.verify.engine import Engine
+from ledger.verify.evidence import Limits
+from tests.integration.ledger.conftest import AT, EVENTS, KEYS, FakeKafka
+from tests.integration.ledger.findings import failed
+from tests.rewritten_files import Rows, rewrite
+
+WHERES = {"east": Where.read({"tenant": "eu-*"}), "west": Where.read({"tenant": "!eu-*"})}
+TENANTS = ("eu-a", "us-a", "us-b", "eu-a", None, "eu-b")
+"""Of the topic's records in turn."""
+
+
+@dataclass
+class Streams:
+    """Two streams of one topic, each with a journal by the real writer."""
+
+    folder: Path
+    kafka: FakeKafka
+
+    def lake(self, stream: str) -> Lake:
+        return Lake.under(self.folder, stream)
+
+    def write(self, stream: str, rows: Sequence[JournalRow], until: int, start: int = 0) -> None:
+        writer = JournalWriter.create_or_open(str(self.lake(stream).journal), stream)
+        writer.begin_epoch({EVENTS: {0: start}})
+        writer.commit(rows, {EVENTS: {0: until}}, 0)
+
+    def own(self, *offsets: int) -> list[JournalRow]:
+        return [
+            JournalRow(
+                seq=0,
+                item_seq=0,
+                first=True,
+                topic=EVENTS,
+                partition=0,
+                offset=offset,
+                decision=Decision.APPLIED,
+                decided_at=AT,
+                received_at=AT,
+                event_key=f"stripe:evt_{offset}:charge",
+                body_sha256="ab" * 32,
+                mode="live",
+            )
+            for offset in offsets
+        ]
+
+    def elsewhere(self, stream: str, low: int, high: int) -> JournalRow:
+        return JournalRow(
+            seq=0,
+            item_seq=0,
+            first=True,
+            topic=EVENTS,
+            partition=0,
+            offset=low,
+            offset_until=high,
+            decision=Decision.IGNORED,
+            event_type=ELSEWHERE_TYPE,
+            headers=WHERES[stream].text,
+            decided_at=AT,
+        )
+
+
+def numbered(*rows: JournalRow) -> list[JournalRow]:
+    for seq, row in enumerate(rows, 1):
+        row.seq = row.item_seq = seq
+    return list(rows)
+
+
+def record(offset: int, tenant: str | None) -> Record:
+    event = Event(
+        provider="stripe",
+        event_id=f"evt_{offset}",
+        event_type="charge",
+        event_key=f"stripe:evt_{offset}:charge",
+        entity_key=f"e{offset}",
+        content_sha256="ab" * 32,
+        content_version=1,
+        body=b"{}",
+        mode="live",
+        account="acct_1",
+        tenant=tenant,
+    )
+    return Record(offset, b"{}", tuple(to_headers(event, AT, Dedupe.CLAIMED)))
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Streams:
+    kafka = FakeKafka({EVENTS: {0: (0, len(TENANTS))}})
+    kafka.planted = {(EVENTS, 0, offset): record(offset, tenant) for offset, tenant in enumerate(TENANTS)}
+    return Streams(tmp_path, kafka)
+
+
+Ask = Callable[..., Report]
+
+
+@pytest.fixture
+def ask(engine: Engine, streams: Streams) -> Ask:
+    def check(stream: str, *names: str, division: bool = True) -> Report:
+        divided = Division(EVENTS, {"east": ["east"], "west": ["west"]}) if division else None
+        options, clock = Options(division=divided), ManualClock(AT + timedelta(seconds=5))
+        return verify(engine, streams.lake(stream), streams.kafka, KEYS, Limits(), clock, options, names=names)
+
+    return check
+
+
+NAMES = ("offsets_accounted", "topic_divided", "elsewhere_is_others")
+
+
+def one(report: Report, name: str) -> Finding:
+    return next(finding for finding in report.findings if finding.name == name)
+
+
+def divide(streams: Streams) -> None:
+    """As both streams decide `TENANTS`."""
+    east, west = (streams.elsewhere(stream, *span) for stream, span in {"east": (1, 5), "west": (0, 6)}.items())
+    first, third, fifth = streams.own(0, 3, 5)
+    streams.write("east", numbered(first, east, third, fifth), 6)
+    streams.write("west", numbered(west, *streams.own(1, 2, 4)), 6)
+
+
+def test_two_streams_divide_a_topic_whole(streams: Streams, ask: Ask) -> None:
+    divide(streams)
+    for stream in ("east", "west"):
+        found = ask(stream, *NAMES)
+        assert not failed(found), found.as_json()
+        assert one(found, "topic_divided").figures == {"offsets": 6}
+        assert one(found, "elsewhere_is_others").figures == {"compared": 3}
+
+
+def test_what_neither_took_is_named(streams: Streams, ask: Ask) -> None:
+    """Both wrote that offsets 3 and 4 are the other one's."""
+    first, fifth = streams.own(0, 5)
+    streams.write("east", numbered(first, streams.elsewhere("east", 1, 5), fifth), 6)
+    streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2)), 6)
+    found = ask("east", *NAMES)
+    assert one(found, "offsets_accounted").ok
+    [offender] = one(found, "topic_divided").offenders
+    assert (offender["topic"], offender["partition"]) == (EVENTS, 0)
+    assert (offender["at_offset"], offender["until_offset"]) == (3, 5)
+    assert [offender["offset"] for offender in one(found, "elsewhere_is_others").offenders] == [3]
+    assert [offender["offset"] for offender in one(ask("west", *NAMES), "elsewhere_is_others").offenders] == [4]
+
+
+def test_the_first_and_the_last_record_that_neither_took_are_named(streams: Streams, ask: Ask) -> None:
+    streams.write("east", numbered(streams.elsewhere("east", 0, 6), *streams.own(3)), 6)
+    streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
+    offenders = one(ask("west", "topic_divided"), "topic_divided").offenders
+    assert [(offender["at_offset"], offender["until_offset"]) for offender in offenders] == [(0, 1), (5, 6)]
+
+
+def test_what_one_hasn_t_read_yet_or_began_behind_is_no_gap(streams: Streams, ask: Ask) -> None:
+    streams.write("east", numbered(streams.elsewhere("east", 2, 3), *streams.own(3)), 4, start=2)
+    streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
+    found = ask("west", "topic_divided")
+    assert (found.ok, one(found, "topic_divided").figures) == (True, {"offsets": 2})
+
+
+def test_as_long_as_the_other_one_hasn_t_begun_nothing_is_proved(streams: Streams, ask: Ask) -> None:
+    streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
+    assert one(ask("west", "topic_divided"), "topic_divided").not_checked == "east hasn't begun"
+
+
+def test_a_stream_that_has_no_other_beside_it_isn_t_asked_how_they_divide(streams: Streams, ask: Ask) -> None:
+    divide(streams)
+    assert [finding.name for finding in ask("east", *NAMES, division=False).findings] == [
+        *("offsets_accounted", "elsewhere_is_others")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem", "offset"),
+    [
+        (lambda row: row.update(offset_until=4), "an offset with no first row", 4),
+        (lambda row: row.update(offset=2), "an offset with no first row", 1),
+        (lambda row: row.update(offset_until=9), "rows beyond the marks", None),
+    ],
+)
+def test_an_offset_that_is_in_no_row_beside_what_is_elsewhere_is_named(
+    streams: Streams, ask: Ask, change: Callable[[dict[str, object]], object], problem: str, offset: int | None
+) -> None:
+    divide(streams)
+
+    def of_elsewhere(rows: Rows) -> None:
+        change(next(row for row in rows if row["event_type"] == ELSEWHERE_TYPE))
+
+    rewrite(Path(streams.lake("east").journal), of_elsewhere)
+    offenders = one(ask("east", "offsets_accounted"), "offsets_accounted").offenders
+    assert [(offender["problem"], offender.get("offset")) for offender in offenders] == [(problem, offset)]
+
+
+def test_an_offset_that_two_rows_say_is_elsewhere_is_named(streams: Streams, ask: Ask) -> None:
+    divide(streams)
+
+    def twice(rows: Rows) -> None:
+        rows.append({**next(row for row in rows if row["event_type"] == ELSEWHERE_TYPE), "offset": 2})
+
+    rewrite(Path(streams.lake("east").journal), twice)
+    offenders = one(ask("east", "offsets_accounted"), "offsets_accounted").offenders
+    assert [(offender["problem"], offender["offset"]) for offender in offenders] == [
+        ("an offset with several first rows", 2)
+    ]
