@@ -63,10 +63,11 @@ _DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)
 
 
 class ProcessorMetrics:
-    """One set a stream, in a registry of its own."""
+    """One set a stream, in a registry of its own. ``delay``: the stream's, which is no lateness."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, delay: timedelta = timedelta(0)) -> None:
         self._clock = clock
+        self._promised = PROMISED + delay
         self.registry = CollectorRegistry()
         self.dead_letters = Tally()
         registry = self.registry
@@ -168,7 +169,9 @@ class ProcessorMetrics:
         now, rows = self._clock.now(), [item.row for item in items]
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
             self._counts["payhook_decisions"].labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
-        for outcome, count in Counted(sli_outcome(item.row, now, item.waiting) for item in items).items():
+        for outcome, count in Counted(
+            sli_outcome(item.row, now, item.waiting, self._promised) for item in items
+        ).items():
             if outcome is not None:
                 self._counts["payhook_sli_events"].labels(outcome).inc(count)
         for row in rows:
@@ -211,7 +214,9 @@ ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, De
 _OF_THE_SENDER = frozenset({POISON_CLASS, CONFLICT_CLASS, FACT_CONFLICT_CLASS})
 
 
-def sli_outcome(row: JournalRow, now: datetime, waiting: OpenItem | None = None) -> str | None:
+def sli_outcome(
+    row: JournalRow, now: datetime, waiting: OpenItem | None = None, promised: timedelta = PROMISED
+) -> str | None:
     """What a row says of its event's time; None where it is no answer, or not the first one.
 
     ``now``: when the row was committed. ``waiting``: the event as it waited until then. One that followed a failing
@@ -230,7 +235,7 @@ def sli_outcome(row: JournalRow, now: datetime, waiting: OpenItem | None = None)
         return None
     if row.attempt == 0 and waiting is not None and _is_apart(waiting):
         return WAITED
-    return IN_TIME if now - row.received_at <= PROMISED else LATE
+    return IN_TIME if now - row.received_at <= promised else LATE
 
 
 def _is_apart(waiting: OpenItem) -> bool:

@@ -75,7 +75,7 @@ def main() -> int:
         log.error("%s", problem)
         return 1
     clock = SystemClock()
-    metrics = {one.name: ProcessorMetrics(clock) for one in wired}
+    metrics = {one.name: ProcessorMetrics(clock, one.rules.delay) for one in wired}
     files = {one.name: StatusFile(one.places.status, clock) for one in wired}
     for file in files.values():
         file.remove()

@@ -179,3 +179,17 @@ def test_each_step_of_a_batch_is_timed_once() -> None:
     value = metrics.registry.get_sample_value
     assert value("payhook_batch_step_seconds_count", {"step": "commit"}) == 1
     assert value("payhook_batch_step_seconds_sum", {"step": "fetch"}) == 0.25
+
+
+def test_a_streams_delay_is_no_lateness() -> None:
+    """It is counted in time for 5 s after the delay's end, and late then."""
+    metrics = ProcessorMetrics(ManualClock(NOW), timedelta(seconds=30))
+    for took_s in (31.0, 35.0, 36.0):
+        metrics.committed([Item(row(Decision.APPLIED, took_s), b"", new=False)])
+    found = {
+        sample.labels["outcome"]: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "payhook_sli_events_total" and sample.value
+    }
+    assert found == {"in_time": 2, "late": 1}
