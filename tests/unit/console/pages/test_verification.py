@@ -38,7 +38,7 @@ def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages
     remember(Layout(own_pages.data).verified, verified(), deep=False)
     page = own_pages.browser("fay").get(PAGE).text
     reported, rows = text(page), rows_of(page)
-    assert "2026-01-31 14:30" in reported and "up to row 1,234: 1 of 30 don't hold" in reported
+    assert "2026-01-31 14:30" in reported and "up to row 1,234: 1 of 31 don't hold" in reported
     assert next(iter(rows)) == "order_kept", "what is wrong comes first"
     assert rows["order_kept"].startswith(" wrong ") and "stripe:evt_<i>7</i>" in rows["order_kept"]
     assert "<i>" not in page, "what strangers wrote is text"
