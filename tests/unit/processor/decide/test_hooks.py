@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-import pytest
-
 from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
 from processor.decide.hooks import HookRunner
