@@ -81,6 +81,10 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     for act in redacted.earlier:
         ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
         click.echo(f"{_body(act)} had been removed before, {ordered}")
+    if redacted.lost:
+        named = ", ".join(redacted.lost)
+        click.echo(f"of these files of bodies, which are gone, it isn't known what they held: {named}")
+        click.echo("if one of them is put back, order it again")
 
 
 def _body(act: Redaction) -> str:

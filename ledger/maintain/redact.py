@@ -97,6 +97,8 @@ class Redacted:
     left: tuple[Redaction, ...] = ()
     """A file that holds one may just be being committed: the next maintenance removes it."""
     earlier: tuple[Redaction, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Files of the bodies that are gone: what they held isn't known."""
 
 
 def redact(
@@ -138,7 +140,15 @@ def redact(
         finish(stream, redactions, clock)
     unfinished = {(one.stream, one.body_sha256) for stream in streams for one in redactions.unfinished(stream.stream)}
     left = tuple(one for one in acts if (one.stream, one.body_sha256) in unfinished)
-    return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier))
+    lost = tuple(name for stream in streams for name in sorted(_lost(stream.bodies)))
+    return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier), lost)
+
+
+def _lost(bodies: Location) -> frozenset[str]:
+    """Files that the table names and that are gone."""
+    if not DeltaTable.is_deltatable(str(bodies)):
+        return frozenset()
+    return snapshot(bodies).names - {one.name for one in data_files(bodies)}
 
 
 def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
@@ -190,12 +200,15 @@ def purge(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
     A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
-    as they would. Returns whether all is done: a file that the table doesn't name and that is only minutes old may
-    be about to be committed, and is left to the next run.
+    as they would. A file that is gone holds nothing any more.
+
+    Returns whether all is done: a file that the table doesn't name and that is only minutes old may be about to be
+    committed, and is left to the next run.
     """
     before, storage = snapshot(bodies), open_storage(bodies)
     rewriter, files = Rewriter(before), file_system(bodies)
-    replaced = [file for file in before.files if _holds(files, file.name, hashes)]
+    lost = _lost(bodies)
+    replaced = [file for file in before.files if file.name not in lost and _holds(files, file.name, hashes)]
     for file in replaced:
         with staging(bodies, MAINTAIN) as folder:
             others = _without(files, file.name, hashes, folder)

@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
+from journal.bodies import BodyStore
 from tests.unit.console.pages.conftest import Pages, made
-from tests.unit.console.pages.test_operators import text
+from tests.unit.console.pages.test_operators import Forms, text
 
 PATHS = (
     *(
@@ -74,3 +75,41 @@ def test_commands_go_on_and_say_which_file_is_missing(bodiless: tuple[Pages, set
     for words in (["ledger", "provider-bugs"], ["ledger", "proposals"], ["ledger", "balances"]):
         done = CliRunner().invoke(main, [*words, "--data", str(pages.data)])
         assert done.exit_code == 0, done.output
+
+
+def test_a_dry_run_goes_on_and_says_of_each_event_that_its_body_is_gone(bodiless: tuple[Pages, set[str]]) -> None:
+    pages, _ = bodiless
+    forms = Forms(pages.browser("ada"))
+    assert forms.post("/dlq/selections", what="all", note="lost") == (303, "/dlq/selections/1")
+    page = pages.browser("ada").get("/dlq/selections/1/dry-run")
+    assert page.status_code == 200 and "is gone: put it back from a backup, or resolve or discard it" in text(page.text)
+    done = CliRunner().invoke(main, ["dlq", "replay", "s1", "--dry-run", "--data", str(pages.data)])
+    assert done.exit_code == 0, done.output
+    assert "is gone: put it back from a backup" in " ".join(done.output.split())
+
+
+def redact(pages: Pages, key: str) -> str:
+    """What the command says; it ends well."""
+    words = ["ledger", "redact", key, "--reason", "a person asked", "--data", str(pages.data)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def test_redact_goes_on_without_the_files_that_are_gone_and_names_them(bodiless: tuple[Pages, set[str]]) -> None:
+    pages, names = bodiless
+    said = redact(pages, "stripe:evt_paid0:charge.captured")
+    assert "is removed" in said
+    assert all(name in said for name in names)
+    assert "if one of them is put back, order it again" in said
+
+
+def test_redact_removes_a_body_whose_file_is_there_where_another_one_is_gone(own_pages: Pages) -> None:
+    own_pages.letters.books(own_pages.letters.receive("evt_later"), 100, "EUR")
+    before = {one.name for one in (own_pages.data / "lake" / "bodies").glob("*.parquet")}
+    own_pages.letters.batch()
+    for name in before:
+        (own_pages.data / "lake" / "bodies" / name).unlink()
+    assert "is removed" in redact(own_pages, "stripe:evt_later:charge.captured")
+    [row] = [row for row in own_pages.letters.journal.rows if row.event_key == "stripe:evt_later:charge.captured"]
+    assert BodyStore(str(own_pages.data / "lake" / "bodies")).held([row.body_sha256 or ""]) == set()
