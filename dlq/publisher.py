@@ -23,6 +23,9 @@ from journal.schema import JournalRow
 
 log = logging.getLogger(__name__)
 
+MISSING_NAMED_MAX = 5
+"""Dead letters without bytes that one line names."""
+
 RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
 IN_MEMORY_MAX = 2_000
 """Unpublished dead letters that are held in memory; more are read again from the journal."""
@@ -338,8 +341,10 @@ class CatchUp:
             upto = rows[-1].seq
         hashes = [row.body_sha256 for row in dead if row.body_sha256 is not None]
         bodies = self._bodies.fetch(hashes) if hashes else {}
-        if missing := set(hashes) - bodies.keys():
-            log.warning("%d dead letters go to their topic without their bytes, which aren't kept", len(missing))
+        if missing := [row for row in dead if row.body_sha256 is not None and row.body_sha256 not in bodies]:
+            named = ", ".join(f"{row.body_sha256} (row {row.seq})" for row in missing[:MISSING_NAMED_MAX])
+            without = "%d dead letters go to their topic without their bytes, which aren't kept: %s"
+            log.warning(without, len(missing), named)
         return Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, whole)
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from core.clock import ManualClock
 from core.decision import Decision
 from dlq.publisher import DlqPublisher, Tally
+from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.unit.dlq.publishing import (
@@ -27,6 +30,7 @@ from tests.unit.dlq.publishing import (
     publisher,
     wait_for,
 )
+from tests.unit.journal.rows import bare_row
 
 
 @pytest.fixture(autouse=True)
@@ -323,3 +327,24 @@ class PublisherMachine(RuleBasedStateMachine):
 
 TestPublisherMachine = PublisherMachine.TestCase
 TestPublisherMachine.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
+
+
+def test_a_dead_letter_whose_file_of_bodies_is_gone_goes_by_reference_and_the_log_names_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, kept = b'{"id": "evt_lost"}', BODY
+    store = BodyStore(str(tmp_path / "bodies"))
+    hashes = [hashlib.sha256(body).hexdigest() for body in (lost, kept)]
+    store.append([(hashes[0], lost)])
+    [file] = (tmp_path / "bodies").glob("*.parquet")
+    store.append([(hashes[1], kept)])
+    file.unlink()
+    rows = [bare_row(seq, Decision.DEAD, body_sha256=sha256) for seq, sha256 in enumerate(hashes, 1)]
+    producer = FakeProducer()
+    dlq = publisher(producer)
+    dlq.catch_up(FakeJournal(rows), store)
+    producer.deliver(9)
+    assert (producer.landed, producer.values, dlq.published_upto) == ([1, 2], [None, kept], 2)
+    assert (
+        f"1 dead letters go to their topic without their bytes, which aren't kept: {hashes[0]} (row 1)" in caplog.text
+    )
