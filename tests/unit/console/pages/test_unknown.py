@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_operators import Forms, text
-from tests.unit.processor.harness import unknown
+from tests.unit.processor.harness import ignored, unknown
+
+ACTS = ("replay", "resolve", "purge", "release")
 
 
 def not_known(pages: Pages) -> str:
@@ -40,3 +42,21 @@ def test_a_state_that_is_not_listed_says_so_to_who_may_not_replay(own_pages: Pag
     shown = own_pages.browser("eve").get("/dlq?state=ignored").text
     assert "aren't listed here" in text(shown) and "Select all that match" not in shown
     assert "Nothing is like that" in own_pages.browser("eve").get("/dlq?state=purged").text
+
+
+def test_a_selections_page_offers_what_may_be_done_with_its_events(own_pages: Pages) -> None:
+    """Dead ones are closed in three ways, unknown ones in two, ignored ones in none: what isn't offered is refused."""
+    not_known(own_pages)
+    key = own_pages.letters.receive("evt_ignored", event_type="made_up.ping")
+    own_pages.letters.handler.script[key] = ignored
+    own_pages.letters.batch()
+    ada = own_pages.browser("ada")
+    forms = Forms(ada)
+    for state, acts in (("open", ACTS), ("unknown", ACTS[:3]), ("ignored", ACTS[:1])):
+        _, where = forms.post("/dlq/selections", what="all", state=state, note=state)
+        page = ada.get(where).text
+        offered = [act for act in ACTS if f"{where}/{act}" in page]
+        assert offered == list(acts), state
+        for act in set(ACTS) - set(acts):
+            status, said = forms.post(f"{where}/{act}", reason="nothing of it")
+            assert status == 409 and f"a {act} would do nothing" in said
