@@ -9,22 +9,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
 
 from core.clock import to_rfc3339
+from core.layout import Layout
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from load.samples.stripe import stripe_event
 from load.traffic import Webhook
-from tests.e2e.conftest import Stack
+from tests.e2e.conftest import Stack, assert_once
 from tests.provider_lists import Listed, Lists, serve_lists
 
 pytestmark = pytest.mark.more(reason="a stack of its own; the list's parts are tried in memory too")
 
 KEY = "sk_live_" + "A1b2C3d4E5" * 2
-ACCOUNTS = ("acct_catch", "acct_kill", "acct_timer", "acct_thin")
+KILLED = ("ingest", "catch-up", "processor")
+ACCOUNTS = ("acct_catch", "acct_kill", "acct_timer", "acct_thin", *(f"acct_{name}" for name in KILLED))
 MERCHANTS = "[stripe]\n" + "".join(f'"{account}" = "m-1"\n' for account in ACCOUNTS)
 EVERY_S = 5
 SHARE_LOST = 20
@@ -151,6 +155,50 @@ def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists, env: dict
     assert [answer.status for answer in stack.post(webhook)] == [200]
     stack.decide([webhook])
     assert wait_for(lambda: balance(stack, "acct_thin") == 700, 60)
+
+
+def test_what_is_listed_is_decided_once_though_each_process_is_killed(stack: Stack, lists: Lists) -> None:
+    """One in three is in the list alone; the others come as webhooks, before the kill and after it."""
+    give_key(stack)
+    whole: list[Webhook] = []
+    for name in KILLED:
+        since = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=90)
+        webhooks = generate(stack, lists, f"acct_{name}", 90, since)
+        delivered = [webhook for number, webhook in enumerate(webhooks) if number % 3]
+        assert deliver(stack, delivered[:30])
+        asked = len(lists.asked)
+        assert wait_for(lambda asked=asked: len(lists.asked) > asked, 120)  # type: ignore[misc]
+        died = kill(stack, name)
+        assert deliver(stack, delivered[30:])
+        assert wait_for(lambda name=name, died=died: pid_of(stack, name) not in (None, died), 180)  # type: ignore[misc]
+        whole += webhooks
+    stack.decide(whole, 300.0)
+    assert_once(stack, whole)
+    assert {name: balance(stack, f"acct_{name}") for name in KILLED} == dict.fromkeys(KILLED, 90 * 100)
+
+
+def deliver(stack: Stack, webhooks: list[Webhook]) -> bool:
+    """Delivers until each is answered 200, as a provider does."""
+    return wait_for(lambda: {answer.status for answer in stack.post(*webhooks)} == {200}, 180)
+
+
+def pid_of(stack: Stack, name: str) -> int | None:
+    """The process id of one of the stack's processes now; `endpoints.json` doesn't name the catch-up's."""
+    if name != "catch-up":
+        return int(stack.endpoints["pids"][name]) if name in stack.endpoints["pids"] else None
+    recorded = json.loads(Layout(stack.data_dir).supervisor.read_text("utf-8"))["processes"]
+    for pid in (process["pid"] for process in recorded):
+        with suppress(psutil.NoSuchProcess):
+            if "stack.catching_up" in psutil.Process(pid).cmdline():
+                return int(pid)
+    return None
+
+
+def kill(stack: Stack, name: str) -> int:
+    pid = pid_of(stack, name)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 def test_a_list_that_refuses_is_said(stack: Stack, lists: Lists, env: dict[str, str]) -> None:
