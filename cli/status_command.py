@@ -218,6 +218,7 @@ def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _caught_up(said: Mapping[str, Any]) -> str:
     until, missing = said["until"] or "never", said.get("missing")
+    until += ", and the provider says that it sends no webhooks to us" if said.get("switched_off") else ""
     if said["problem"]:
         return f"until {until}: {said['problem']}" + (f"; missing now: {missing:,}" if missing else "")
     came = f"{said['fetched']:,} events were missing and came in" if said["fetched"] else "nothing was missing"

@@ -23,6 +23,7 @@ class ListedSource:
     ``at``: when the last round ended. ``missing``: events that it has and that aren't with Kafka; None: not known, as
     the list couldn't be read. ``fetched_day``: events that came in so within a day before that round.
     ``problem``: why the last round didn't get through, and ``failing_since`` when the first such round began.
+    ``switched_off``: whether the provider says that it sends no webhooks to our endpoint, None: not known.
     """
 
     source: str
@@ -32,11 +33,14 @@ class ListedSource:
     fetched_day: int
     problem: str | None
     failing_since: datetime | None
+    switched_off: bool | None = None
 
     @property
     def state(self) -> str:
-        """``caught up`` or ``failing``."""
-        return "failing" if self.problem else "caught up"
+        """``caught up``, ``failing``, or ``switched off`` where the list is read all the same."""
+        if self.problem:
+            return "failing"
+        return "switched off" if self.switched_off else "caught up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ def _source(name: str, said: Mapping[str, Any]) -> ListedSource:
         fetched_day=fetched_day if isinstance(fetched_day, int) else 0,
         problem=str(problem) if problem else None,
         failing_since=moment_of(said, "since"),
+        switched_off=switched_off if isinstance(switched_off := said.get("switched_off"), bool) else None,
     )
 
 

@@ -316,6 +316,7 @@ _ALERTS = _rows(
         "How long a provider's list of events hasn't been read to its end; 0 if it was",
         "source",
     ),
+    ("payhook_endpoint_switched_off", "0 or 1", "1 while a provider says that it sends no webhooks to us", "source"),
     ("payhook_caught_up_events", "events", "Events of the last day that no webhook brought", "source"),
     ("payhook_endpoint_quiet", "0 or 1", "1 while an endpoint takes less than ever at such an hour", "endpoint"),
     ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),

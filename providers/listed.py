@@ -27,6 +27,15 @@ def read_items(answer: bytes, name: str) -> tuple[Mapping[str, Any], list[bytes]
     return document, list(array_items(answer, name))
 
 
+def read_documents(answer: bytes, name: str) -> list[Mapping[str, Any]]:
+    """The objects of the answer's array ``name``; none where it has no such array.
+
+    :raises Unparseable: it isn't an object, or ``name`` is something else
+    """
+    document, _ = read_items(answer, name)
+    return list(document.get(name) or ())
+
+
 def page_address(url: str, **query: str | int | None) -> str:
     """The address with its query; ``created__gte`` stands for ``created[gte]``, and None is left out."""
     given = {_bracketed(name): value for name, value in query.items() if value is not None}

@@ -46,9 +46,9 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, names, object_at, text, text_at, time_of
-from providers.listed import page_address, read_items
+from providers.listed import page_address, read_documents, read_items
 from providers.money import money_of, moved
-from providers.port import ListedPage, Request, Span, Wanted
+from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
 
 NAME = "paddle"
@@ -165,6 +165,17 @@ class PaddleAdapter(JsonAdapter):
         more = object_at(document, "meta", "pagination").get("has_more") is True
         is_older = occurred_at is not None and occurred_at < span.since
         return ListedPage(items, text(last, "event_id") if more and not is_older else None)
+
+    def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted:
+        for credential in credentials:
+            self.check_credential(credential)
+        url = page_address(f"{API_URLS[mode]}/notification-settings", per_page=PAGE_MAX)
+        return Wanted(url, bearers=tuple(credentials), headers=(("paddle-version", "1"),), verified=True)
+
+    def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
+        """By https://developer.paddle.com/api-reference/notification-settings/list-notification-settings."""
+        endpoints = read_documents(answer, "data")
+        return [ProviderEndpoint(text(one, "destination"), one.get("active") is not False) for one in endpoints]
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):

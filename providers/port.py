@@ -340,6 +340,32 @@ class ListingAdapter(Adapter, Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderEndpoint:
+    """Where a provider sends webhooks, as its API says."""
+
+    url: str
+    is_enabled: bool
+
+
+@runtime_checkable
+class EndpointsAdapter(Adapter, Protocol):
+    """An adapter of a provider whose API says where it sends webhooks, and whether that is switched off."""
+
+    def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        """What to ask for the list of endpoints, in one page; None where no credential is of this mode.
+
+        :param credentials: of the API, newest first; at least one
+        :raises SettingError: one of them isn't of the provider's form
+        """
+
+    def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
+        """The endpoints in an answer.
+
+        :raises Unparseable: it isn't such a list
+        """
+
+
 @runtime_checkable
 class SplittingAdapter(Adapter, Protocol):
     """An adapter whose requests hold several events, each of which keeps the bytes of its own item."""

@@ -48,10 +48,10 @@ from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
-from providers.listed import read_items, rfc3339_s
+from providers.listed import page_address, read_documents, read_items, rfc3339_s
 from providers.methods import Methods
 from providers.money import PAYOUTS, money_of, moved
-from providers.port import ListedPage, ModeMismatch, Request, Span, Wanted
+from providers.port import ListedPage, ModeMismatch, ProviderEndpoint, Request, Span, Wanted
 from providers.signature import base64_mac, secret_error, sent, text_key
 from providers.square_types import EVENT_TYPES
 
@@ -141,6 +141,20 @@ class SquareAdapter(JsonAdapter):
     def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Square was asked for the span
         document, items = read_items(answer, "events")
         return ListedPage(items, optional_text(document, "cursor") or None)
+
+    def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted:
+        """Square tells them to the application's own access token, not to one of OAuth
+        (https://developer.squareup.com/docs/webhooks/webhook-subscriptions-api).
+        """
+        for credential in credentials:
+            self.check_credential(credential)
+        url = page_address(f"{API_URLS[mode]}/v2/webhooks/subscriptions", include_disabled="true", limit=100)
+        return Wanted(url, bearers=tuple(credentials), verified=True)
+
+    def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
+        """By https://developer.squareup.com/reference/square/objects/WebhookSubscription."""
+        endpoints = read_documents(answer, "subscriptions")
+        return [ProviderEndpoint(text(one, "notification_url"), one.get("enabled") is not False) for one in endpoints]
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):

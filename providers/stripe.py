@@ -31,10 +31,10 @@ from core.event import Event, Mode
 from core.money import MoneyFact, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
-from providers.listed import page_address, read_items
+from providers.listed import page_address, read_documents, read_items
 from providers.money import certain
 from providers.pointed import check_reference, event_in, joined, read_answer
-from providers.port import ListedPage, Request, Span, Wanted
+from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
 from providers.stripe_money import (
@@ -132,6 +132,18 @@ class StripeAdapter(JsonAdapter):
         if not isinstance(more := document.get("has_more"), bool):
             raise Unparseable("'has_more' is neither true nor false")
         return ListedPage(items, text(document["data"][-1], "id") if more and items else None)
+
+    def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
+        # An account has 16 at most (https://docs.stripe.com/webhooks#register-webhook).
+        if not (keys := self._keys(credentials, mode)):
+            return None
+        url = page_address(f"{self._api_url}/v1/webhook_endpoints", limit=PAGE_MAX)
+        return Wanted(url, bearers=keys, headers=(("stripe-version", API_VERSION),), verified=True)
+
+    def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
+        """By https://docs.stripe.com/api/webhook_endpoints/object#webhook_endpoint_object-status."""
+        endpoints = read_documents(answer, "data")
+        return [ProviderEndpoint(text(one, "url"), text(one, "status") != "disabled") for one in endpoints]
 
     def _keys(self, credentials: Sequence[str], mode: Mode) -> tuple[str, ...]:
         for credential in credentials:

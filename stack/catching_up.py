@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source,
 from ingest.endpoints import API, Contexts, SecretFiles
 from ingest.fetch import FetchLimits
 from ingest.limits import LIMITS
+from ingest.listed_endpoints import is_switched_off
 from ingest.metrics import IngestMetrics
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
@@ -143,7 +144,8 @@ def unlisted(settings: Settings) -> dict[str, str]:
 class Outcome:
     """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was.
     ``fetched_day``: how many events came in so within the last day. ``missing``: how many of the list's events aren't
-    with Kafka; None where the list couldn't be read to its end.
+    with Kafka; None where the list couldn't be read to its end. ``switched_off``: whether the provider says that it
+    sends no webhooks to this endpoint, None where that isn't known.
     """
 
     source: str
@@ -153,6 +155,7 @@ class Outcome:
     problem: str | None = None
     fetched_day: int = 0
     missing: int | None = 0
+    switched_off: bool | None = None
 
 
 async def catch_up(
@@ -171,7 +174,8 @@ async def _catch_up_one(
 ) -> Outcome:
     places = LedgerPlaces(settings, source.context.mode)
     engine = CatchUp(parts.fetch, parts.reader, parts.take, parts.reports, places.known_keys, clock)
-    return await catch_up_source(engine, places, source, clock, since)
+    outcome = await catch_up_source(engine, places, source, clock, since)
+    return replace(outcome, switched_off=await is_switched_off(parts.fetch, source))
 
 
 async def catch_up_source(
@@ -290,6 +294,7 @@ def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime
             "fetched": outcome.fetched,
             "fetched_day": outcome.fetched_day,
             "missing": outcome.missing,
+            "switched_off": outcome.switched_off,
         }
     is_ok = all(known["problem"] is None for known in sources.values())
     told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources, "unlisted": unlisted(settings)}

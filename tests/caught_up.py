@@ -21,6 +21,7 @@ def remember_catch_ups(layout: Layout) -> None:
     (secrets / "adyen").touch()
     refused = "https://api-m.paypal.com/v1/notifications/webhooks-events: the provider refuses credential 1; replace it"
     outcomes = [
+        Outcome("paddle", AT - timedelta(minutes=2), 0, switched_off=True),
         Outcome("stripe", AT - timedelta(minutes=2), 3, fetched_day=17),
         Outcome("paypal", AT - timedelta(hours=5), 0, problem=refused, missing=None),
         Outcome("square", AT - timedelta(minutes=9), 2, problem="Kafka didn't acknowledge an event", missing=40),

@@ -335,6 +335,7 @@ def _caught_up(seen: Seen, now: datetime) -> Iterator[Reading]:
         since = moment_of(said, "since") if said.get("problem") else None
         problem = str(said.get("problem") or "")
         yield Reading("catch_up", source, 0.0 if since is None else (now - since).total_seconds(), problem)
+        yield Reading("switched_off", source, float(said.get("switched_off") is True))
         yield Reading("caught_up", source, _number(said.get("fetched_day", 0)))
 
 

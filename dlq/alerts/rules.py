@@ -335,6 +335,15 @@ def _of_providers() -> tuple[Rule, ...]:
             label="endpoint",
         ),
         Rule(
+            name="switched_off",
+            severity=Severity.CRITICAL,
+            threshold=0.0,
+            text="{of} says that it sends no webhooks: our endpoint is switched off there",
+            alert="PayhookEndpointSwitchedOff",
+            expr="max by (source) (payhook_endpoint_switched_off)",
+            label="source",
+        ),
+        Rule(
             name="caught_up",
             severity=Severity.WARNING,
             threshold=0.0,

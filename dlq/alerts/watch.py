@@ -282,6 +282,7 @@ OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
     "unknown": "payhook_unknown_events",
     "quiet": "payhook_endpoint_quiet",
+    "switched_off": "payhook_endpoint_switched_off",
     "caught_up": "payhook_caught_up_events",
     "catch_up": "payhook_catch_up_failing_seconds",
     "backup": "payhook_backup_age_ratio",

@@ -37,6 +37,13 @@ def test_each_source_says_until_when_what_is_missing_and_what_came_in(own_pages:
     assert "failing" in square and "40" in square and "Kafka didn't acknowledge an event" in square
 
 
+def test_an_endpoint_that_is_switched_off_at_its_provider_is_said(own_pages: Pages) -> None:
+    remember_catch_ups(Layout(own_pages.data))
+    rows = rows_of(own_pages.browser("eve").get(PAGE).text)
+    [paddle] = [row for row in rows if row.split()[:1] == ["paddle"]]
+    assert "switched off" in paddle and "the provider sends no webhooks to our endpoint" in paddle
+
+
 def test_those_that_fail_come_first(own_pages: Pages) -> None:
     remember_catch_ups(Layout(own_pages.data))
     page = own_pages.browser("eve").get(PAGE).text

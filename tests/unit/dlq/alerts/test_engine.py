@@ -63,6 +63,7 @@ FIRING: dict[str, tuple[float, float]] = {
     "slo_burn": (0.0144, 0.015),
     "unknown": (0, 1),
     "quiet": (0, 1),
+    "switched_off": (0, 1),
     "caught_up": (0, 1),
     "catch_up": (900, 901),
     "backup": (1.5, 1.51),

@@ -507,3 +507,10 @@ def test_a_list_that_cannot_be_read_has_an_age_and_what_came_in_by_it_is_counted
     well = {"problem": None, "since": None, "fetched_day": 0}
     found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": well}), NOW, 0.0)}
     assert (found["catch_up"].value, found["caught_up"].value) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("reported", "value"), [(True, 1.0), (False, 0.0), (None, 0.0)])
+def test_an_endpoint_that_its_provider_switched_off_is_an_alert(reported: bool | None, value: float) -> None:
+    said = {"problem": None, "since": None, "fetched_day": 0, "switched_off": reported}
+    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": said}), NOW, 0.0)}
+    assert (found["switched_off"].subject, found["switched_off"].value) == ("stripe", value)
