@@ -31,6 +31,8 @@ def of(record):
         os._exit(7)
     if "freezes" in order:
         ctypes.PyDLL(None).sleep(3_600)
+    if "later" in order and not os.path.exists(order["later"]):
+        raise LookupError("nobody knows it yet")
     if "ping" in order:
         return NotAnEvent("a ping")
     return RecordIdentity(f"{order['id']}", record.key.decode(), order["type"], record.at)
@@ -115,3 +117,23 @@ def test_a_function_that_freezes_its_worker_costs_its_own_record(orders: OwnStre
     with orders.running() as wait_for:
         wait_for(lambda: len(decided(orders)) == 3, "all three")
     assert [row.decision for row in decided(orders)] == [Decision.APPLIED, Decision.DEAD, Decision.APPLIED]
+
+
+def test_a_replay_of_one_that_was_not_named_is_decided_as_another_record(orders: OwnStreams, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    write(orders, {"id": 1, "type": "placed", "later": str(known)})
+    with orders.running() as wait_for:
+        [dead] = wait_for(lambda: decided(orders), "its death")
+        assert "LookupError: nobody knows it yet" in (dead.error_message or "")
+        known.touch()
+        orders.order("orders", "replay", dead)
+        wait_for(lambda: len(decided(orders)) == 2, "its copy")
+        wait_for(lambda: last_decision(orders, dead) is Decision.RESOLVED, "its end")
+    _, copy = decided(orders)
+    assert (copy.decision, copy.event_key) == (Decision.APPLIED, f"kafka/{orders.topic}:1")
+    assert (copy.partition, copy.offset) == (dead.partition, dead.offset + 1)
+    assert json.loads(copy.headers or "") == {"reread_of": f"orders/{dead.seq}"}
+
+
+def last_decision(streams: OwnStreams, item: JournalRow) -> Decision:
+    return [row.decision for row in streams.rows("orders") if row.item_seq == item.seq][-1]
