@@ -7,6 +7,7 @@ Every other answer, and none, is the directory's failure.
 
 from __future__ import annotations
 
+import logging
 import threading
 import tomllib
 from collections import OrderedDict
@@ -25,6 +26,8 @@ from core.errors import PayhookError, SettingError
 from core.files import TextFiles, TooLarge, problem_of
 from core.routing import of_tenant
 from core.work import calling
+
+log = logging.getLogger(__name__)
 
 ANY_ACCOUNT = "*"
 """The file's word for every account of a provider that has no line of its own."""
@@ -243,7 +246,9 @@ class HttpDirectory:
         key = (provider, account, tenant)
         known = self._remembered(key)
         if known is not None:
+            log.info("the directory answered that a moment ago")
             return known
+        log.info("asks the merchant directory %s", self._url)
         merchant = _open(self._ask(provider, account, tenant), provider, account, tenant)
         self._remember(key, merchant)
         return merchant

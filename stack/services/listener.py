@@ -80,7 +80,8 @@ _COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": CO
 def main() -> int:
     configure_logging()
     # It is asked about thousands of events when somebody looks what a replay would do.
-    logging.getLogger("ledger.handler").setLevel(logging.WARNING)
+    for name in ("ledger.handler", "ledger.directory"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = load_settings()
         own(settings)

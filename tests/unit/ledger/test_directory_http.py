@@ -264,3 +264,16 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 def test_errors_travel_between_processes(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_it_logs_whom_it_asks_and_what_it_remembers(
+    service: MerchantService, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ledger.directory")
+    subject = directory(service, clock)
+    for _ in range(2):
+        subject.lookup("stripe", "acct_1")
+    assert caplog.messages == [
+        f"asks the merchant directory {service.url}",
+        "the directory answered that a moment ago",
+    ]
