@@ -66,6 +66,14 @@ def leaves_open(row: JournalRow) -> bool:
     return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
 
 
+DELAYED = "the stream's delay isn't over"
+
+
+def is_delayed(row: JournalRow) -> bool:
+    """Whether an open item waits for its first try on purpose."""
+    return row.decision is Decision.PARKED and row.reason == DELAYED
+
+
 def has_failed(row: JournalRow) -> bool:
     """Whether an open item waits because its last try failed. Where it goes on waiting for something else, its reason
     says for what (`journal.index.Index.put_off`).

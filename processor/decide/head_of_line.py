@@ -15,7 +15,7 @@ from itertools import islice
 from core.clock import Clock, to_rfc3339
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.index import Index
-from journal.open_item import OpenItem, has_failed
+from journal.open_item import OpenItem, has_failed, is_delayed
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
 from processor.settings import DeadHead
@@ -77,10 +77,10 @@ class FailingHead:
 class HeadFigures:
     """What waits in lines of more than one event. Counts are of events, shares of those that wait or were done.
 
-    ``heads`` hold back ``behind``, ``longest`` is most behind one head. Not among them: ``dead_heads``, which hold back
-    ``behind_dead`` until a person has decided. ``oldest_s``: longest time for which a head has held others back by
-    failing. ``done`` in the last minute. ``blocked``: `HeadLimits.are_past`; then ``named`` is the event with the
-    longest line.
+    ``heads`` hold back ``behind``, ``longest`` is most behind one head. Not among them: lines that wait for the
+    stream's delay, and ``dead_heads``, which hold back ``behind_dead`` until a person has decided. ``oldest_s``:
+    longest time for which a head has held others back by failing. ``done`` in the last minute. ``blocked``:
+    `HeadLimits.are_past`; then ``named`` is the event with the longest line.
     """
 
     heads: int = 0
@@ -315,14 +315,16 @@ class HeadOfLine:
             if (item := self._failing(line.head_seq)) is not None
         ]
         dead = [line for line in one.candidates if line.head_seq in self._dead]
+        on_purpose = [line for line in one.candidates if self._is_delayed(line.head_seq)]
+        held = [line for line in one.candidates if line not in on_purpose]
         self.figures = self._judged(
             replace(
-                _with_dead(one.figures, dead),
-                longest=max((line.behind for line in one.candidates if line.head_seq not in self._dead), default=0),
+                _without(_with_dead(one.figures, dead), on_purpose),
+                longest=max((line.behind for line in held if line.head_seq not in self._dead), default=0),
                 oldest_s=max((head.held_s for head in heads), default=0.0),
                 done=self._done.count(now_s),
             ),
-            [*one.candidates, *([one.longest_dead] if one.longest_dead else [])],
+            [*held, *([one.longest_dead] if one.longest_dead else [])],
         )
         return heads
 
@@ -344,6 +346,11 @@ class HeadOfLine:
         if item.row.decision is Decision.DEAD:
             self._dead.add(head_seq)
         return item if has_failed(item.row) else None
+
+    def _is_delayed(self, head_seq: int) -> bool:
+        """Whether the head waits on purpose, and holds back nobody by that."""
+        item = self._index.open_item(head_seq)
+        return item is not None and is_delayed(item.row)
 
     def _hold(self, head_seq: int, step_s: float) -> float:
         before = self._held_s.get(head_seq)

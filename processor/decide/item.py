@@ -26,8 +26,6 @@ BEHIND = "behind an earlier event of its entity"
 BEHIND_WAITING = f"{BEHIND}, which waits"
 """That one couldn't be tried: its followers wait for the same."""
 
-DELAYED = "the stream's delay isn't over"
-
 _CLASSIFIER = Classifier()
 _Asked = ParamSpec("_Asked")
 _Answer = TypeVar("_Answer")

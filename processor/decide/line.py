@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, WorkItem
-from journal.open_item import ClosedHead, OpenItem
+from journal.open_item import DELAYED, ClosedHead, OpenItem
 from processor.decide.item import (
     BEHIND,
-    DELAYED,
     Item,
     again,
     attempt,

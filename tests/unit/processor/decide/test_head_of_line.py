@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,19 @@ def test_one_refused_call_doesn_t_hold_a_payments_later_notifications_for_a_day(
     assert 600 <= waited_s <= 620
     assert [stream.decisions(key)[-1] for key in (head, *behind)] == ["dead", "applied", "applied"]
     assert stream.decisions(alone)[-1] == "retry", "what holds back nobody is tried for a day"
+
+
+def test_events_that_wait_for_the_streams_delay_are_stuck_behind_nobody(engine):
+    """Beside them a failing event with one follower is no head of line."""
+    stream = engine(DeadHead.CONTINUE)
+    stream.rules = replace(stream.rules, policy=parse(FOREVER), delay=timedelta(seconds=30))
+    stream.start()
+    head, [follower] = stuck_with_followers(stream, followers=1)
+    stream.batch()
+    run_for(stream, 31)
+    for number in range(100):
+        stream.post(f"late_{number}", "delayed")
+    run_for(stream, 25)
+    reported = stream.batches.status()["heads"]
+    assert (reported["heads"], reported["behind"], reported["head_of_line"]) == (1, 1, False)
+    assert (stream.decisions(head)[-1], stream.decisions(follower)[-1]) == ("retry", "parked")
