@@ -147,7 +147,7 @@ class OwnStreams:
     def layout(self) -> Layout:
         return Layout(self.folder)
 
-    def post(self, *event_ids: str, kind: str = "guest", tenant: str | None = None) -> None:
+    def post(self, *event_ids: str, kind: str = "guest", tenant: str | None = None, entity: str | None = None) -> None:
         for event_id in event_ids:
             body = event_id.encode()
             event = Event(
@@ -155,7 +155,7 @@ class OwnStreams:
                 event_id=event_id,
                 event_type=kind,
                 event_key=f"door:{event_id}:{kind}",
-                entity_key=f"door:{event_id}",
+                entity_key=f"door:{entity or event_id}",
                 content_sha256=hashlib.sha256(body).hexdigest(),
                 content_version=1,
                 body=body,
