@@ -46,9 +46,8 @@ PAGE_S = 30.0
 LISTS = FetchLimits(timeout_s=PAGE_S, answer_bytes_max=PAGE_BYTES_MAX)
 FIRST_S = 30.0
 """After its start the stack takes what waited at providers first."""
-LOOK_BACK = timedelta(days=2)
-"""The first list of each day (UTC) begins so long before the end of the one before it: a provider's list may have an
-event hours after it came to be. So each event is looked for again once it is a day old."""
+LOOK_BACK = timedelta(days=1)
+"""Each event is looked for again when it is so old: a provider's list may have it hours after it came to be."""
 SLACK = timedelta(seconds=1)
 """Providers' times are in seconds, some of them."""
 
@@ -186,17 +185,18 @@ async def catch_up_source(
     part = () if again is None else (again.accepted_at, again.since)
     until = places.catch_ups.listed_until(source.name, *part)
     try:
+        spans_of_round = list(_looked_back(places, source, until, clock.now())) if since is None else []
         since = since or _since(places, source, until, clock.now())
         if since < (oldest := clock.now() - source.adapter.listed_for):
             lost = None if until is None or until >= oldest else Span(until, oldest)
             since = oldest
         if lost is not None:
             _note_lost(places, source, lost, clock.now())
-        for span in spans(since, clock.now()):
+        for span in [*spans_of_round, *spans(since, clock.now())]:
             caught = await engine.catch_up(source, span)
             _note(places, source, caught, clock.now())
             fetched += len(caught.fetched)
-            until = span.until
+            until = span.until if until is None else max(until, span.until)
     except PayhookError as failed:
         log.warning("%s", failed)
         missing = failed.missing if isinstance(failed, ListUnavailable) else None
@@ -214,7 +214,16 @@ def _fetched_day(places: Places, source: Source, now: datetime) -> int:
 def _since(places: Places, source: Source, until: datetime | None, now: datetime) -> datetime:
     if until is None:
         return (places.first_received_at(source.adapter.name) or now) - OVERLAP
-    return until - (LOOK_BACK if until.date() < now.date() else OVERLAP)
+    return until - OVERLAP
+
+
+def _looked_back(places: Places, source: Source, until: datetime | None, now: datetime) -> Iterator[Span]:
+    """What became a day old since the last round. It comes first: a round that is killed leaves none of it out."""
+    first = min((span.since for span in places.catch_ups.spans() if span.source == source.name), default=None)
+    if until is None or first is None:
+        return iter(())
+    oldest = now - source.adapter.listed_for
+    return spans(max(until - LOOK_BACK, first, oldest), min(now - LOOK_BACK, until - OVERLAP))
 
 
 def _note(places: Places, source: Source, caught: CaughtUp, now: datetime) -> None:

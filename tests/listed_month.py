@@ -48,7 +48,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BEGIN_S = int(BEGIN.timestamp())
 DAY_S = 86_400
 EVERY_S = IngestSettings().catch_up_every_s
-IDLE_EVERY_S = 6 * 3_600.0
+IDLE_EVERY_S = 3_600.0
 """Once the list has all, rounds are only waited for."""
 START_S = 3.0
 """A round is a process of its own."""
@@ -186,17 +186,19 @@ def in_outage(moment_s: float) -> bool:
 
 
 class MemoryCatchUps:
-    """The table of spans in memory; of each source the last one is kept."""
+    """The table of spans in memory; of each source the first one and the last one are kept."""
 
     def __init__(self) -> None:
+        self._first: dict[str, ListedSpan] = {}
         self._last: dict[str, ListedSpan] = {}
 
     def append(self, span: ListedSpan, events: Sequence[FetchedEvent] = ()) -> None:
+        self._first.setdefault(span.source, span)
         before = self._last.get(span.source)
         self._last[span.source] = span if before is None or span.until >= before.until else before
 
     def spans(self, since: datetime | None = None) -> list[ListedSpan]:
-        return list(self._last.values())
+        return [*self._first.values(), *self._last.values()]
 
     def listed_until(self, source: str) -> datetime | None:
         return self._last[source].until if source in self._last else None
@@ -276,7 +278,7 @@ class MonthFigures:
 
 
 class SimulatedMonth:
-    """Webhooks and rounds of catch-up in their order, until two days and a half after the last event."""
+    """Webhooks and rounds of catch-up in their order, until a day and a half after the last event."""
 
     def __init__(self, folder: Path, count: int, days: int, seed: int) -> None:
         chance = random.Random(seed)

@@ -96,17 +96,25 @@ def test_a_list_begins_a_little_before_the_end_of_the_last_one() -> None:
     assert bench.since == NOW - timedelta(minutes=4) - OVERLAP
 
 
-def test_the_first_list_of_a_day_looks_further_back_until_it_gets_through() -> None:
-    until = NOW - timedelta(hours=12, minutes=1)
-    bench = Bench(until)
-    bench.engine.fails_after = 3
-    assert bench.run().problem is not None
-    assert bench.since == until - LOOK_BACK
+def test_each_event_is_looked_for_again_when_it_is_a_day_old_though_a_round_is_killed() -> None:
+    bench = Bench(None)
+    bench.run()
+    bench.clock.advance(240.0)
+    bench.engine.fails_after = 1
+    bench.run()
+    bench.clock.advance(240.0)
     bench.engine.fails_after = None
     bench.run()
-    assert bench.since == until - LOOK_BACK
+    old, new = bench.engine.spans
+    assert old == Span(NOW - LOOK_BACK, NOW - LOOK_BACK + timedelta(minutes=8))
+    assert new == Span(NOW - OVERLAP, NOW + timedelta(minutes=8))
+
+
+def test_nothing_is_looked_for_from_before_the_first_list() -> None:
+    """What came to be before payhook was set up isn't missing."""
+    bench = Bench(NOW - timedelta(minutes=4))
     bench.run()
-    assert bench.since == NOW - OVERLAP
+    assert [span.since for span in bench.engine.spans] == [NOW - timedelta(minutes=4) - OVERLAP]
 
 
 def test_what_was_accepted_as_lost_is_listed_again_from_where_the_loss_begins() -> None:
