@@ -110,9 +110,9 @@ def test_generated_requests_get_described_answers(
     @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     def holds(case: schemathesis.Case[Any]) -> None:
         sent = case.as_transport_kwargs(base_url=f"{ORIGIN}/api")
-        headers = {name: str(value) for name, value in dict(sent["headers"] or {}).items()}
+        headers = {name: str(value).encode("latin-1", "replace") for name, value in dict(sent["headers"] or {}).items()}
         # Generated keys repeat themselves on purpose; here each request is one of its own.
-        headers["Idempotency-Key"] = hashlib.sha256(repr((sent, case.id)).encode()).hexdigest()
+        headers["Idempotency-Key"] = hashlib.sha256(repr((sent, case.id)).encode()).hexdigest().encode()
         names = {"json": "json", "data": "content", "params": "params"}
         more = {name: sent[theirs] for theirs, name in names.items() if sent.get(theirs) is not None}
         answer = bench.request(sent["method"], sent["url"], ADA, headers=headers, **more)
