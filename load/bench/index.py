@@ -210,6 +210,7 @@ def _table(events: Sequence[Event], offset: int) -> pa.Table:
             "value": pa.array([event.body for event in events], pa.binary()),
             "headers": pa.array(headers, _HEADERS),
             "key": pa.array([event.entity_key.encode() for event in events], pa.binary()),
+            "at_ms": pa.array([int(now.timestamp() * 1_000)] * len(events), pa.int64()),
         }
     )
 

@@ -31,7 +31,7 @@ class Kafka:
 
 def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "open_admin", lambda _: Kafka())
-    dlq = SimpleNamespace(create_topic=False)
+    dlq = SimpleNamespace(create_topic=False, prefix="dlq.")
     wired: Any = SimpleNamespace(
         config=SimpleNamespace(name="ledger", dlq=dlq),
         dlq_topic="dlq.ledger",
