@@ -129,7 +129,8 @@ class MoneyFact:
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
     ``outside``: how much of ``money`` the provider doesn't hold, and who does.
     ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
-    the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount.
+    the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount. A loss
+    names it where its notification tells of its debit, too: a dispute is won or lost, and not both.
     """
 
     fact_key: str
@@ -149,6 +150,11 @@ class MoneyFact:
     def pair_key(self) -> str | None:
         """The pair with the amount."""
         return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it ends what is booked of its pair: an undo gives that back, a loss makes it final."""
+        return self.pair is not None and (self.movement in UNDOS or self.movement is Movement.DISPUTE_LOST)
 
     @property
     def cleared_outside(self) -> Outside | None:

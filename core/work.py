@@ -85,9 +85,9 @@ class Applied:
     """The event took effect; ``postings`` may be empty where a stream books nothing.
 
     ``pair`` is what a movement and its undos have in common, a key as the event's own fact is
-    (`core.routing.of_tenant`); ``undoes``: it is an undo. An undo counts only where a movement of its pair was booked
-    before and not undone since, and is `Unknown` else; the next movement of that pair is undone already then, and books
-    nothing.
+    (`core.routing.of_tenant`); ``undoes``: it is an undo, or a loss, which ends
+    a movement as well. An undo counts only where a movement of its pair was booked before and not undone since, and is
+    `Unknown` else; the next movement of that pair is undone already then, and books nothing.
     """
 
     postings: tuple[Posting, ...] = ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
-from core.money import UNDOS, MoneyFact, MovementUnknown
+from core.money import MoneyFact, MovementUnknown
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
 from ledger.accounts import CHART_VERSION, book, holder_of
@@ -87,7 +87,7 @@ class LedgerHandler:
         if not postings:
             return Ignored("an amount of zero moves no money")
         pair = None if fact.pair_key is None else of_tenant(item.tenant, fact.pair_key)
-        return Applied(postings, pair, undoes=pair is not None and fact.movement in UNDOS)
+        return Applied(postings, pair, undoes=fact.undoes)
 
 
 def _said(fact: MoneyFact | None) -> str:

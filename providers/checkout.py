@@ -16,6 +16,9 @@ https://www.checkout.com/docs/risk-management/disputes/disputes-api, https://www
   ``dispute_received`` comes before it and doesn't. ``dispute_won`` and ``dispute_canceled`` give back what was debited,
   if it was; so does ``dispute_resolved`` of a payment that had been refunded already. Without a debit before it, such
   an event takes nothing back (`MoneyFact.pair`).
+- A loss after a win is unknown, by an arbitration too: its page tells of "additional arbitration-related fees", and
+  not that the amount is debited again
+  (https://www.checkout.com/docs/developer-resources/event-notifications/event-types/dispute_arbitration_lost).
 - ``dispute_lost``, ``dispute_expired``, ``dispute_accepted`` and ``dispute_arbitration_lost`` make one loss final. That
   the account was debited is certain then, whether or not ``dispute_evidence_required`` was sent. A notification has one
   fact, so each of them makes two events of the same bytes: one with `.withheld` after its type, which books the debit

@@ -154,14 +154,17 @@ def types_of(event_type: str) -> tuple[str, str]:
 def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
     """What ``read`` gives for a type; for one of `WITHHELD` the debit that came before the loss, under the fact key
     that the dispute's opening has: whichever of the two comes second books nothing.
+
+    The loss is of the opening's pair. What was given back before can't be lost without being taken again, which nobody
+    told: such a loss is unknown, as a win after a loss is.
     """
     fact = read(event_type.removesuffix(WITHHELD))
-    if fact is None or not event_type.endswith(WITHHELD):
-        return fact
-    if fact.movement is not Movement.DISPUTE_LOST:
-        return None
-    name = fact.fact_key.removesuffix(Movement.DISPUTE_LOST)
-    opened = name + Movement.DISPUTE_OPENED
+    is_withheld = event_type.endswith(WITHHELD)
+    if fact is None or fact.movement is not Movement.DISPUTE_LOST:
+        return None if is_withheld else fact
+    opened = fact.fact_key.removesuffix(Movement.DISPUTE_LOST) + Movement.DISPUTE_OPENED
+    if not is_withheld:
+        return replace(fact, pair=opened)
     return replace(fact, fact_key=opened, movement=Movement.DISPUTE_OPENED, pair=opened)
 
 

@@ -22,8 +22,10 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 - A dispute's amount is held when it is opened, unless it is only an inquiry; ``WON`` gives it back, ``LOST`` and
   ``ACCEPTED`` make the loss final (https://squareup.com/help/us/en/article/6137). In older versions of the API, whose
   event is called ``dispute.state.changed``, the dispute's id is its ``dispute_id``
-  (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added). A loss makes two events of the same
-  bytes, one of them for the hold that came before it (`providers.money.types_of`).
+  (https://developer.squareup.com/reference/square/webhooks/dispute.evidence.added). ``WON``, ``LOST`` and ``ACCEPTED``
+  are ends (https://developer.squareup.com/reference/square/enums/DisputeState): a win after a loss, or a loss after a
+  win, is unknown. A loss makes two events of the same bytes, one of them for the hold that came before it
+  (`providers.money.types_of`).
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).

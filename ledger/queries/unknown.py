@@ -22,7 +22,7 @@ OR_CLOSE = f"if it moves nothing for you, close it with a reason: {SELECT}, then
 
 ADVICE: Mapping[str, str] = {
     TYPE: f"look the type up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}",
-    UNDO: "look up at the provider what it takes back; if money moved before the ledger began, book it by hand: "
+    UNDO: "look up at the provider what it takes back or loses; if money moved that isn't booked, book it by hand: "
     f"payhook ledger enter; {OR_CLOSE}",
 }
 OF_A_VALUE = f"look the value up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}"

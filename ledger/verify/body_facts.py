@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from core.errors import PayhookError
 from core.keys import key_part
-from core.money import UNDOS, MoneyFact
+from core.money import MoneyFact
 from core.routing import of_tenant
 from core.work import postings_to_json
 from journal.schema import pair_of
@@ -84,7 +84,7 @@ def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
         return "its adapter reads another fact in the body than was reported"
     pair = None
     if fact.pair_key is not None:
-        pair = pair_of(of_tenant(row["tenant"], fact.pair_key), undoes=fact.movement in UNDOS)
+        pair = pair_of(of_tenant(row["tenant"], fact.pair_key), undoes=fact.undoes)
     if row["pair"] is not None and row["pair"] != pair:
         return "its adapter reads another pair in the body than was reported"
     if row["postings"] is None:

@@ -88,7 +88,7 @@ def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None
     row.pair = pair_of(pair, undoes=answer.undoes)
     if answer.undoes and before <= 0:
         row.decision, row.error_code, row.postings = Decision.UNKNOWN, EARLY_UNDO, None
-        row.reason = f"nothing of {pair} is booked in this journal: whether money moved before isn't known"
+        row.reason = f"nothing of {pair} is left in this journal: whether money moved before isn't known"
     elif not answer.undoes and before < 0:
         row.postings, row.reason = None, f"books nothing: what undoes {pair} came before"
 

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from core.clock import ManualClock
 from core.decision import Decision
-from core.money import UNDOS
 from core.work import postings_to_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow, pair_of
@@ -66,7 +65,7 @@ class Booked:
         assert fact is not None
         row = new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}")
         booking = book(fact, holder_of("stripe", fact.account), merchant)
-        pair = None if fact.pair_key is None else pair_of(fact.pair_key, undoes=fact.movement in UNDOS)
+        pair = None if fact.pair_key is None else pair_of(fact.pair_key, undoes=fact.undoes)
         row = replace(
             row,
             **{

@@ -58,7 +58,7 @@ def test_an_undo_of_what_was_never_booked_is_unknown_and_has_its_fact(engine: En
     failed(engine)
     [row] = engine.batch()
     assert (row.decision, row.postings, row.error_code, row.pair) == (Decision.UNKNOWN, None, "undo", f"-{PAID}")
-    assert row.reason == f"nothing of {PAID} is booked in this journal: whether money moved before isn't known"
+    assert row.reason == f"nothing of {PAID} is left in this journal: whether money moved before isn't known"
     engine.start()
     engine.post("evt_again", "po_1", fact=FAILED)
     [again] = engine.batch()

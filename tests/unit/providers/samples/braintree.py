@@ -169,7 +169,7 @@ PAIRS = [
     ("a dispute", dispute(), "d1:dispute_opened"),
     ("a won dispute", dispute("won", amount_won="12.50"), "d1:dispute_opened"),
     ("a disbursement", disbursement(), None),
-    ("a lost dispute", dispute("lost"), None),
+    ("a lost dispute", dispute("lost"), "d1:dispute_opened"),
 ]
 UNSURE = [
     ("a declined settlement without its type", declined(("<type>sale</type>", ""))),
@@ -224,7 +224,7 @@ WEBHOOKS = [
             posted(dispute(kind)),
             type=[f"dispute_{kind}.withheld", f"dispute_{kind}"],
             books=[OPENED, LOST],
-            pair=["d1:dispute_opened", None],
+            pair=["d1:dispute_opened"] * 2,
         )
         for kind in LOSSES
     ),

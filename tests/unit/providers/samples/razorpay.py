@@ -146,7 +146,7 @@ WEBHOOKS = [
             ("payout.reversed", payout("payout.reversed"), "pout_1:payout_paid"),
             ("payout.failed", payout("payout.failed"), "pout_1:payout_paid"),
             ("a payment", payment(), None),
-            ("a lost dispute", dispute("lost"), None),
+            ("a lost dispute", dispute("lost"), "disp_1:dispute_opened"),
             ("a settlement", SETTLEMENT, None),
         )
     ),
@@ -158,7 +158,7 @@ WEBHOOKS = [
             "disp_1:arbitration_dispute_opened 1250 INR of pay_1",
             "disp_1:arbitration_dispute_lost 1250 INR of pay_1",
         ],
-        pair=["disp_1:arbitration_dispute_opened", None],
+        pair=["disp_1:arbitration_dispute_opened"] * 2,
     ),
     Webhook("a won arbitration is one event", dispute("won", "arbitration"), type=["payment.dispute.won"]),
     Webhook("a lost inquiry is one event", dispute("lost", "fraud"), type=["payment.dispute.lost"], books=[None]),

@@ -135,7 +135,7 @@ WEBHOOKS = [
             ("a won dispute", dispute("dispute.state.updated", "WON"), "DISPUTE1:dispute_opened"),
             ("a payment", payment(), None),
             ("a refund", refund(), None),
-            ("a lost dispute", dispute("dispute.state.updated", "LOST"), None),
+            ("a lost dispute", dispute("dispute.state.updated", "LOST"), "DISPUTE1:dispute_opened"),
         )
     ),
     *(
@@ -145,7 +145,7 @@ WEBHOOKS = [
             type=["dispute.state.updated.withheld", "dispute.state.updated"],
             key=["e-1:dispute.state.updated.withheld", "e-1:dispute.state.updated"],
             books=[OPENED, LOST],
-            pair=["DISPUTE1:dispute_opened", None],
+            pair=["DISPUTE1:dispute_opened"] * 2,
         )
         for state in ("LOST", "ACCEPTED")
     ),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from core.errors import Unparseable
-from core.money import UNDOS, MoneyFact
+from core.money import MoneyFact
 from ledger.accounts import book
 from providers import Request
 
@@ -184,11 +184,10 @@ def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
             assert taken[fact.fact_key].sha256 == fact.sha256, f"{fact.fact_key} is told with two amounts"
             continue
         taken[fact.fact_key] = fact
-        undoes = fact.movement in UNDOS
         pair = fact.pair_key
-        counts = pair is None or (left[pair] > 0 if undoes else left[pair] >= 0)
+        counts = pair is None or (left[pair] > 0 if fact.undoes else left[pair] >= 0)
         if pair is not None:
-            left[pair] += -1 if undoes else 1
+            left[pair] += -1 if fact.undoes else 1
         if counts:
             for posting in book(fact, "holder", "merchant"):
                 sign = 1 if posting.side == "debit" else -1
