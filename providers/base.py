@@ -199,8 +199,8 @@ class BaseAdapter(ABC, Generic[D]):
     def _event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
         document, event_type = delivered.document, named.event_type
         fact = certain(lambda: self._reported(document, event_type))
-        of_fee, is_fee = split_fee(event_type)
-        told = certain(lambda: self._reported(document, of_fee)) if is_fee else fact
+        told_by = split_fee(event_type)[0].removesuffix(WITHHELD)
+        told = fact if told_by == event_type else certain(lambda: self._reported(document, told_by))
         return Event(
             provider=self.name,
             event_id=named.event_id,

@@ -32,7 +32,7 @@ from core.money import MoneyFact, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.listed import page_address, read_documents, read_items
-from providers.money import certain
+from providers.money import WITHHELD, certain
 from providers.pointed import check_reference, event_in, joined, read_answer
 from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.settings import ProvidersSettings
@@ -174,7 +174,9 @@ class StripeAdapter(JsonAdapter):
         event = event_in(document)
         event_id, event_type, occurred_at = text(event, "id"), text(event, "type"), time_of(event.get("created"))
         entity = _entity(document, event_id)
-        yield Named(event_id, event_type, account_of(event), entity, occurred_at, mode=_mode(event, delivered.mode))
+        is_loss = certain(lambda: fact_of(document, event_type + WITHHELD)) is not None
+        mode = _mode(event, delivered.mode)
+        yield Named(event_id, event_type, account_of(event), entity, occurred_at, mode=mode, is_loss=is_loss)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:

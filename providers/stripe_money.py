@@ -18,10 +18,12 @@ What books, and why:
 - A dispute's money is what its ``balance_transactions`` say (https://docs.stripe.com/api/disputes/object): each one
   below zero was withdrawn, each one above zero given back, which may be less
   (https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
-  loss of what is still withheld final. A movement is named by its transaction; the dispute's first withdrawal and
-  first return by the dispute, because ``charge.dispute.created`` may not list them yet; one that shares its second with
-  another by its event. A return gives back the withdrawal of its round. Where a dispute has no such list its own amount
-  counts. An inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
+  loss of what is still withheld final. That the money was withdrawn is certain then, whether or not it was told: a loss
+  makes two events of the same bytes, one of them for the first withdrawal (`providers.money.types_of`). A movement is
+  named by its transaction; the dispute's first withdrawal and first return by the dispute, because
+  ``charge.dispute.created`` may not list them yet; one that shares its second with another by its event. A return
+  gives back the withdrawal of its round. Where a dispute has no such list its own amount counts. An inquiry
+  (``warning_…``) takes nothing, nor does a dispute that was prevented
   (https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
   prevent it: then it is lost as soon as it is closed.
 - What a dispute costs (the ``fee`` of its balance transactions) is a movement of its own, named by the transaction.
@@ -44,7 +46,7 @@ from typing import Any, NamedTuple
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.fields import an_object, object_at, optional_text, text, time_of
-from providers.money import money_of, moved
+from providers.money import WITHHELD, money_of, moved
 from providers.pointed import NOT_FETCHED, event_in, fetched_in
 from providers.stripe_types import THIN
 
@@ -390,6 +392,18 @@ def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
     return None if withheld == 0 else _Moved(Movement.DISPUTE_LOST, dispute, withheld)
 
 
+def _dispute_withheld(dispute: Mapping[str, Any], previous: object) -> _Moved | None:
+    """The first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second, no
+    event named one by the dispute.
+    """
+    if _dispute_closed(dispute, previous) is None:
+        return None
+    taken = _of_sign(dispute, -1)
+    if len(taken) > 1 and _created(taken[0][1]) == _created(taken[1][1]):
+        return None
+    return _Moved(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
+
+
 def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved:
     """The newest of the dispute's transactions in that direction: the one that its event is about."""
     mine = _of_sign(dispute, sign)
@@ -463,6 +477,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
     "charge.dispute.funds_withdrawn": lambda dispute, _: _newest(dispute, Movement.DISPUTE_OPENED, -1),
     "charge.dispute.funds_reinstated": lambda dispute, _: _newest(dispute, Movement.DISPUTE_WON, 1),
     "charge.dispute.closed": _dispute_closed,
+    f"charge.dispute.closed{WITHHELD}": _dispute_withheld,
     "payout.paid": _payout(Movement.PAYOUT_PAID),
     "payout.failed": _payout(Movement.PAYOUT_FAILED),
 }

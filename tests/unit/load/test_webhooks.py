@@ -14,6 +14,7 @@ from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.standardwebhooks import standard_event
 from load.samples.stripe import stripe_event
 from providers import Adapter, MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
+from providers.money import WITHHELD
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 STRIPE_TYPES: dict[str, Movement | None] = {
@@ -58,7 +59,8 @@ def test_a_stripe_sample_moves_what_its_type_says(
     adapters: dict[str, Adapter], event_type: str, movement: Movement | None
 ) -> None:
     body = stripe(event_type)
-    (event,) = adapters["stripe"].events(Request(body, []), "test")
+    *debit, event = adapters["stripe"].events(Request(body, []), "test")
+    assert [one.event_type for one in debit] == [event_type + WITHHELD] * (movement is Movement.DISPUTE_LOST)
     assert event.event_key == f"stripe:evt_1:{event_type}"
     assert (event.account, event.mode, event.occurred_at) == ("acct_1", "live", NOW)
     fact = adapters["stripe"].money(body, event_type)

@@ -438,6 +438,23 @@ DISPUTES = [
     ),
     Webhook("a lost dispute", dispute("closed", status="lost"), books="dp_1:dispute_lost 1000 USD of pi_1"),
     Webhook(
+        "a lost dispute of which a part came back is told with the debit before it",
+        disputed("closed", "lost", free(PART_BACK), free(WITHDRAWN)),
+        type=["charge.dispute.closed.withheld", "charge.dispute.closed"],
+        key=["evt_1:charge.dispute.closed.withheld", "evt_1:charge.dispute.closed"],
+        entity=["acct_1:pi_1", "acct_1:pi_1"],
+        books=["dp_1:dispute_opened 1000 USD of pi_1", "dp_1:dispute_lost 700 USD of pi_1"],
+        pair=["dp_1:dispute_opened", None],
+    ),
+    *(
+        Webhook(f"{what} is told without a debit", body, type=["charge.dispute.closed"])
+        for what, body in (
+            ("a won dispute", dispute("closed", status="won")),
+            ("a loss of nothing", dispute("closed", status="lost", balance_transactions=[])),
+            ("a loss after two withdrawals of one second", disputed("closed", "lost", free(SECOND_3), free(SECOND_1))),
+        )
+    ),
+    Webhook(
         "a dispute that is withdrawn again is named by its transaction",
         dispute("funds_withdrawn", balance_transactions=[AGAIN, BACK, WITHDRAWN]),
         books="txn_3:dispute_opened 1000 USD of pi_1",
@@ -786,6 +803,7 @@ PREVENTED = {
     "balance_transactions": ...,
     "payment_method_details": {"card": {"case_type": "block"}},
 }
+LOST_OF_1000 = {"dispute_losses": 1000}
 SEQUENCES = [
     MoneySequence(
         "a refund that is first told of by its failure",
@@ -855,6 +873,28 @@ SEQUENCES = [
             disputed("closed", "lost", PART_BACK, WITHDRAWN),
         ],
         {"clearing": 300 - 3000, "fees": 3000, "dispute_losses": 700},
+    ),
+    *(
+        MoneySequence(
+            f"a lost dispute, {told}", [CAPTURED, *before, *[dispute("closed", status="lost", **more)] * 2], held
+        )
+        for told, before, more, held in (
+            ("its debit untold", [], {}, LOST_OF_1000),
+            ("its debit told", [dispute("created"), dispute("funds_withdrawn")], {}, LOST_OF_1000),
+            ("its debit untold and not listed", [], {"balance_transactions": None}, LOST_OF_1000),
+            (
+                "its debit told and not listed",
+                [dispute("funds_withdrawn", balance_transactions=None)],
+                {"balance_transactions": None},
+                LOST_OF_1000,
+            ),
+            (
+                "its debit untold, and what it cost",
+                [],
+                {"balance_transactions": [WITHDRAWN]},
+                {"clearing": -1500, "fees": 1500, "dispute_losses": 1000},
+            ),
+        )
     ),
     MoneySequence(
         "a dispute that is won and withdrawn again",
