@@ -94,7 +94,12 @@ PAIRS: Mapping[Movement, str] = {
 """What pairs are called after their pspReference. Both chargebacks of a dispute are of one pair, for a reversal doesn't
 say which of them it undoes."""
 DATED = frozenset({"CHARGEBACK_REVERSED"})
-"""Event codes of which one pspReference may have several, each of its own ``eventDate``."""
+"""Event codes of which one pspReference may have several, each of its own ``eventDate``.
+
+Its text is whole seconds and a zone (``yyyy-MM-DDThh:mm:ssTZD``, https://docs.adyen.com/api-explorer/Webhooks/1), and
+nothing else tells two of one second apart. So they are one notification, sent again
+(https://docs.adyen.com/development-resources/webhooks/handle-webhook-events), and with another amount a conflict.
+"""
 LOST = ".lost"
 """After an event code: the same notification once more, for the loss of what it withheld."""
 EVENT_TYPES = EventTypes(

@@ -420,6 +420,11 @@ OF_DISPUTES = [
             LOST,
         ),
         ("reversed", [CHARGED_BACK, REVERSED], {}),
+        (
+            "reversed, and told so again in another zone's time",
+            [CHARGED_BACK, REVERSED, disputed("CHARGEBACK_REVERSED", "Pending", at="2026-01-31T12:00:00Z")],
+            {},
+        ),
         ("reversed for good", [CHARGED_BACK, REVERSED, disputed("ISSUER_RESPONSE_TIMEFRAME_EXPIRED", "Won")], {}),
         ("reversed and charged back again", [CHARGED_BACK, REVERSED, SECOND], LOST),
         ("lost before arbitration", [CHARGED_BACK, disputed("PREARBITRATION_LOST")], LOST),
@@ -513,6 +518,29 @@ COMPARISONS = [
         body(signed(item(additionalData={"authCode": "1"}, eventDate="2026-02-01T00:00:00+01:00"), OTHER_KEY)),
         key=True,
         content=True,
+    ),
+    Comparison(
+        "two reversals of one dispute in one second are one that is sent again",
+        REVERSED,
+        disputed("CHARGEBACK_REVERSED", "Won"),
+        key=True,
+        content=True,
+        fact=True,
+    ),
+    Comparison(
+        "two reversals of one dispute in one second, of two amounts, contradict each other",
+        REVERSED,
+        disputed("CHARGEBACK_REVERSED", "Pending", amount=9_000),
+        key=True,
+        content=False,
+        fact=False,
+    ),
+    Comparison(
+        "two reversals of one dispute a second apart are two",
+        REVERSED,
+        disputed("CHARGEBACK_REVERSED", "Pending", at="2026-01-31T13:00:01+01:00"),
+        key=False,
+        fact=False,
     ),
     *(
         Comparison(f"other content: {changed}", body(DETAILED), body({**DETAILED, **changed}), key=True, content=False)
