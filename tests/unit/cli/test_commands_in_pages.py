@@ -16,6 +16,8 @@ from tests.unit.test_links import CHECKOUT, pages
 
 FENCED = re.compile(r"^```(?:sh|console|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`(?:\.venv/bin/)?(payhook [^`\n]+)`")
+CODE = re.compile(r"<code>(payhook [^<\n]+)</code>")
+TEMPLATES = sorted((CHECKOUT / "console" / "templates").rglob("*.html"))
 MADE = re.compile(r"`make ([a-z-]+)[^`]*`|^make ([a-z-]+)", re.MULTILINE)
 
 
@@ -37,12 +39,29 @@ def problem(line: str) -> str | None:
         command = found
     known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
     unknown = [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
-    return f"{line}: there is no {', '.join(unknown)}" if unknown else None
+    if unknown:
+        return f"{line}: there is no {', '.join(unknown)}"
+    return None if isinstance(command, click.Group) else surplus(line, command, words)
+
+
+def surplus(line: str, command: click.Command, words: list[str]) -> str | None:
+    """What a command takes no more: words that are no option, and none of its arguments."""
+    try:
+        _, rest, _ = command.make_parser(click.Context(command)).parse_args(list(words))
+    except click.UsageError as wrong:
+        return None if "requires an argument" in wrong.message else f"{line}: {wrong.message}"
+    return f"{line}: it doesn't take {' '.join(rest)}" if rest else None
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_commands_that_a_page_names_are_there(page: Path) -> None:
     assert [reported for line in typed(page.read_text("utf-8")) if (reported := problem(line))] == []
+
+
+@pytest.mark.parametrize("page", TEMPLATES, ids=lambda page: page.stem)
+def test_commands_that_a_page_of_the_console_names_are_there(page: Path) -> None:
+    named = [re.sub(r"{{.*?}}", "NAME", line) for line in CODE.findall(page.read_text("utf-8"))]
+    assert [reported for line in named if (reported := problem(line))] == []
 
 
 def test_targets_that_a_page_names_are_there() -> None:
@@ -53,11 +72,13 @@ def test_targets_that_a_page_names_are_there() -> None:
 
 def test_what_is_not_there_is_found() -> None:
     page = (
-        "`payhook up --detach` `payhook dlq lst`\n```sh\n.venv/bin/payhook verify --deeper   # no\npayhook users\n```\n"
+        "`payhook up --detach` `payhook dlq lst` `payhook ledger reconciliations 7`\n"
+        "```sh\n.venv/bin/payhook verify --deeper   # no\npayhook users\n```\n"
     )
     assert [problem(line) for line in typed(page)] == [
         *("payhook verify --deeper   # no: there is no --deeper", None, None),
         "payhook dlq lst: there is no such command",
+        "payhook ledger reconciliations 7: it doesn't take 7",
     ]
 
 
