@@ -110,7 +110,7 @@ class DeadLetterIndex:
         """
         self._file = IndexFile(folder)
         self._clock = clock
-        self._ages = ages or AlertsSettings()
+        self.ages = ages or AlertsSettings()
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, payloads, amounts) if amounts is not None else None
         self._context = Context(Path(journal).name, self._file, str(journal), payloads)
@@ -145,7 +145,7 @@ class DeadLetterIndex:
     def stats(self, wanted: Filter | None = None) -> Stats:
         """What the items come to now."""
         with self._file.reading() as connection:
-            return read_stats(connection, wanted or Filter(), self._clock.now(), self._ages)
+            return read_stats(connection, wanted or Filter(), self._clock.now(), self.ages)
 
     def rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
         """How fast the items come and go now: a small part of `stats`."""

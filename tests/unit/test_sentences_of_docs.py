@@ -1,0 +1,136 @@
+"""What docs/alerts.md, docs/runbook.md and the console's pages say happens next, done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from core.clock import ManualClock
+from dlq.alerts.engine import Engine as AlertEngine
+from dlq.alerts.engine import Kind
+from dlq.alerts.rules import Reading, rules
+from dlq.alerts.settings import AlertsSettings
+from ledger.reconcile import LeftOut, Made, Repair, plan
+from processor.calls.budget import Report
+from processor.calls.downstream import Downstream
+from processor.settings import DownstreamSettings
+from stack.catching_up import scheduled
+from stack.settings import Settings
+from tests.unit.console.pages.conftest import made
+from tests.unit.console.pages.test_operators import text
+from tests.unit.dlq.alerts.test_readings import Looks, claims
+from tests.unit.ledger.test_repair import MISSING, RUN
+
+CHECKOUT = Path(__file__).parents[2]
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+TEMPLATES = CHECKOUT / "console" / "templates"
+
+
+def page(name: str) -> str:
+    return (CHECKOUT / "docs" / f"{name}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("rule", "firing", "still", "over"),
+    [
+        ("dlq_depth", 101.0, 81.0, 80.0),
+        ("disk", 0.91, 0.86, 0.855),
+        ("memory", 0.91, 0.86, 0.855),
+        ("dlq_age", 86_401.0, 86_401.0, 86_400.0),
+        ("not_ready", 1.0, 1.0, 0.0),
+    ],
+)
+def test_an_alert_is_over_two_minutes_after_its_value_is_as_low_as_the_page_says(
+    rule: str, firing: float, still: float, over: float
+) -> None:
+    assert "at most 80 % of the threshold (`disk` and `memory`: 95 %, which is 85.5 % used) for two min" in page(
+        "alerts"
+    )
+    assert "An alert is over two minutes after what its entry says" in page("runbook")
+    engine, now = AlertEngine(rules(AlertsSettings())), NOW
+    for seconds, value, kinds in (
+        (0, firing, None),
+        (600, firing, None),
+        (600, still, []),
+        (0, over, []),
+        (119, over, []),
+        (1, over, [Kind.RECOVERED]),
+    ):
+        now += timedelta(seconds=seconds)
+        notices = [notice.kind for notice in engine.look([Reading(rule, "x", value)], now)]
+        assert kinds is None or notices == kinds
+
+
+def test_five_slow_claims_are_a_share_and_no_thousand_claims_are_needed() -> None:
+    assert "10 refused requests in 5 min, or 5 slow claims in 5 min" in page("alerts")
+    looks = Looks()
+    looks.samples(claims(0, 0))
+    assert looks.samples(claims(5, 9))["redis_slow", ""] != pytest.approx(4 / 9)
+    assert looks.samples(claims(5, 10))["redis_slow", ""] == pytest.approx(5 / 10)
+
+
+def test_limits_that_the_runbook_names_are_those_of_the_settings() -> None:
+    settings, runbook = AlertsSettings(), page("runbook")
+    assert f"More than `alerts.depth_max` ({settings.depth_max}) events" in runbook
+    assert f"More than `alerts.lag_max` ({settings.lag_max:,}) events" in runbook
+    assert f"More than `alerts.retry_share_max` ({settings.retry_share_max:.0%}".replace("%", " %") in runbook
+
+
+def test_one_good_answer_ends_an_open_breakers_alert_and_three_let_all_out_as_the_runbook_says() -> None:
+    entry = page("runbook").split("### Alert: breaker_open")[1].split("\n### ")[0]
+    assert "Its first good answer ends the alert's condition; three good ones in a row close the breaker" in entry
+    assert "One that fails before that opens it again, for twice as long" in entry
+    clock = ManualClock(NOW)
+    downstream = Downstream("bank", DownstreamSettings(), clock)
+
+    def answer(good: int, failed: int) -> None:
+        downstream.learn(Report(calls=good + failed, failed=failed, failed_in_a_row=failed))
+
+    answer(0, 5)
+    clock.advance(5)
+    answer(1, 0)
+    assert downstream.status()["since"] is None and downstream.budget().calls == 2
+    answer(0, 1)
+    clock.advance(9)
+    assert not downstream.may_be_called
+    clock.advance(1)
+    answer(1, 0)
+    answer(1, 0)
+    assert downstream.budget().calls == 1
+    answer(1, 0)
+    assert downstream.state == "closed" and downstream.budget().calls > 1
+
+
+def test_ages_are_coloured_by_the_settings_of_the_alerts(tmp_path: Path) -> None:
+    for hours, classes in ((0, {"age"}), (3, {"age warn"}), (6, {"age bad"})):
+        pages = made(tmp_path / str(hours))
+        pages.listener.dead[0].index.ages = AlertsSettings(age_h_max=2, escalate_h=5)
+        pages.letters.clock.advance(hours * 3_600)
+        listed = pages.browser("eve").get("/dlq?view=items").text
+        assert {one.split('"')[0] for one in listed.split('<span class="')[1:] if one.startswith("age")} == classes
+
+
+def test_a_repair_books_what_the_journal_never_saw_and_says_why_it_leaves_out_the_rest() -> None:
+    told = "books once what the journal has never seen, and says why it leaves out the rest"
+    assert told in (TEMPLATES / "ledger" / "reconciliation.html").read_text("utf-8")
+    dead = replace(MISSING, fact_key="stripe:re_2:refund", absent=False, decision="dead")
+    new, left_out = plan(Repair(RUN, "live", "ada", "why"), [MISSING, dead], "payments")
+    assert isinstance(new, Made)
+    assert isinstance(left_out, LeftOut) and "the journal knows it: dead" in left_out.why
+
+
+@pytest.mark.parametrize("every_s", [0.0, 60.0])
+def test_credentials_are_taken_by_the_next_round_of_catch_up_unless_it_is_off(tmp_path: Path, every_s: float) -> None:
+    pages = made(tmp_path / "pages")
+    shown = text(pages.browser("eve").get("/catch-up").text)
+    assert "the next round ( ingest.catch_up_every_s ; 0: none by itself) takes it" in shown
+    settings = Settings(data_dir=tmp_path, ingest={"catch_up_every_s": every_s, "secrets_dir": str(tmp_path)})
+    rounds = scheduled(settings)
+    assert [one.every_s for one in rounds] == ([every_s] if every_s else [])
+    for one in rounds:
+        assert not one.is_wanted()
+        (tmp_path / "stripe-api").write_text("rk_live_1\n", "utf-8")
+        assert one.is_wanted()
