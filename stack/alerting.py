@@ -59,7 +59,7 @@ def places(settings: Settings) -> Places:
         },
         disks=_disks(settings),
         verified=layout.verified,
-        caught_up=layout.caught_up,
+        caught_up=layout.caught_up if settings.ingest.catch_up_every_s else None,
         subscribers=lambda: disabled_since(settings.notify),
         replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
     )

@@ -266,23 +266,30 @@ def _note_lost(places: Places, source: Source, lost: Span, now: datetime) -> Non
 
 
 def run_round(settings: Settings) -> bool:
-    """As `stack.rounds` runs it: whether every source was caught up with; writes `Layout.caught_up`."""
+    """As `stack.rounds` runs it: whether every source was caught up with; writes `Layout.caught_up`.
+
+    A source without credentials is forgotten: nothing would ever say that its last problem is over.
+    """
     clock = SystemClock()
     began_at, sources = clock.now(), sources_of(settings, clock)
-    if not sources:
+    if not sources and not _remembered(settings):
         return True
-    outcomes = asyncio.run(catch_up(settings, sources, clock))
-    remember(settings, outcomes, began_at, clock.now())
+    outcomes = asyncio.run(catch_up(settings, sources, clock)) if sources else []
+    remember(settings, outcomes, began_at, clock.now(), forget_others=True)
     return all(outcome.problem is None for outcome in outcomes)
 
 
 def scheduled(settings: Settings) -> list[Round]:
-    """The round that these settings schedule; it is made while there are credentials of any provider's API."""
+    """The round that these settings schedule. It is made while there are credentials of any provider's API, and once
+    more after that."""
     every_s, secrets = settings.ingest.catch_up_every_s, Path(settings.ingest.secrets_dir)
     if not every_s:
         return []
-    report = settings.layout.caught_up
-    return [Round("catch-up", report, every_s, FIRST_S, every_s, is_wanted=lambda: any(secrets.glob(f"*{API}*")))]
+
+    def is_wanted() -> bool:
+        return any(secrets.glob(f"*{API}*")) or bool(_remembered(settings))
+
+    return [Round("catch-up", settings.layout.caught_up, every_s, FIRST_S, every_s, is_wanted=is_wanted)]
 
 
 def main() -> int:
@@ -290,11 +297,19 @@ def main() -> int:
     return run_schedule(scheduled, "ingest.catch_up_every_s is 0: no provider is asked by itself")
 
 
-def remember(settings: Settings, outcomes: Sequence[Outcome], began_at: datetime, ended_at: datetime) -> None:
-    """Writes what each source came to, beside what others came to before."""
-    sources = _remembered(settings)
+def remember(
+    settings: Settings,
+    outcomes: Sequence[Outcome],
+    began_at: datetime,
+    ended_at: datetime,
+    *,
+    forget_others: bool = False,
+) -> None:
+    """Writes what each source came to, beside what others came to before, unless those are to be forgotten."""
+    remembered = _remembered(settings)
+    sources = {} if forget_others else dict(remembered)
     for outcome in outcomes:
-        before = sources.get(outcome.source, {})
+        before = remembered.get(outcome.source, {})
         sources[outcome.source] = {
             "until": None if outcome.until is None else to_rfc3339(outcome.until),
             "at": to_rfc3339(ended_at),

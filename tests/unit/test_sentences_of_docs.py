@@ -11,6 +11,7 @@ import pytest
 from core.clock import ManualClock
 from dlq.alerts.engine import Engine as AlertEngine
 from dlq.alerts.engine import Kind
+from dlq.alerts.readings import Readings, Seen
 from dlq.alerts.rules import Reading, rules
 from dlq.alerts.settings import AlertsSettings
 from ledger.reconcile import LeftOut, Made, Repair, plan
@@ -62,6 +63,18 @@ def test_an_alert_is_over_two_minutes_after_its_value_is_as_low_as_the_page_says
         now += timedelta(seconds=seconds)
         notices = [notice.kind for notice in engine.look([Reading(rule, "x", value)], now)]
         assert kinds is None or notices == kinds
+
+
+def test_a_list_that_nobody_asks_for_any_more_ends_its_alert_without_saying_that_it_recovered() -> None:
+    entry = page("runbook").split("### Alert: catch_up\n")[1].split("\n### ")[0]
+    assert "nobody looks any more: the alert ends with a notice of kind `unwatched`" in entry
+    engine, readings = AlertEngine(rules(AlertsSettings())), Readings()
+    failing = {"stripe": {"problem": "the key was revoked", "since": "2026-01-31T11:00:00Z"}}
+    kinds: list[list[Kind]] = []
+    for at_s, caught_up in enumerate((failing, {})):
+        found = readings.of(Seen(caught_up=caught_up), NOW, float(at_s))
+        kinds.append([notice.kind for notice in engine.look(found, NOW) if notice.rule == "catch_up"])
+    assert kinds == [[Kind.FIRING], [Kind.UNWATCHED]]
 
 
 def test_five_slow_claims_are_a_share_and_no_thousand_claims_are_needed() -> None:

@@ -78,3 +78,10 @@ def test_metrics_are_those_of_processes_here_and_of_those_that_are_named(config:
         "alerts": "http://127.0.0.1:9300/metrics",
         "ingest-far": "http://far:9100/metrics",
     }
+
+
+def test_lists_that_no_schedule_reads_any_more_are_not_looked_at(config: Path) -> None:
+    """As docs/catch-up.md says: what they came to last would be an alert for ever."""
+    assert places(load_settings(config)).caught_up is not None
+    config.write_text(CONFIG.replace("[ingest]", "[ingest]\ncatch_up_every_s = 0"))
+    assert places(load_settings(config)).caught_up is None

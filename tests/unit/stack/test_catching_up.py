@@ -12,13 +12,16 @@ import pytest
 
 from core.clock import ManualClock
 from core.layout import Layout
+from core.status_file import read_said
 from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source
+from ingest.settings import IngestSettings
 from ledger.catch_ups import LISTED, LOST, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Span
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.catching_up import LOOK_BACK, Outcome, catch_up_source
+from stack.catching_up import LOOK_BACK, Outcome, catch_up_source, remember, run_round, scheduled
 from stack.listing_again import ListAgain, list_again, read_list_again
+from stack.settings import Settings
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -164,3 +167,17 @@ def test_an_earlier_loss_is_not_forgotten_by_a_later_one(tmp_path: Path, mode: A
     list_again(layout, mode, NOW, NOW + HOUR)
     assert read_list_again(layout, mode) == ListAgain(NOW - HOUR, NOW + HOUR)
     assert read_list_again(layout, "test" if mode == "live" else "live") is None
+
+
+def test_what_has_no_credentials_any_more_is_forgotten_by_the_next_round(tmp_path: Path) -> None:
+    """Else its last problem is an alert for ever, since no catch-up gets through."""
+    secrets = tmp_path / "secrets"
+    settings = Settings(data_dir=tmp_path, ingest=IngestSettings(secrets_dir=str(secrets)))
+    secrets.mkdir()
+    remember(settings, [Outcome("stripe", None, 0, None, "the key was revoked")], NOW, NOW)
+    remember(settings, [Outcome("paypal", None, 3, None, fetched_day=3)], NOW, NOW)
+    [due] = scheduled(settings)
+    assert due.is_wanted() and set(read_said(due.report)["sources"]) == {"paypal", "stripe"}  # type: ignore[index]
+    assert run_round(settings)
+    assert read_said(due.report)["sources"] == {}  # type: ignore[index]
+    assert not due.is_wanted()
