@@ -26,9 +26,10 @@ type about the same things in the same second are one, and a conflict if they sa
   ``amount_deducted`` is 0 (https://razorpay.com/docs/api/disputes/entity). It is given back when it is won, and is lost
   for good with ``payment.dispute.lost``
   (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
-  ``fraud`` and ``retrieval`` are inquiries. A later phase of one dispute takes the money again: a fact of its own.
-  Within a phase a loss after a win is unknown, as no deduction in between is documented. A loss makes two events of the
-  same bytes, one of them for that deduction (`providers.money.types_of`).
+  ``fraud`` and ``retrieval`` are inquiries. A later phase is of "a chargeback that you have won"
+  (https://razorpay.com/docs/payments/disputes) and takes the money again: a fact of its own. Within a phase a loss
+  after a win is unknown, as no deduction in between is documented. A loss makes two events of the same bytes, one of
+  them for that deduction (`providers.money.types_of`).
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
 - A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
   is reversed or failed (https://razorpay.com/docs/webhooks/payouts,
