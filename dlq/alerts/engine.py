@@ -230,7 +230,10 @@ class Engine:
         if kind is Kind.RECOVERED:
             text = f"over after {lasted}; it was: {alert.text}"
         elif kind is Kind.UNWATCHED:
-            text = f"not watched any more, because the settings no longer name it; {lasted} ago it began: {alert.text}"
+            text = (
+                "not watched any more, because it was taken out of the settings, or its credentials were; "
+                f"{lasted} ago it began: {alert.text}"
+            )
         else:
             note = "" if reading is None else reading.note
             text = alert.text = "; ".join(filter(None, (rule.says(alert.subject, alert.value), note)))

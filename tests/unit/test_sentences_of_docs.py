@@ -50,7 +50,7 @@ def test_an_alert_is_over_two_minutes_after_its_value_is_as_low_as_the_page_says
     assert "at most 80 % of the threshold (`disk` and `memory`: 95 %, which is 85.5 % used) for two min" in page(
         "alerts"
     )
-    assert "An alert is over two minutes after what its entry says" in page("runbook")
+    assert "One of payhook's own is over two minutes after what its entry says" in page("runbook")
     engine, now = AlertEngine(rules(AlertsSettings())), NOW
     for seconds, value, kinds in (
         (0, firing, None),

@@ -129,7 +129,9 @@ def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(
     (first,) = looks.look(101)
     (last,) = looks.engine.look([], looks.now + timedelta(minutes=5))
     assert (last.kind, last.notice_id) == (Kind.UNWATCHED, f"{first.alert}#2")
-    assert last.text.startswith("not watched any more, because the settings no longer name it; 5 min ago it began: ")
+    assert last.text.startswith(
+        "not watched any more, because it was taken out of the settings, or its credentials were; 5 min ago it began: "
+    )
     assert looks.engine.alerts == [] and looks.engine.look([], looks.now) == []
 
 

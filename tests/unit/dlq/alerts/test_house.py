@@ -27,6 +27,8 @@ from ledger.verify.report import Finding, Report, remember
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR_S, DAY_S = 3_600.0, 24 * 3_600.0
 
+CHECKOUT = Path(__file__).parents[4]
+
 
 @dataclass
 class House:
@@ -162,6 +164,19 @@ def test_what_verify_found_is_an_alert_until_a_look_as_wide_finds_nothing(house:
     file.write_bytes(whole)
     remember(file, report(chain_whole=False, one_effect=False), deep=False)
     assert is_over(house, "verify", "ledger")
+
+
+def test_a_report_of_verify_that_is_deleted_ends_its_alert_at_the_next_start_alone(house: House) -> None:
+    told = "the alert `verify` goes on until the alerts' process is started again; then it ends as `unwatched`"
+    assert told in (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
+    file = house.folder / "verified.json"
+    remember(file, report(one_effect=True), deep=False)
+    assert ("verify", "ledger") in house.firing()
+    file.unlink()
+    house.firing(130)
+    assert ("verify", "ledger") in house.firing(130)
+    house.restart()
+    assert ("verify", "ledger") not in house.firing()
 
 
 def test_what_only_a_deep_look_finds_no_other_look_ends(tmp_path: Path) -> None:
