@@ -291,7 +291,8 @@ def test_the_start_says_what_isnt_asked_for_again(tmp_path: Path, caplog: pytest
     folder.mkdir(mode=0o700)
     (folder / "paypal").write_text(WEBHOOK + "\n", "utf-8")
     (folder / FILE).write_text("k" * 20 + "0123456789abcdef\n", "utf-8")
-    settings = Settings.model_validate({"ingest": {"secrets_dir": str(folder)}})
+    merchant = {"paypal": {"merchant_id": "M1"}}
+    settings = Settings.model_validate({"ingest": {"secrets_dir": str(folder)}, "providers": merchant})
     with caplog.at_level(logging.WARNING):
         check(settings)
     assert "secrets/paypal-api" in caplog.text
