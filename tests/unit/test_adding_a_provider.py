@@ -123,11 +123,13 @@ def test_what_the_page_names_is_there() -> None:
     assert missing == set()
 
 
+@pytest.mark.more(reason="it runs the suite again, in a copy of the repository")
 @pytest.mark.parametrize("name", ["fakturo", "tilgo"])
 def test_the_pages_adapters_pass_the_suite_the_receiver_and_their_own_tests(followed: Path, name: str) -> None:
     passes(run(followed, "pytest", "-q", "-k", name, *SUITE, "tests/unit/providers/test_sample_tables.py"))
 
 
+@pytest.mark.more(reason="it runs the suite again, in a copy of the repository")
 def test_the_package_passes_the_suite_with_nothing_added_to_the_repository(installed: Path) -> None:
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "fakturo", *SUITE]
     passes(run(CHECKOUT, "pytest", *words, PYTHONPATH=str(installed)))

@@ -52,6 +52,7 @@ def post(engine: Engine, shop: Shop, number: int, entity: str | None = None) -> 
 
 
 @pytest.mark.row("G9")
+@pytest.mark.more(reason="a thousand events for an hour; fewer are in the tests below")
 def test_an_hour_of_500_with_a_thousand_waiting_costs_two_rows_an_event(tmp_path: Path) -> None:
     engine, shop = limited(tmp_path)
     keys = [post(engine, shop, number) for number in range(WAITING)]
