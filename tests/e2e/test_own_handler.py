@@ -68,7 +68,7 @@ def own(cases: CaseSystem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     for block in blocks(PAGE.read_text("utf-8")):
         file = folder / block.path
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(block.text.replace("127.0.0.1:9000", f"127.0.0.1:{cases.server_port}"), "utf-8")
     return folder / "own"
 
