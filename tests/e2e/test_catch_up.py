@@ -157,6 +157,7 @@ def test_a_thin_event_is_fetched_and_books(stack: Stack, lists: Lists, env: dict
     assert wait_for(lambda: balance(stack, "acct_thin") == 700, 60)
 
 
+@pytest.mark.slow(reason="two minutes: three processes are killed and begin again")
 def test_what_is_listed_is_decided_once_though_each_process_is_killed(stack: Stack, lists: Lists) -> None:
     """One in three is in the list alone; the others come as webhooks, before the kill and after it."""
     give_key(stack)
