@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from processor.spark import open_session
 from stack.jars import spark_jars
 from tests import local_attacker
 from tests.local_attacker import OBJECT, as_another_user, listeners, send
+from tests.own_jvm import end_jvm
 
 pytestmark = pytest.mark.more(reason="a JVM of its own with every door of Spark open")
 
@@ -42,17 +42,6 @@ def session(folder: Path) -> Iterator[SparkSession]:
     query.stop()
     opened.stop()
     os.umask(before)
-
-
-def end_jvm() -> None:
-    """Ends the JVM that another module's session left in this process: it has the umask of then."""
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(WAIT_S)
-    SparkContext._gateway = SparkContext._jvm = None
 
 
 def count(frame: DataFrame, _number: int) -> None:

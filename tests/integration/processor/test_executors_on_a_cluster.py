@@ -20,6 +20,7 @@ from processor.spark import open_session
 from stack.machine import find_java
 from stack.ports import free_ports
 from tests.hosts import until
+from tests.own_jvm import end_jvm
 from tests.processes import dies_with_the_test
 
 pytestmark = [pytest.mark.more("a Spark cluster of its own"), pytest.mark.row("D5")]
@@ -67,9 +68,11 @@ def said(folder: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def session(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    end_jvm()
     opened = open_session("sizing", master, "512m", (), tmp_path_factory.mktemp("driver"))
     yield opened
     opened.stop()
+    end_jvm()
 
 
 class LongTask(threading.Thread):
