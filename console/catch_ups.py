@@ -1,4 +1,4 @@
-"""What asking providers for their own lists of events came to: as the last round of each source wrote it down."""
+"""Reads how far each provider's own list of events was taken, as its last round wrote it down."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CatchUpReport:
 
 
 AskCatchUps: TypeAlias = Callable[[], CatchUpReport]
-"""What is known now. It blocks: call it off the event loop."""
+"""Answers what is known now. It blocks: call it off the event loop."""
 
 
 def nothing_listed() -> CatchUpReport:

@@ -149,7 +149,7 @@ def trace_of(traceparent: str | None) -> Detail:
 
 
 def next_step(row: JournalRow) -> str | None:
-    """What becomes of an item after its last row; None of one that is closed."""
+    """Says what becomes of an item after its last row; None of one that is closed."""
     match row.decision:
         case Decision.RETRY:
             return f"try {row.attempt + 1}, as its retry policy says"

@@ -180,7 +180,7 @@ class HitsPage:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """By provider, type and reason, the most events first. ``closed``: those that a person closed, the newest first."""
+    """Holds unknown events by provider, type and reason, the most first. ``closed``: by a person, the newest first."""
 
     unknown: list[UnknownEvents]
     closed: list[ClosedUnknown]
