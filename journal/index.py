@@ -24,7 +24,8 @@ from core.routing import Shard
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
-from journal.histories import Position, follows
+from journal.follower import JournalFollower
+from journal.histories import Position
 from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_count, read_item, read_line
 from journal.open_item import ClosedHead, OpenItem
 from journal.reader import JournalReader
@@ -64,8 +65,10 @@ class Copy:
     files: Sequence[Path]
 
 
-class Index:
+class Index(JournalFollower):
     """One writer opens it, in its own folder. A damaged store raises `IndexBroken` and is rebuilt next time."""
+
+    what = INDEX
 
     def __init__(self, store: RocksDbStore) -> None:
         self._store = store
@@ -274,11 +277,7 @@ class Index:
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
-        if not self._belongs_to(reader):
-            self._begin_again(reader)
-        self._name_lineage(reader.lineage)
-        for table in reader.tables_after(self._seq, SETTLED_COLUMNS):
-            self._follow(table, reader)
+        self.follow_journal(reader)
         self.keep(shard_in(reader.state().notes))
         self._fetch_bodies(bodies)
 
@@ -316,11 +315,17 @@ class Index:
 
         :raises JournalOlder: as `catch_up`
         """
-        return self._seq > 0 and self._belongs_to(reader)
+        return self._seq > 0 and self.is_of(reader)
 
     def close(self) -> None:
         """Lets the next writer take the folder over."""
         self._store.close()
+
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        self._name_lineage(journal.lineage)
+        for table in journal.tables_after(self._seq, SETTLED_COLUMNS):
+            self._follow(table, journal)
+            yield
 
     def _follow(self, table: pa.Table, reader: JournalReader) -> None:
         """As `apply`; of rows that settle their event at once, by far the most, no row is made."""
@@ -361,14 +366,9 @@ class Index:
                 batch.delete(key)
             self._store.write(batch)
 
-    def _belongs_to(self, reader: JournalReader) -> bool:
-        """Whether it reflects this table, and its last row is there as it was.
-
-        :raises JournalOlder: this table had it
-        """
-        if self._table() != table_name(reader):
-            return False
-        return follows(INDEX, self.position, reader)
+    def is_of(self, journal: JournalReader) -> bool:
+        """Also of this table, and of this form of an index."""
+        return self._table() == table_name(journal) and super().is_of(journal)
 
     def _table(self) -> bytes:
         return self._store.get(layout.TABLE) or b""
@@ -379,14 +379,14 @@ class Index:
             batch.put(layout.LINEAGE, lineage.encode())
             self._store.write(batch)
 
-    def _begin_again(self, reader: JournalReader) -> None:
+    def begin_again(self, journal: JournalReader) -> None:
         if self._seq:
             log.warning("the index doesn't reflect this journal: it is made again")
             self._store.begin_again()
         self._read_mark()
         self._queues = layout.Queues()
         batch = WriteBatch(raw_mode=True)
-        batch.put(layout.TABLE, table_name(reader))
+        batch.put(layout.TABLE, table_name(journal))
         self._store.write(batch)
 
     def _queued(self, entity_key: str) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import orjson
 import pyarrow as pa
@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
+from journal.follower import JournalFollower
 from journal.histories import Position, follows
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
@@ -95,12 +96,14 @@ class PostingsRefused(PayhookError):
         )
 
 
-class PostingsWriter:
+class PostingsWriter(JournalFollower):
     """Appends the journal's bookings, each exactly once, through one appender that is never refreshed.
 
     The rows and the mark are one commit. A writer that another one has overtaken is refused, because both move the
     same app transaction.
     """
+
+    what = _WHAT
 
     def __init__(self, path: str, appender: Appender, position: Position) -> None:
         self._path = path
@@ -134,15 +137,20 @@ class PostingsWriter:
         :raises JournalOlder: rows that are booked here were in this journal, and aren't now
         :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown
         """
-        if not follows(_WHAT, self._position, reader):
-            log.warning("%s are of another journal; they are made again", self._path)
-            self._empty(reader.lineage)
-        self._lineage = reader.lineage
-        if self.mark < (copied := own_after(reader.state().notes)):
-            self._commit(POSTINGS_SCHEMA.empty_table(), copied, reader.row_hash_at(copied) or "")
+        self.follow_journal(reader)
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        self._lineage = journal.lineage
+        if self.mark < (copied := own_after(journal.state().notes)):
+            self._commit(POSTINGS_SCHEMA.empty_table(), copied, journal.row_hash_at(copied) or "")
             self._seen = copied
-        for rows in reader.rows_after(self.mark, _COLUMNS):
+        for rows in journal.rows_after(self.mark, _COLUMNS):
             self.follow(rows)
+            yield
 
     @staticmethod
     def check(path: str, reader: JournalReader) -> None:
@@ -174,8 +182,9 @@ class PostingsWriter:
             raise PostingsRefused(self._path, str(refused)) from refused
         self._position = position
 
-    def _empty(self, lineage: str) -> None:
-        position = Position(lineage, 0, "")
+    def begin_again(self, journal: JournalReader) -> None:
+        log.warning("%s are of another journal; they are made again", self._path)
+        position = Position(journal.lineage, 0, "")
         try:
             replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), commit_notes(position), now_ms())
             self._appender = Appender.open(self._path, version=open_table(self._path).version())

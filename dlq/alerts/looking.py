@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,6 +32,8 @@ from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
 from dlq.command import BOOK_ENTRY
 from dlq.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
+from journal.follower import JournalFollower
+from journal.histories import Position
 from journal.lake import has_table
 from journal.life import Life, life_after
 from journal.reader import JournalReader
@@ -46,7 +48,7 @@ READ_S_MAX = 5.0
 
 _COLUMNS = (
     *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key"),
-    *("provider", "event_type", "error_code", "reason", "pair"),
+    *("provider", "event_type", "error_code", "reason", "pair", "row_hash"),
 )
 UNKNOWN_MAX = 100
 """Most types and values that are told apart; of more the first ones."""
@@ -283,18 +285,20 @@ def _what(row: Mapping[str, Any]) -> str:
     return f"{row['provider']}: {row['event_type']}" + ("" if code == "type" else f", {code}")
 
 
-class DeadItems:
+class DeadItems(JournalFollower):
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
     went in a day is counted by the minute.
 
     Of one that was divided, only what it goes on with (`journal.shards.decides`).
     """
 
+    what = "the count of dead items"
+
     def __init__(self, journal: Location, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
         self._table_id: str | None = None
-        self._seq = 0
+        self._position = Position("", 0, "")
         self._part = WHOLE
         self._lives: dict[int, Life[int]] = {}
         """By item, of those that died and are open; times in microseconds."""
@@ -310,22 +314,33 @@ class DeadItems:
         """
         if not has_table(str(self._journal)):
             return Dead(0, None, self._rates(0))
-        reader = JournalReader(str(self._journal))
-        part = shard_in(reader.state().notes)
-        if (reader.table_id, part) != (self._table_id, self._part) or reader.last_seq < self._seq:
-            # Another journal in its place, or one that was restored or divided.
-            self._table_id, self._part, self._seq, self._lives = reader.table_id, part, 0, {}
-            self._died, self._closed, self._unknown = Counter(), Counter(), UnknownItems()
         until = self._clock.monotonic() + READ_S_MAX
-        for rows in reader.tables_after(self._seq, _COLUMNS):
-            self._take(rows)
-            self._seq = rows["seq"][-1].as_py()
-            if self._clock.monotonic() > until and self._seq < reader.last_seq:
-                return None
+        if not self.follow_journal(JournalReader(str(self._journal)), lambda: self._clock.monotonic() > until):
+            return None
         died_at = [life.died_at for life in self._lives.values() if life.is_dead and life.died_at is not None]
         oldest_at = from_micros(min(died_at)) if died_at else None
         unknown = self._unknown.counts(to_micros(self._clock.now()))
         return Dead(len(died_at), oldest_at, self._rates(len(died_at)), unknown)
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def is_of(self, journal: JournalReader) -> bool:
+        """Also of this table, and of the same part of it."""
+        is_same = (journal.table_id, shard_in(journal.state().notes)) == (self._table_id, self._part)
+        return is_same and super().is_of(journal)
+
+    def begin_again(self, journal: JournalReader) -> None:
+        self._table_id, self._part = journal.table_id, shard_in(journal.state().notes)
+        self._position, self._lives = Position("", 0, ""), {}
+        self._died, self._closed, self._unknown = Counter(), Counter(), UnknownItems()
+
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        for rows in journal.tables_after(self._position.seq, _COLUMNS):
+            self._take(rows)
+            self._position = Position("", rows["seq"][-1].as_py(), rows["row_hash"][-1].as_py())
+            yield
 
     def _take(self, rows: pa.Table) -> None:
         self._unknown.take(rows, self._part)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ from core.routing import WHOLE, Shard
 from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty, entries
 from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
 from dlq.index.item import COLUMNS, Entry, ItemState, values
-from journal.histories import Position, follows
+from journal.follower import JournalFollower
+from journal.histories import Position
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.shards import decides, shard_in
@@ -89,76 +91,17 @@ class Follower:
         raise AssertionError("at least one try is made")
 
     def _follow(self) -> Followed:
+        # The mark is read first: others may take the index on, and a journal that was opened before would seem to have
+        # lost what they took in.
+        following = FollowingIndex(self._file)
         if not has_table(self._journal):
-            self._forget()
+            following.forget()
             return Followed(0, 0)
-        rows = 0
-        reader, mark = self._begin()
-        while mark.seq < reader.last_seq and mark.table_id == reader.table_id:
-            taken, mark = self._windows(reader, mark)
-            rows += taken
-        self._let_go()
-        return Followed(rows, mark.seq)
+        following.follow_journal(JournalReader(self._journal))
+        self._remove_closed()
+        return Followed(following.rows, following.position.seq)
 
-    def _forget(self) -> None:
-        """There is no journal: nothing is known."""
-        with self._file.reading() as connection:
-            known = _mark(connection)
-        if known.seq:
-            with self._file.writing() as connection:
-                empty(connection)
-
-    def _begin(self) -> tuple[JournalReader, _Mark]:
-        """The journal, and how far the index goes in it.
-
-        The mark is read first: others may take the index on, and a journal that was opened before would seem to have
-        lost what they took in.
-        """
-        with self._file.reading() as connection:
-            mark = _mark(connection)
-        reader = JournalReader(self._journal)
-        if _belongs(mark, reader) and mark.part == str(_part(reader)):
-            return reader, mark
-        with self._file.writing() as connection:
-            mark = _mark(connection)
-            reader = JournalReader(self._journal)
-            part = _part(reader)
-            if not _belongs(mark, reader):
-                empty(connection)
-                mark = _Mark(reader.table_id, 0, None, reader.lineage, str(part))
-            elif mark.part != str(part):
-                _keep(connection, part)
-                mark = mark._replace(part=str(part))
-            _set_mark(connection, mark)
-        return reader, mark
-
-    def _windows(self, reader: JournalReader, mark: _Mark) -> tuple[int, _Mark]:
-        """Takes in windows until there are no more, or another process was quicker.
-
-        Returns how many rows were taken in, and how far the index goes.
-        """
-        since = mark.seq
-        for table in reader.tables_after(mark.seq, MARK_COLUMNS):
-            for picked, until in _picks(table):
-                after = _mark_at(table, until, mark)
-                rows = list(records(reader.tables_of(picked, ROW_COLUMNS)))
-                ahead = self._write(mark, rows, after)
-                if ahead is not None:
-                    return mark.seq - since, ahead
-                mark = after
-        return mark.seq - since, mark
-
-    def _write(self, before: _Mark, rows: Sequence[Row], after: _Mark) -> _Mark | None:
-        """Takes rows in, unless another process took the index on from ``before``: returns where it is then."""
-        with self._file.writing() as connection:
-            there = _mark(connection)
-            if there != before:
-                return there
-            take_in(connection, rows, Shard.read(before.part))
-            _set_mark(connection, after)
-        return None
-
-    def _let_go(self) -> None:
+    def _remove_closed(self) -> None:
         """Takes closed items out whose time is over."""
         before = to_micros(self._clock.now() - self._closed)
         with self._file.reading() as connection:
@@ -168,6 +111,66 @@ class Follower:
                 gone = list(entries(connection, "WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)))
                 _change(connection, gone, [])
             due = gone or None if len(gone) == CLOSED_PER_ROUND else None
+
+
+class FollowingIndex(JournalFollower):
+    """The index from one reading of its mark on. ``rows``: of the journal that this object took in."""
+
+    what = "the dead-letter index"
+
+    def __init__(self, file: IndexFile) -> None:
+        self._file = file
+        with file.reading() as connection:
+            self._mark = _mark(connection)
+        self.rows = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self._mark.lineage, self._mark.seq, self._mark.row_hash or "")
+
+    def is_of(self, journal: JournalReader) -> bool:
+        return self._mark.table_id == journal.table_id and super().is_of(journal)
+
+    def forget(self) -> None:
+        """There is no journal: nothing is known."""
+        if self._mark.seq:
+            with self._file.writing() as connection:
+                empty(connection)
+
+    def begin_again(self, journal: JournalReader) -> None:
+        first = _Mark(journal.table_id, 0, None, journal.lineage, str(_part(journal)))
+        self._move(first, empty)
+
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        """Takes in windows until there are no more. Where another process was quicker it goes on from there."""
+        part = _part(journal)
+        if self._mark.part != str(part):
+            self._move(self._mark._replace(part=str(part)), lambda connection: _keep(connection, part))
+        while self._mark.seq < journal.last_seq and self._mark.table_id == journal.table_id:
+            yield from self._take_some(journal)
+
+    def _take_some(self, journal: JournalReader) -> Iterator[None]:
+        for table in journal.tables_after(self._mark.seq, MARK_COLUMNS):
+            for picked, until in _picks(table):
+                rows = list(records(journal.tables_of(picked, ROW_COLUMNS)))
+                before = self._mark
+                change = partial(take_in, rows=rows, part=Shard.read(before.part))
+                if not self._move(_mark_at(table, until, before), change):
+                    return
+                self.rows += until - before.seq
+                yield
+
+    def _move(self, after: _Mark, change: Callable[[sqlite3.Connection], object]) -> bool:
+        """Changes the index and its mark, unless another process took it on since: False, and the mark is theirs."""
+        with self._file.writing() as connection:
+            there = _mark(connection)
+            if there != self._mark:
+                self._mark = there
+                return False
+            change(connection)
+            _set_mark(connection, after)
+        self._mark = after
+        return True
 
 
 def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
@@ -292,13 +295,3 @@ def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
 
 def _part(reader: JournalReader) -> Shard:
     return shard_in(reader.state().notes)
-
-
-def _belongs(mark: _Mark, reader: JournalReader) -> bool:
-    """Whether the index reflects this table, and its last row is there as it was.
-
-    :raises JournalOlder: this table had it
-    """
-    if mark.table_id != reader.table_id:
-        return False
-    return follows("the dead-letter index", Position(mark.lineage, mark.seq, mark.row_hash or ""), reader)

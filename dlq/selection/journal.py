@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,8 @@ from dlq.frozen import Frozen, Selection
 from dlq.refusals import Refusal
 from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity
 from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
+from journal.follower import JournalFollower
+from journal.histories import Position
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
@@ -129,17 +131,19 @@ def run_of(command: Command) -> Run:
     )
 
 
-class RunLog:
+class RunLog(JournalFollower):
     """Follows one stream's journal: the rows of commands about runs. Threads may share it.
 
     ``ordered``: by digest, runs that were ordered here and aren't decided yet, as they were ordered.
     """
 
+    what = "the log of runs"
+
     def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
         self._control_topic = control_topic
         self._lock = threading.Lock()
-        self._position = ("", 0)
+        self._position = Position("", 0, "")
         self._runs: dict[str, RunProgress] = {}
         self.ordered: dict[str, RunKept] = {}
 
@@ -151,17 +155,26 @@ class RunLog:
         """Takes in what the journal has gained, and returns it as it is now; None where none was begun."""
         if not has_table(self._path):
             return None
-        reader = JournalReader(self._path)
         with self._lock:
-            lineage, seq = self._position
-            if lineage != reader.lineage:
-                self._runs, seq = {}, 0
-            last = reader.last_seq
-            if last > seq:
-                for row in self._rows(reader.version, seq):
-                    self._runs.setdefault(row.entity_key or "", RunProgress()).take(row)
-            self._position = (reader.lineage, max(seq, last))
-        return reader
+            journal = JournalReader(self._path)
+            self.follow_journal(journal)
+        return journal
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def begin_again(self, journal: JournalReader) -> None:  # noqa: ARG002 - its position names no lineage
+        self._runs, self._position = {}, Position("", 0, "")
+
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        """All at once: commands about runs are few, and statistics find their rows."""
+        last = journal.last_seq
+        if last > self._position.seq:
+            for row in self._rows(journal.version, self._position.seq):
+                self._runs.setdefault(row.entity_key or "", RunProgress()).take(row)
+            self._position = Position("", last, journal.row_hash_at(last) or "")
+            yield
 
     def of(self, digest: str) -> RunProgress:
         """A selection's run, as far as the journal was followed."""

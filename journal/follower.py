@@ -1,0 +1,56 @@
+"""What is made from a journal's rows follows it by one rule: from its position on, or from the first row again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from journal.histories import Position, follows
+from journal.reader import JournalReader
+
+
+class JournalFollower(ABC):
+    """Something that reflects a journal's rows in their order, up to its `position`.
+
+    It goes on from there while the journal holds that row as it was. It begins again where another journal is in the
+    place: one that was made anew, restored, or goes on from an older copy under another lineage. Where the very journal
+    lacks rows that were reflected, it raises `JournalOlder`; one that keeps nothing beyond its process gives its
+    position no lineage, and begins again then, too.
+
+    Each window's rows and the position move together, so a follower whose process ends goes on from either side of it.
+    """
+
+    what: ClassVar[str]
+    """Its name in `JournalOlder`."""
+
+    @property
+    @abstractmethod
+    def position(self) -> Position:
+        """The last row that it reflects; seq 0: none."""
+
+    @abstractmethod
+    def begin_again(self, journal: JournalReader) -> None:
+        """Forgets all rows; goes on from this journal's first one."""
+
+    @abstractmethod
+    def take_windows(self, journal: JournalReader) -> Iterator[None]:
+        """Reflects the rows after its position, a window between two yields."""
+
+    def is_of(self, journal: JournalReader) -> bool:
+        """Whether it goes on from its position in this journal.
+
+        :raises JournalOlder: it is of this very journal, and knows rows that the journal doesn't have now
+        """
+        return follows(self.what, self.position, journal)
+
+    def follow_journal(self, journal: JournalReader, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Reflects the journal up to the reader's version; False where ``is_over`` said so before the end.
+
+        :raises JournalOlder: as `is_of`
+        :raises JournalBroken: a row is missing, or a file can't be read
+        """
+        if not self.is_of(journal):
+            self.begin_again(journal)
+        windows = self.take_windows(journal)
+        return all(not is_over() or self.position.seq >= journal.last_seq for _ in windows)
