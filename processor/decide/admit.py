@@ -62,10 +62,11 @@ class _Admission:
     _conflicts: set[tuple[str, str]] = field(default_factory=set)
 
     def take_up(self, due: Sequence[OpenItem]) -> None:
-        """Parked, failed and replayed events whose time has come, with what waits behind them. Before any new one.
+        """Takes up the parked, failed and replayed events whose time has come, with what waits behind them; before any
+        new one.
 
-        All of them together keep to one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): what is due, then
-        those behind, an equal share for each entity. Of what is left over the next one is woken, by a row of its own.
+        All of them share one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): first what is due, then the
+        followers, in equal shares for each entity. Where the budget ends, the next event is woken by a row of its own.
         """
         by_entity: dict[str, list[OpenItem]] = {}
         for waiting in due:
@@ -80,7 +81,6 @@ class _Admission:
             size -= max(0, line.size - _size(its_due))
 
     def _line_up(self, entity: str, due: Sequence[OpenItem], followers: int, bytes_max: int) -> LineUp:
-        """An entity's events that are due and as many others of its queue as there is room for."""
         drain_max = min(self.rules.drain_per_entity_max, sum(waiting.row.blocking for waiting in due) + followers)
         return line_up(
             self.known.index.queue(entity),
@@ -110,14 +110,15 @@ class _Admission:
         line.leave(lined)
 
     def _died(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
-        """The entity's first event that died and was passed over, but for those that are ``taken_up`` again."""
+        """Returns the entity's first event that died and was passed over, except those that are ``taken_up`` again."""
         index = self.known.index
         first = next((seq for seq in index.died(entity) if seq not in taken_up), None)
         found = None if first is None else index.open_item(first)
         return None if found is None else (found.row.item_seq, as_previous(found))
 
     def _is_settled(self, item: Item) -> bool:
-        """Whether what is taken up is settled before it is handled: only its key's holder may be handled."""
+        """Settles an event that mustn't be handled, because its body is gone or another event holds its key. Returns
+        whether it did, or left it to be read again."""
         row, key, sha256 = item.row, item.row.event_key, item.row.body_sha256 or EMPTY_SHA256
         if not item.body and sha256 != EMPTY_SHA256:
             item.body = self.known.bodies_of([sha256]).get(sha256, b"")
@@ -141,7 +142,6 @@ class _Admission:
         return True
 
     def admit(self, items: Sequence[Item]) -> None:
-        """New events, in the order of Kafka's offsets."""
         index, rows = self.known.index, [item.row for item in items]
         events = [row.event_key for row in rows if row.event_key is not None]
         facts = [row.fact_key for row in rows if row.fact_key is not None]
@@ -175,8 +175,10 @@ class _Admission:
         return line
 
     def _is_copy(self, item: Item, held: Sequence[bytes], version: int | None, first: Item | None) -> None:
-        """Its key is held: it says the same, and is a duplicate, or it dies beside the holder. ``first``: the holder,
-        if it is of this batch."""
+        """Settles an event whose key is held: as a duplicate if it says the same, else as dead beside the holder.
+
+        ``first``: the holder, if it is of this batch.
+        """
         key, known = item.row.event_key or "", self.known.index
         contents, own = attempt(self._contents, item, version), _own_contents(item.row)
         same = _is_among(contents, held)
@@ -193,7 +195,7 @@ class _Admission:
         self.admitted.settled.append(item)
 
     def _contents(self, item: Item, version: int | None) -> list[bytes]:
-        """By which content hashes it may be known to one who compares by that version."""
+        """Returns the event's content hashes by that version of its adapter's list of left-out fields."""
         row = item.row
         adapter = self.known.adapters.get(row.provider or "")
         if version is None or version == row.content_version or adapter is None:
@@ -206,8 +208,9 @@ class _Admission:
 
 
 def _own_contents(row: JournalRow) -> list[bytes]:
-    """The hash of its content, and where that was masked a keyed one of what it was before: two copies that were masked
-    by other settings have the second in common. A copy that wasn't masked has no keyed one.
+    """Returns the hash of the content, and where that was masked also a keyed hash of the original.
+
+    Two copies that were masked under different settings have the second in common. A copy that wasn't masked has none.
     """
     return [bytes.fromhex(one) for one in (row.content_sha256, row.original_content_sha256) if one is not None]
 
@@ -220,5 +223,4 @@ def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> boo
 
 
 def _size(waiting: Iterable[OpenItem]) -> int:
-    """Bytes of their bodies."""
     return sum(len(one.body) for one in waiting)

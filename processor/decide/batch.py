@@ -1,4 +1,4 @@
-"""One micro-batch: read → admit → run → step → settle → commit → derive, a file each."""
+"""The engine decides one micro-batch: read → admit → run → step → settle → commit → derive, a file each."""
 
 from __future__ import annotations
 
@@ -70,12 +70,10 @@ class Batches:
 
     @property
     def marks(self) -> Marks:
-        """The next offset of each topic partition."""
         return self._journal.state.marks
 
     @property
     def seq(self) -> int:
-        """The last committed row's."""
         return self._journal.seq
 
     @property
@@ -85,7 +83,6 @@ class Batches:
 
     @property
     def blocked(self) -> bool:
-        """Whether the whole stream is blocked, as far as the last batch could find out."""
         return self._blocked.reason is not None
 
     @property
@@ -95,12 +92,11 @@ class Batches:
 
     @property
     def refusal(self) -> Refused | None:
-        """Why nothing more may be decided: what there is to read is of another history."""
+        """Returns why nothing more may be decided: the source holds another history."""
         return self._journal.refusal
 
     @property
     def heads(self) -> HeadFigures:
-        """What waits behind failing events, as of the last look."""
         return self._heads.figures
 
     def status(self) -> dict[str, Any]:
@@ -124,7 +120,7 @@ class Batches:
         }
 
     def run(self, table: pa.Table) -> None:
-        """A batch of Kafka's records (columns as `read_table` takes them) and of what is due."""
+        """Decides a batch: Kafka's records (columns as `read_table` takes them) and the events that are due."""
         self._derived.poll()
         started = self._clock.monotonic()
         records, marks = self._take(read_table(table))
@@ -139,18 +135,16 @@ class Batches:
             self._decide(records, marks, due, {seq: failure for seq, (_, failure) in condemned.items()}, turns=turns)
 
     def _waits_s(self) -> float:
-        """About how long an event that comes now waits for its decision."""
         return self.progress.seconds + self._known.backlog_s()
 
     def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
-        """Those of them that are events to be decided yet, in offset order."""
         return self._take(one for one in records if one.topic != self._rules.control_topic)[0]
 
     def _take(self, records: Iterable[KafkaRecord]) -> tuple[list[KafkaRecord], Marks]:
         return take(records, self.marks, self._rules.transactional)
 
     def obey(self, records: Iterable[KafkaRecord]) -> bool:
-        """Decides the control records among them, and nothing else; returns whether there were any to be decided."""
+        """Decides the control records among them, and nothing else. Returns whether there were any."""
         self._derived.poll()
         orders, marks = self._take(one for one in records if one.topic == self._rules.control_topic)
         if orders:
@@ -158,15 +152,16 @@ class Batches:
         return bool(orders)
 
     def probe(self, records: Sequence[KafkaRecord] = ()) -> float:
-        """Tries one event of a blocked stream, one that waits or one of ``records``; returns the seconds to the next.
+        """Tries one event of a blocked stream, one that waits or one of ``records``. Returns the seconds to the next
+        probe.
 
-        Only a probe that failed costs `probe_s`. One that says nothing of what blocks the stream costs no wait, or
-        `AGAIN_S` where its event had been put off before: there may be many of those, and they come again and again.
+        Only a probe that failed costs `probe_s`. One that says nothing of what blocks the stream costs no wait. Where
+        its event had been rescheduled before it costs `AGAIN_S`, since there may be many of those, and they come back.
 
         A record that is tried takes those before it in its partition with it, and these wait. Where there is nothing to
         be tried the stream isn't blocked any more: the next batch is the probe.
 
-        :param records: as `undecided` gives them
+        :param records: as `filter_undecided` gives them
         """
         self._derived.poll()
         found = self._choose(records)
@@ -185,7 +180,7 @@ class Batches:
         return AGAIN_S if results and rank.is_put_off else 0.0
 
     def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
-        """Whether the next probe would try an event that tells more than the last one's: there is no need to wait."""
+        """Whether the next probe would try an event that tells more than the last one's; then nobody needs to wait."""
         found = self._choose(records) if self._probed is not None else None
         return found is not None and self._probed is not None and found[0] < self._probed
 
@@ -200,12 +195,12 @@ class Batches:
         return self._derived.index.due(self._clock.now(), limit, self._rules.due_bytes_max)
 
     def close(self) -> None:
-        """After the last batch: dead letters and anchors get their time."""
+        """Closes the engine after the last batch: dead letters and anchors get time to be sent."""
         self._journal.close()
         self._derived.close(CLOSE_S_MAX)
 
     def release(self) -> None:
-        """After a failure: lets go of everything without a wait, for the next writer of this process."""
+        """Lets go of everything without waiting, after a failure, so that the next writer of this process can begin."""
         self._journal.close()
         self._derived.close(0)
 
@@ -218,9 +213,10 @@ class Batches:
         probe: JournalRow | None = None,
         turns: Sequence[Turn] = (),
     ) -> Collection[Outcome | Failure]:
-        """Commits a batch; returns what handlers said of it.
+        """Commits a batch and returns what handlers said of it.
 
-        ``probe``: of its entity one event runs, and nothing else does. ``turns``: what runs of selections do.
+        ``probe``: one event of this row's entity runs, and nothing else. ``turns``: what runs of selections do in this
+        batch.
         """
         self._derived.check(self.seq)
         steps = Steps(self._clock)
@@ -250,7 +246,7 @@ class Batches:
         return results.by_item.values()
 
     def _put_off(self, settled: Iterable[Item]) -> None:
-        """Until when those wait now that go on waiting."""
+        """Tells the index until when those events wait for which nothing else has changed."""
         waits = [
             (item.waiting, item.row.due_at, item.row.reason)
             for item in settled
@@ -259,7 +255,7 @@ class Batches:
         self._derived.index.put_off(waits)
 
     def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
-        """Asks handlers about the events that may run; poison that is taken up again is read by its adapters."""
+        """Asks handlers about the events that may run; adapters read replayed poison again."""
         if admitted.poison:
             rules, handlers, now = self._rules, self._handlers, self._clock.now()
             rereads = Rereads(rules.name, rules.mode, self._known.adapters, handlers.republish, handlers.put_back, now)
@@ -271,7 +267,6 @@ class Batches:
         return results
 
     def _settle(self, arrivals: Arrivals, admitted: Admitted, results: Results) -> list[Item]:
-        """What becomes of the events; and of the stream, whether it is blocked from now on."""
         lines, now = admitted.lines.values(), self._clock.now()
         answers = answers_of(lines, results.by_item, results.handler_version, now, self._blocked.reason)
         booked = self._known.index.booked_of(sorted(pairs_named(answers)))
@@ -279,7 +274,6 @@ class Batches:
         return [*admitted.settled, *admitted.poison, *settle(lines, answers, booked), *arrivals.passed]
 
     def _learn(self, results: Iterable[Outcome | Failure], reports: Mapping[str, Report]) -> None:
-        """Whether the stream is blocked from now on."""
         results = list(results)
         failures = blocking(results)
         if failures:
@@ -292,7 +286,6 @@ class Batches:
             self._become(blocked)
 
     def _order(self, decided: Sequence[Item], arrivals: Arrivals, turns: Sequence[Turn]) -> list[Item]:
-        """Decides the commands and the portions of runs after the events, and numbers all rows."""
         moved_by, state, now = place(decided), self._journal.state, self._clock.now()
         if not arrivals.commands and not turns:
             return in_order(decided, [], [], state.next_seq, now)
@@ -314,13 +307,11 @@ class Batches:
 
 
 def _bodies_of(every: Iterable[Item]) -> dict[str, bytes]:
-    """The batch's bodies by hash."""
     with_one = (item for item in every if item.new or item.body)
     return {item.row.body_sha256: item.body for item in with_one if item.row.body_sha256 is not None}
 
 
 def _upto(row: JournalRow, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
-    """The records of its partition down to a row's own."""
     return [
         one for one in records if (one.topic, one.partition) == (row.topic, row.partition) and one.offset <= row.offset
     ]

@@ -1,4 +1,4 @@
-"""Whether the whole stream is blocked, which event is tried next to find out, and what lifts the block."""
+"""Decides whether the whole stream is blocked, which event is tried next to find out, and what lifts the block."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ Account: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 class Rank(NamedTuple):
-    """Of an event: whether it has failed so itself, whether another one of its account has, and whether it was put off
-    by its last try. The lowest tells most.
+    """Orders the candidates for a probe: the lowest tells most.
+
+    It holds whether the event failed as if the stream were blocked, whether another one of its account did, and whether
+    its last try rescheduled it.
     """
 
     is_suspect: bool
@@ -69,7 +71,7 @@ class Blocked:
 
     @classmethod
     def noted(cls, notes: Mapping[str, str]) -> Blocked:
-        """As the process before this one left it."""
+        """Restores the state that the process before this one left in the journal's notes."""
         if NOTE not in notes:
             return cls()
         kept = json.loads(notes[NOTE])
@@ -79,12 +81,12 @@ class Blocked:
         return cls(kept["reason"], probe_s, needs, kept.get("since", ""), max(1, kept.get("probes", 0)))
 
     def note(self) -> dict[str, str]:
-        """For the journal."""
         note = {"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs), "probes": self.probes}
         return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
     def after_failures(self, failures: Sequence[Failure], outage: RetryPolicy) -> Blocked:
-        """The first probe comes at once: it tells an outage from an event that fails by its own fault.
+        """Returns the state after failures that block the stream. The first probe comes at once: it tells an outage
+        from an event that fails by its own fault.
 
         :param outage: when the next ones come; after its last try they come at its longest delay
         """
@@ -95,7 +97,8 @@ class Blocked:
         return Blocked(reason, _wait_s(probes, outage), needs if _fit(needs) else frozenset((ANY,)), self.since, probes)
 
     def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], outage: RetryPolicy) -> Blocked:
-        """Of an event that didn't fail so. ``reports``: the calls of the one event that was tried."""
+        """Returns the state after an event that didn't fail so. ``reports``: the calls of the one event that was
+        tried."""
         if self.goes_on(result):
             return replace(self, probe_s=_wait_s(self.probes + 1, outage), probes=self.probes + 1)
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
@@ -105,8 +108,8 @@ class Blocked:
         return replace(self, needs=needs) if needs else Blocked()
 
     def goes_on(self, result: Outcome | Failure) -> bool:
-        """Whether an event's result says that it isn't over: it failed so, or what has to answer fails otherwise or
-        isn't called now.
+        """Whether an event's result says that the block isn't over: it failed so, or what has to answer fails otherwise
+        or isn't called now.
 
         Other results that don't end the block say nothing of it: the next event may be tried at once.
         """
@@ -116,7 +119,6 @@ class Blocked:
 
 
 def _wait_s(probes: int, outage: RetryPolicy) -> float:
-    """Seconds after so many failed probes."""
     least_s = outage.least_s(probes) if probes else 0.0
     return outage.longest_s if least_s is None else least_s
 
@@ -126,7 +128,7 @@ def _fit(needs: frozenset[str]) -> bool:
 
 
 def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, OpenItem | Item] | None:
-    """The event that is tried next: of those that tell most the first, those that wait before those that arrive."""
+    """Chooses the event to try next: the first of those that tell most, waiting ones before arriving ones."""
     of_waiting = list(waiting)
     suspects = {_account(item.row) for item in of_waiting if is_suspect(item.row)}
 

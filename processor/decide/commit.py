@@ -1,4 +1,4 @@
-"""Commit: bodies, then rows, marks and notes in one commit. It is the only point at which anything is decided."""
+"""Commits bodies, then rows, marks and notes in one commit: the only point at which anything is decided."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Journal:
 
     @property
     def seq(self) -> int:
-        """The last committed row's."""
         return self.state.next_seq - 1
 
     @property
@@ -48,7 +47,6 @@ class Journal:
 
     @property
     def refusal(self) -> Refused | None:
-        """Why nothing more may be decided: what there is to read is of another history."""
         return None if self._watch is None else self._watch.refusal
 
     @property
@@ -64,7 +62,7 @@ class Journal:
         published_upto: int,
         notes: Mapping[str, str],
     ) -> Head:
-        """Where the journal stands then.
+        """Commits a batch and returns where the journal stands then.
 
         :param bodies: of all rows, by hash; those that no earlier batch has written are written before the rows
         """
@@ -79,6 +77,6 @@ class Journal:
         return Head(self.state.epoch, committed.last_seq, committed.chain, self.state.lineage)
 
     def close(self) -> None:
-        """Looks no more whether what was decided is still what there is."""
+        """Stops comparing what was decided with what the source holds."""
         if self._watch is not None:
             self._watch.close()

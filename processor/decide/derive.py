@@ -1,4 +1,4 @@
-"""Derive: index, postings, dead letters and anchors follow the committed rows by seq."""
+"""Index, postings, dead letters and anchors follow the committed rows by seq."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ class Derived:
             raise IndexBehind(self.index.seq, seq)
 
     def follow(self, items: Sequence[Item], bodies: Mapping[str, bytes], head: Head) -> None:
-        """Takes in a batch that is committed."""
         rows = [item.row for item in items]
         self.index.apply(rows, bodies)
         crash_point("processor.after_index")
@@ -74,7 +73,7 @@ class Derived:
         self.anchors.poll()
 
     def close(self, timeout_s: float) -> None:
-        """Dead letters and anchors get so long, and the index is free for the next writer."""
+        """Gives dead letters and anchors so long to be sent, then frees the index for the next writer."""
         self.dead_letters.close(timeout_s)
         self.anchors.close(timeout_s)
         if self._snapshots is not None:

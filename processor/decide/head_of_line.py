@@ -75,12 +75,13 @@ class FailingHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadFigures:
-    """What waits in lines of more than one event. Counts are of events, shares of those that wait or were done.
+    """Counts of what waits in lines of more than one event, and shares of what waits or was done.
 
-    ``heads`` hold back ``behind``, ``longest`` is most behind one head. Not among them: lines that wait for the
-    stream's delay, and ``dead_heads``, which hold back ``behind_dead`` until a person has decided. ``oldest_s``:
-    longest time for which a head has held others back by failing. ``done`` in the last minute. ``blocked``:
-    `HeadLimits.are_past`; then ``named`` is the event with the longest line.
+    ``heads`` hold back ``behind``; ``longest`` is most behind one head. Not among them are lines that wait for the
+    stream's delay, and ``dead_heads``, which hold back ``behind_dead`` until a person has decided.
+
+    ``oldest_s``: longest time for which a head has held others back by failing. ``done``: in the last minute.
+    ``blocked``: `HeadLimits.is_exceeded_by`; then ``named`` is the event with the longest line.
     """
 
     heads: int = 0
@@ -107,16 +108,15 @@ class HeadFigures:
 
     @property
     def head_share(self) -> float:
-        """Of the stuck ones, those that fail themselves."""
         return self.heads / self.stuck if self.heads else 1.0
 
     @property
     def with_dead(self) -> HeadFigures:
-        """As if dead heads failed: where followers wait for a person these hold them back as well."""
+        """Returns the figures as if dead heads failed: where followers wait for a person, these hold them back as
+        well."""
         return replace(self, heads=self.heads + self.dead_heads, behind=self.behind + self.behind_dead)
 
     def status(self) -> dict[str, float | int | bool | str]:
-        """As the status file shows it."""
         shares = {"stuck_share": round(self.stuck_share, 4), "done_share": round(self.done_share, 4)}
         counts = {name: value for name, value in asdict(self).items() if name not in ("blocked", "named")}
         held_by = {"held_by": self.named} if self.named else {}
@@ -125,11 +125,11 @@ class HeadFigures:
 
 @dataclass(slots=True)
 class Round:
-    """What the looks from the first line to the last one have seen so far; mostly it is one look.
+    """Figures and candidates of the looks from the first line to the last one; a round is mostly one look.
 
-    ``since``: where the next look begins (`next_lines`). ``step_s``: time in which the stream wasn't blocked.
-    ``figures``: counts alone. ``candidates``: as `to_examine` has them. ``known``: heads that earlier rounds remember.
-    ``longest_dead``: the longest line whose head is dead.
+    ``since``: where the next look begins (`take_next_lines`). ``step_s``: time in which the stream wasn't blocked.
+    ``figures``: counts alone. ``candidates``: as `choose_examined` has them. ``known``: heads that earlier rounds
+    remember. ``longest_dead``: the longest line whose head is dead.
     """
 
     since: bytes | None = b""
@@ -141,7 +141,8 @@ class Round:
 
 
 def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
-    """The lines of more than one event; ``places`` are (entity, item seq), entity by entity, head first."""
+    """Groups places into lines of more than one event. ``places`` are (entity, item seq), entity by entity, head
+    first."""
     by_entity: dict[bytes, list[int]] = {}
     for entity, item_seq in places:
         line = by_entity.setdefault(entity, [item_seq, -1])
@@ -150,7 +151,8 @@ def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
 
 
 def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes | None]:
-    """The lines of what one look has read, and from which entity's hash on the next one reads; None: that was all.
+    """Returns the lines that one look has read, and the hash of the entity from which the next one reads; None: that
+    was all.
 
     Of `PLACES_MAX` places those of the last entity may lack some: it is left to the next look, unless it fills this one
     alone.
@@ -163,7 +165,6 @@ def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes |
 
 
 def to_examine(found: Sequence[Line]) -> list[Line]:
-    """The oldest heads and those with the longest lines, `EXAMINED_MAX` at most."""
     if len(found) <= EXAMINED_MAX:
         return list(found)
     half = EXAMINED_MAX // 2
@@ -175,10 +176,10 @@ def to_examine(found: Sequence[Line]) -> list[Line]:
 def past_limits(
     heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits, dead_head: DeadHead
 ) -> list[FailingHead]:
-    """The heads that are to be dead-lettered now, `RESOLVED_MAX` at most.
+    """Finds the heads to dead-letter now, `RESOLVED_MAX` at most.
 
-    Those that are past the age, and where their followers go on then, those with the longest lines until the lines are
-    no longer blocked.
+    These are the heads past the age limit. Where followers go on past a dead head, those with the longest lines are
+    added until the lines are no longer blocked.
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
     past = [head for head in longest_first if 0 < limits.age_s <= head.held_s]
@@ -197,7 +198,6 @@ def _without(figures: HeadFigures, heads: Sequence[FailingHead | Line]) -> HeadF
 
 
 def _with_dead(figures: HeadFigures, dead: Sequence[Line]) -> HeadFigures:
-    """Some of the lines that were counted have a dead head."""
     left = _without(figures, dead)
     return replace(left, dead_heads=left.dead_heads + len(dead), behind_dead=left.behind_dead + _behind(dead))
 
@@ -207,7 +207,6 @@ def _behind(heads: Iterable[FailingHead | Line]) -> int:
 
 
 def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
-    """Why a head is dead-lettered, with what its last try said."""
     row = head.item.row
     then = {
         DeadHead.CONTINUE: "They go on without it",
@@ -241,7 +240,6 @@ class DoneWindow:
         self._seconds.append((second, count))
 
     def count(self, now_s: float) -> int:
-        """Forgets what is older."""
         while self._seconds and self._seconds[0][0] <= now_s - DONE_WINDOW_S:
             self._seconds.popleft()
         return sum(count for _, count in self._seconds)
@@ -263,7 +261,6 @@ class HeadOfLine:
         self.figures = HeadFigures()
 
     def committed(self, rows: Sequence[JournalRow]) -> None:
-        """Takes in what a batch decided."""
         done = sum(row.decision not in OPEN_DECISIONS for row in rows)
         if done:
             self._done.add(done, self._clock.monotonic())
@@ -271,9 +268,9 @@ class HeadOfLine:
             self._dead.difference_update(row.item_seq for row in rows)
 
     def look(self, *, stream_blocked: bool) -> Mapping[int, tuple[OpenItem, Failure]]:
-        """By item: the heads that are to be dead-lettered in this batch, and why.
+        """Finds the heads to dead-letter in this batch, and why, by item.
 
-        None while the whole stream is blocked: what a head does then is no fault of its own.
+        Returns none while the whole stream is blocked: what a head does then is no fault of its own.
         """
         began = self._clock.monotonic()
         if began < self._look_at:
@@ -289,7 +286,6 @@ class HeadOfLine:
         return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
 
     def _read_on(self) -> None:
-        """Takes the next lines into the round."""
         one = self._round
         places = list(islice(self._index.places(one.since or b""), PLACES_MAX)) if self._index.open_count() else []
         found, one.since = next_lines(places)
@@ -306,7 +302,7 @@ class HeadOfLine:
         one.figures = _with_dead(all_alive, [line for line in found if line.head_seq in self._dead])
 
     def _end_round(self, now_s: float) -> list[FailingHead]:
-        """The failing heads of all lines, as they are now; what is published of the lines."""
+        """Ends the round: examines its candidates, sets ``figures``, and returns the failing heads."""
         one, self._round = self._round, Round()
         self._forget(one.known)
         heads = [
@@ -329,7 +325,6 @@ class HeadOfLine:
         return heads
 
     def _judged(self, figures: HeadFigures, lines_seen: Sequence[Line]) -> HeadFigures:
-        """With whether few heads hold back most of all, and the one with the longest line if so."""
         waits = self._dead_head is DeadHead.WAIT
         if not self._limits.are_past(figures.with_dead if waits else figures):
             return figures
@@ -339,7 +334,8 @@ class HeadOfLine:
         return replace(figures, blocked=True, named="" if item is None else item.row.event_key or "")
 
     def _failing(self, head_seq: int) -> OpenItem | None:
-        """The head if it waits because it failed; not one that is dead, or whose downstream isn't called now."""
+        """Returns the head if it waits because it failed; not one that is dead, or whose downstream isn't called
+        now."""
         item = self._index.open_item(head_seq)
         if item is None:
             return None

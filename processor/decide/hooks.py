@@ -28,7 +28,7 @@ CALLS_WAITING_MAX = 10_000
 
 
 class RecoveryHooks(Protocol):
-    """What a stream may learn of its failed events: of each retry that is scheduled, and of each dead letter.
+    """The two calls by which a stream learns of its failed events: of each scheduled retry, and of each dead letter.
 
     ``event`` is its journal row, ``error`` what it failed of. ``route`` is the retry policy by which it is tried again;
     None: it is dead. Both are called on one thread of the driver, in order, after the decision is in the journal:
@@ -101,22 +101,20 @@ class HookRunner:
             done.wait(timeout_s)
 
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
-        """Kafka acknowledged it."""
         self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, None))
 
     def refused(self, row: JournalRow, error: Exception) -> None:
-        """A try to produce it failed."""
         self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, error))
 
     def scheduled(self, rows: Iterable[JournalRow]) -> None:
-        """Of rows that are committed, those that wait for their next try."""
+        """Calls the hooks for those of the committed rows that wait for their next try."""
         for row in rows:
             if row.decision is Decision.RETRY:
                 self._put("before", row, lambda own: self._hooks.before(own, failure_in(own), own.retry_policy))
                 self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), own.retry_policy, None))
 
     def close(self, timeout_s: float) -> None:
-        """Lets the calls that wait be made, for so long."""
+        """Waits for the calls that are queued, for so long at most."""
         try:
             self._calls.put_nowait(None)
         except queue.Full:
@@ -151,7 +149,6 @@ class HookRunner:
 
 
 def failure_in(row: JournalRow) -> Failure:
-    """What a row says of its error."""
     return Failure(
         kind=row.error_kind or ErrorKind.NRE,
         error_class=row.error_class or "",

@@ -1,4 +1,4 @@
-"""One event in a batch, and how its journal row is filled in once it is known what becomes of it."""
+"""Holds an event of a batch, and fills in its journal row once it is known what becomes of it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ _Answer = TypeVar("_Answer")
 
 
 class Early(NamedTuple):
-    """What a pure handler answered in the map stage: the booking as canonical JSON with its pair (`core.work.Applied`),
-    or why the event is ignored.
-    """
+    """A pure handler's answer from the map stage: the booking as canonical JSON with its pair (`core.work.Applied`), or
+    why the event is ignored."""
 
     handler_version: str
     postings: str | None
@@ -52,7 +51,7 @@ class Booked(Applied):
 
 @dataclass(slots=True)
 class Item:
-    """One event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
+    """An event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
     stream, ``poison`` why its bytes can't be read. ``known_fact``: its fact was taken before, with that hash
@@ -83,7 +82,6 @@ class Item:
 
     @property
     def seq(self) -> int:
-        """The item's name: the seq of its first row."""
         return self.row.item_seq
 
     @property
@@ -93,12 +91,11 @@ class Item:
 
     @property
     def headers(self) -> str | None:
-        """With which the event came, as the journal keeps them."""
         return self.row.headers or self.first_headers
 
     @property
     def goes_on_waiting(self) -> bool:
-        """Whether nothing changes for the event but until when it waits: that is no row's business."""
+        """Whether nothing changes for the event but until when it waits: that takes no row."""
         if self.waiting is None or self.row.decision is not Decision.PARKED or self.row.due_at is None:
             return False
         before, after = self.waiting.row, self.row
@@ -111,7 +108,7 @@ class Item:
 
     @property
     def answer(self) -> Booked | Ignored | None:
-        """What the map stage answered, if it holds for the event as it stands now."""
+        """Returns the map stage's answer, if it holds for the event as it stands now."""
         if self.early is None or self.previous is not None or self.died_before:
             return None
         early = self.early
@@ -121,7 +118,7 @@ class Item:
 
 
 def again(waiting: OpenItem) -> Item:
-    """A waiting event as an item of this batch: its identities stay, what was decided last is cleared.
+    """Makes a waiting event an item of this batch: its identities stay, what was decided last is cleared.
 
     One that failed before keeps the policy under which it did.
     """
@@ -156,7 +153,6 @@ def is_put_off(row: JournalRow) -> bool:
 
 
 def why_behind(head: JournalRow) -> str:
-    """Why an event waits behind its entity's head."""
     could_not_be_tried = head.decision is Decision.PARKED and head.attempt == 0 and head.reason != BEHIND
     return BEHIND_WAITING if could_not_be_tried else BEHIND
 
@@ -169,7 +165,7 @@ def followed_failing(row: JournalRow) -> bool:
 
 
 def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer | Failure:
-    """What ``step`` answers, or the failure that its event dies of: the stream goes on.
+    """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream goes on.
 
     What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
     result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the
@@ -182,18 +178,19 @@ def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Aske
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An event's own exception as the journal keeps it. No retry will help: the same bytes would raise it again."""
+    """Makes a failure of an event's own exception. No retry will help: the same bytes would raise it again."""
     return replace(_CLASSIFIER.failure(error), kind=ErrorKind.NRE)
 
 
 def because(error_class: str, message: str) -> Failure:
-    """A failure that the engine itself finds in an event."""
     return Failure(ErrorKind.NRE, error_class, None, message, stack="")
 
 
 def conflict(event_key: str, same: bool | Failure) -> Failure:
-    """Why an event dies beside the holder of its key: other content, or content that can't be compared (``same`` is the
-    failure then). Like the first the second holds no key: the first one of the key does.
+    """Makes the failure of an event whose key another one holds: with other content, or with content that can't be
+    compared.
+
+    ``same`` is the comparison's failure then. The key stays with the first event that had it.
     """
     if not isinstance(same, Failure):
         return because(
@@ -211,7 +208,6 @@ def conflict(event_key: str, same: bool | Failure) -> Failure:
 
 
 def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: str) -> None:
-    """The handler answered."""
     row = item.row
     row.handler_version = handler_version
     row.blocking = False
@@ -225,14 +221,14 @@ def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: st
 
 
 def settle(item: Item, decision: Decision, reason: str) -> None:
-    """Decided without the handler, for good: a copy, ignored, resolved."""
+    """Decides an event without its handler, for good: a copy, ignored, resolved."""
     item.row.decision = decision
     item.row.reason = reason
     item.row.blocking = False
 
 
 def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
-    """Waits behind its entity's head, or until ``due_at`` where it is the head itself."""
+    """Lets an event wait behind its entity's head, or until ``due_at`` where it is the head itself."""
     row = item.row
     row.decision = Decision.PARKED
     row.reason = reason[:REASON_CHARS_MAX]
@@ -242,21 +238,21 @@ def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
 
 
 def block(item: Item, failure: Failure, due_at: datetime) -> None:
-    """It failed as if the whole stream were blocked: it waits, and no attempt is spent."""
+    """Lets an event wait that failed as if the whole stream were blocked; no attempt is spent."""
     park(item, "", due_at)
     _record(item, failure)
     item.row.reason = f"the stream is blocked: {item.row.reason}"[:REASON_CHARS_MAX]
 
 
 def die(item: Item, failure: Failure, *, blocking: bool) -> None:
-    """No further try: a person decides."""
     _record(item, failure)
     item.row.decision = Decision.DEAD
     item.row.blocking = blocking
 
 
 def fact_taken(item: Item, fact8: bytes) -> None:
-    """Its fact was applied under another event key: a duplicate, or a conflict where the two reports differ."""
+    """Rejects an event whose fact was applied under another event key: as a duplicate, or as a conflict where the two
+    reports differ."""
     row = item.row
     mine = bytes.fromhex(row.fact_sha256 or "")[:8]
     if not mine or not fact8 or mine == fact8:
@@ -271,11 +267,13 @@ def fact_taken(item: Item, fact8: bytes) -> None:
 
 
 def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> None:
-    """A try failed: a retry with its due time, or death when the error or the policy says so.
+    """Records a failed try: as a retry with its due time, or as death when the error or the policy says so.
 
-    What misses a predecessor holds nothing back: the predecessor may be one of its followers; nor does what dies after
-    an earlier event did. The rules' policy of the error's kind is for events that fail so for the first time; one that
-    failed so before goes on with its own. However kinds alternate, tries are counted together.
+    An event that misses a predecessor holds nothing back: the predecessor may be one of its followers. Neither does one
+    that dies because an earlier event did.
+
+    The rules' policy for the error's kind is for events that fail so for the first time; one that failed so before goes
+    on with its own. However kinds alternate, tries are counted together.
     """
     row = item.row
     policy = route_of(item, rules, failure.kind)
@@ -294,8 +292,9 @@ def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> Non
 
 
 def route_of(item: Item, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
-    """The policy by which an event goes that fails with an error of a kind. One that others have shown not to be the
-    whole stream's is a matter of this event alone.
+    """Chooses the policy for an event that fails with an error of ``kind``.
+
+    A failure that others have shown not to be the whole stream's is a matter of this event alone.
     """
     alone = {ErrorKind.SBE: ErrorKind.SNBE}
     before = item.failed_as

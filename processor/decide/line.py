@@ -1,7 +1,7 @@
-"""One entity's line: its open events in order, what holds them back, and what becomes of each in a batch.
+"""A line holds one entity's open events in order, what holds them back, and what becomes of each in a batch.
 
-Two pure steps. `line_up` says which of an entity's events may run now, and in which order; `step`, once handlers have
-answered, gives each event its row. Neither looks anything up, and neither knows of another line.
+Two pure steps. `line_up` says which of an entity's events may run now, and in which order. `decide_line` gives each
+event its row, once handlers have answered. Neither looks anything up, and neither knows of another line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from processor.settings import DeadHead
 
 @dataclass(slots=True)
 class LineUp:
-    """One entity's waiting events.
+    """The waiting events of one entity, sorted for one batch.
 
     ``run`` may be tried, in this order. ``holder`` is the first that may not: later ones wait behind it. ``behind`` are
     due, but it isn't their turn. ``beyond``: more wait than one batch takes, from here on.
@@ -48,12 +48,10 @@ class LineUp:
 
     @property
     def count(self) -> int:
-        """Events that are taken up."""
         return len(self.run) + len(self.behind)
 
     @property
     def size(self) -> int:
-        """Bytes of their bodies."""
         return sum(len(waiting.body) for waiting in (*self.run, *self.behind))
 
 
@@ -65,10 +63,10 @@ def line_up(
     *,
     bytes_max: float = math.inf,
 ) -> LineUp:
-    """Lines up what holds later ones back (``queue``, head first) and what doesn't but is due.
+    """Sorts the events that hold later ones back (``queue``, head first) and those that don't but are due.
 
-    Never early, unless ``due`` names it: an event with a time of its own that hasn't come holds those behind it, even
-    where an earlier one of its entity is due.
+    No event runs early unless ``due`` names it: one whose own time hasn't come holds those behind it, even where an
+    earlier one of its entity is due.
 
     :param queue: read as far as it is needed
     :param drain_max: most events of the queue
@@ -101,7 +99,7 @@ def _may_run(waiting: OpenItem, now: datetime, called: set[int]) -> bool:
 
 
 def _place_due(line: LineUp, due: Sequence[OpenItem]) -> None:
-    """What is due and isn't placed yet: before the holder it runs, behind it it waits its turn."""
+    """Places what is due and isn't placed yet: before the holder it runs, behind it it waits its turn."""
     placed = {waiting.row.item_seq for waiting in line.run}
     holder = line.holder
     for waiting in due:
@@ -116,7 +114,8 @@ def _place_due(line: LineUp, due: Sequence[OpenItem]) -> None:
 
 @dataclass(slots=True)
 class Line:
-    """One entity in one batch. ``items`` may run, in Kafka's order; ``settled`` are decided without a handler.
+    """An entity's events in one batch. ``items`` may run, in Kafka's order; ``settled`` are decided without a
+    handler.
 
     ``holder`` is the first waiting event that may not run: newcomers go behind it. ``beyond``: of those that the batch
     doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over,
@@ -135,25 +134,26 @@ class Line:
     settled: list[Item] = field(default_factory=list)
 
     def take_up(self, item: Item) -> None:
-        """A waiting event runs, in its place."""
         self._note_passed(item)
         self._join(item)
         if item.previous is None:
             item.previous = next((head.as_previous() for head in self.closed_heads if head.held_back(item.seq)), None)
 
     def leave(self, line: LineUp) -> None:
-        """Those of it that are due and don't run: they wait for their turn."""
+        """Parks due events that may not run yet."""
         for item in map(again, line.behind):
             self._note_passed(item)
             park(item, BEHIND if line.holder is None else why_behind(line.holder.row))
             self.settled.append(item)
 
     def _note_passed(self, item: Item) -> None:
-        """Its row says that a later event was applied before it: once it holds others back the index forgets that."""
+        """Notes in the row that a later event was applied before it: once it holds others back the index forgets
+        that."""
         item.row.out_of_order |= self.applied_upto > item.seq
 
     def arrive(self, item: Item, now: datetime) -> None:
-        """A new event: it runs, or waits behind the holder or until its delay is over; so do those behind it then."""
+        """Adds a new event: it runs, or waits behind the holder or until its delay is over; so do those behind it
+        then."""
         due_at = self._due_at(item, now)
         if self.holder is None and due_at is None and not self.delays:
             self._join(item)
@@ -163,7 +163,8 @@ class Line:
         self.settled.append(item)
 
     def _due_at(self, item: Item, now: datetime) -> datetime | None:
-        """When the stream's delay is over, if it isn't yet. A receipt later than now is a clock that runs ahead."""
+        """Returns when the stream's delay is over, if it isn't yet. A receipt later than now comes from a clock that
+        runs ahead."""
         if not self.rules.delay or item.row.received_at is None:
             return None
         due_at = min(item.row.received_at, now) + self.rules.delay
@@ -179,7 +180,7 @@ class Line:
         self.items.append(item)
 
     def to_run(self) -> Iterator[Item]:
-        """Those that a handler is to see, down to the one behind which all wait."""
+        """Yields the events that a handler sees, down to the one behind which all wait."""
         for item in self.items:
             if item.condemned is not None and self.rules.dead_head is DeadHead.WAIT:
                 return
@@ -195,7 +196,7 @@ def is_last_try(item: Item, rules: StreamRules, kind: ErrorKind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What handlers said, by item, and what holds in the whole batch. An event without an answer wasn't tried.
+    """The handlers' answers by item, and what holds in the whole batch. An event without an answer wasn't tried.
 
     ``blocked_by``: why the whole stream is blocked, if it is.
     """
@@ -207,14 +208,12 @@ class Answers:
 
     @property
     def not_tried_because(self) -> str:
-        """Why an event without an answer is due again."""
         if self.blocked_by is None:
             return "the batch's deadline passed before its turn"
         return f"the stream is blocked: {self.blocked_by}"
 
 
 def step(line: Line, answers: Answers) -> list[Item]:
-    """What the batch decides of the line's events: those that get a row, each with its row filled in."""
     decided, head, dead = list(line.settled), None, None
     for item in line.items:
         if head is None:
@@ -231,7 +230,7 @@ def step(line: Line, answers: Answers) -> list[Item]:
 
 
 def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
-    """The batch had no room for it, and nothing else would take it up: the next one does."""
+    """Wakes the next event, for which the batch had no room: nothing else would take it up."""
     if waiting is None or waiting.row.due_at is not None or is_dead(waiting):
         return []
     following = again(waiting)
@@ -240,7 +239,8 @@ def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
 
 
 def _decide(item: Item, answers: Answers, rules: StreamRules, dead: Item | None) -> bool:
-    """Fills in the item's row; true when its followers must wait. ``dead``: the last one before it that died."""
+    """Fills in the item's row and returns whether its followers must wait. ``dead``: the last one before it that
+    died."""
     failed = attempt(_fill_in, item, answers, rules)
     if failed is not None:
         item.row.handler_version = answers.handler_version
@@ -252,7 +252,6 @@ def _decide(item: Item, answers: Answers, rules: StreamRules, dead: Item | None)
 
 
 def _name_cause(item: Item, dead: Item | None) -> None:
-    """Refers an event that died after an earlier one to that: ``dead``, or the one that its handler was shown."""
     if dead is not None:
         item.cause = dead
     elif item.previous is not None:
@@ -282,7 +281,7 @@ def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
 
 
 def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
-    """Whether the later events of its entity wait for another batch: `step` said before it is known.
+    """Whether the later events of its entity wait for another batch: what `decide_line` will say, before it is known.
 
     ``stop_on_dead``: the stream's followers don't go on past a dead head.
     """
@@ -296,12 +295,12 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
 
 
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
-    """Whether later ones see it as `WorkItem.previous`: it died of this, or it had died and waits again."""
+    """Whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits again."""
     return isinstance(result, Failure) and (_dies(item, result) or item.died_before)
 
 
 def after_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
-    """The event as a handler sees it after ``dead``, the last one before it of the batch that died."""
+    """Returns the event as a handler sees it after ``dead``, the last event of the batch before it that died."""
     if dead is None:
         return item
     return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))

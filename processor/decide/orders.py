@@ -51,7 +51,7 @@ _CLOSED_AS = {
 
 @dataclass(slots=True)
 class _Line:
-    """What the batch did to one entity: its events by item, and the first item that orders replayed in its place."""
+    """Changes of one entity in this batch: its events by item, and the first item that orders replayed in its place."""
 
     events: dict[int, Item] = field(default_factory=dict)
     replayed: float = float("inf")
@@ -126,7 +126,6 @@ class Orders:
         return decode(record.value or b"")
 
     def carry_on(self, turns: Sequence[Turn]) -> None:
-        """After the commands: the portions of runs are judged as they are."""
         self.runs.carry_on(turns, self.now, self._portion)
 
     def _portion(self, control: Item, portion: Portion | None) -> Sequence[Item]:
@@ -137,10 +136,10 @@ class Orders:
         return self.rows[before:]
 
     def end(self) -> None:
-        """After the last command: what waited behind an event that was closed, or left its entity, goes on.
+        """Wakes, after the last command, what waited behind an event that was closed or left its entity.
 
-        Only the first of an entity is woken: the others follow it, in order. One that this batch parked itself gets no
-        second row, but its time.
+        Only the first event of an entity is woken: the others follow it, in order. One that this batch parked itself
+        gets no second row, but its time.
         """
         lines = self._lines()
         for entity, head in self._heads.items():
@@ -171,16 +170,16 @@ class Orders:
         return lines
 
     def _first_left(self, entity: str, line: _Line) -> OpenItem | Item | None:
-        """The event at the head of its entity's line that nothing would take up any more; None: there is none."""
+        """Returns the head of an entity's line if nothing would take it up any more."""
         waiting = next(self._holding(entity, line), None)
         if waiting is None or (waiting.row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item)):
             return None
         return waiting if waiting.row.decision is Decision.PARKED and waiting.row.due_at is None else None
 
     def _holding(self, entity: str, line: _Line) -> Iterator[OpenItem | Item]:
-        """The events that hold back later ones of the entity after this batch, in Kafka's order.
+        """Returns the events that hold back later ones of the entity after this batch, in Kafka's order.
 
-        What the batch decided stands for what the index knows, which also lacks those that hold no event until now.
+        The batch's decisions count before the index, which also lacks events that held nothing back until now.
         """
         known = self._gone | line.events.keys()
         before = (waiting for waiting in self.known.index.queue(entity) if waiting.row.item_seq not in known)
@@ -213,7 +212,7 @@ class Orders:
             self._meanwhile.take_back(judged)
 
     def _close(self, control: Item, command: Command) -> None:
-        """Each target by itself: one that can't be closed doesn't keep the others open."""
+        """Closes each target by itself: one that can't be closed doesn't keep the others open."""
         unknown = ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
         control.refusals = [one.refusal for one in judged if one.refusal is not None]
@@ -230,8 +229,11 @@ class Orders:
         decision: Decision,
         row_of: Callable[[Accepted, Item, Command, datetime], Item],
     ) -> bool:
-        """Acts on what was accepted, or notes that it is proposed; the command's row says how many, and why the others
-        weren't. False where nothing of it is done now."""
+        """Acts on what was accepted, or notes that it is proposed. The command's row says how many, and why the others
+        weren't.
+
+        :returns: False where nothing of it is done now
+        """
         row, count = control.row, len(command.targets)
         if command.action in PROPOSALS:
             row.decision = Decision.RESOLVED if accepted else Decision.IGNORED
@@ -256,8 +258,9 @@ class Orders:
         return True
 
     def _claims_kept(self, accepted: Sequence[Accepted]) -> list[Refusal]:
-        """Frees the receivers' claims before anything is committed: a copy that comes in between is decided by the
-        journal. Why nothing may be released; none: everything may be.
+        """Frees the receivers' claims before anything is committed; returns a refusal for each event where it can't.
+
+        A copy that comes in between is decided by the journal.
         """
         rows = [one.item.row for one in accepted]
         problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
@@ -265,8 +268,11 @@ class Orders:
         return [] if problem is None else [Refusal(Ground.CLAIM_KEPT, row.item_seq, about) for row in rows]
 
     def _renamed(self, accepted: Sequence[Accepted]) -> list[Accepted]:
-        """Under the names that their adapters give them now. An event that is of another entity by these leaves its
-        line; its place is in the order of its real entity as far as that still holds."""
+        """Renames events as their adapters name them now.
+
+        An event that is of another entity by its new names leaves its line; its place is in the order of its real
+        entity as far as that still holds.
+        """
         named = [self._by_today(one) for one in accepted]
         moving = [one.item.row for one in named if one.left is not None]
         late = passed(moving, self.known.applied_upto, self._meanwhile) if moving else set()
@@ -324,7 +330,7 @@ def _item_seq(waiting: OpenItem | Item) -> int:
 
 
 def _decided(batch: Iterable[Item]) -> Meanwhile:
-    """What the batch has done to items already: a command that was given before is refused for these."""
+    """Collects what the batch has done to items already: a command that was given before is refused for these."""
     meanwhile = Meanwhile()
     for item in batch:
         entity = item.row.entity_key or ""

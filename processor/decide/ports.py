@@ -1,4 +1,4 @@
-"""What deciding asks of those around it."""
+"""Ports through which deciding reaches what is around it."""
 
 from __future__ import annotations
 
@@ -43,18 +43,17 @@ def no_claims(_event_keys: Sequence[str]) -> None:
 
 
 class Reader(Protocol):
-    """What deciding asks of a provider's adapter."""
+    """The part of a provider's adapter that deciding needs."""
 
     def content_sha256(self, body: bytes, version: int) -> str:
-        """The content hash by an older version of its list of left-out fields."""
+        """Returns the content hash by an older version of its list of left-out fields."""
 
-    def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        """What an event moves."""
+    def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that deciding may look up. It stands still during a batch: nothing of the batch is in it.
+    """All look-ups of deciding. They stand still during a batch: nothing of the batch is in it.
 
     ``backlog_s``: seconds that what the source holds takes before anything that comes now.
     """

@@ -1,4 +1,4 @@
-"""Read: Kafka's records become items, and no offset is missed or taken twice."""
+"""Reads Kafka's records as items; no offset is missed or taken twice."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class WrongMode(PayhookError):
 
 
 class Named(NamedTuple):
-    """What a record says of itself: its body, why that is poison, and the columns of its first row.
+    """A record as it is parsed: its body, why that is poison, and the columns of its first row.
 
     Between executors and driver it travels as a plain tuple, which is pickled in a third of the time.
     """
@@ -117,11 +117,10 @@ class Named(NamedTuple):
 
 
 class KafkaRecord(NamedTuple):
-    """One record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers
-    are then in ``named``. ``until``: not an event, but offsets up to before it that hold none; ``why``: what they hold
+    """A record as it was read. ``named`` and ``early`` are set where the map stage has come by; value and headers are
+    then in ``named``. ``until``: not an event, but offsets up to before it that hold none; ``why``: what they hold
     instead. ``refused``: why another program's record can't be named. ``at_ms``: when Kafka took it, since 1970.
-    ``elsewhere``: the map stage has seen that it isn't the stream's.
-    """
+    ``elsewhere``: the map stage has seen that it isn't the stream's."""
 
     topic: str
     partition: int
@@ -139,10 +138,7 @@ class KafkaRecord(NamedTuple):
 
 
 def read_table(table: pa.Table) -> list[KafkaRecord]:
-    """Rows of `RECORD_SCHEMA`, or of what the map stage packed, as records.
-
-    Ticks (no topic) are left out.
-    """
+    """Reads rows of `RECORD_SCHEMA`, or of what the map stage packed, as records. Ticks (no topic) are left out."""
     if table.schema.names == [PACKED]:
         blobs = table.column(PACKED).to_pylist()
         return [_unpacked(*row) for blob in blobs for row in pickle.loads(blob)]  # noqa: S301 - from our executors
@@ -150,7 +146,6 @@ def read_table(table: pa.Table) -> list[KafkaRecord]:
 
 
 def without_answers(table: pa.Table) -> pa.Table:
-    """The same records as if the handler weren't pure."""
     if table.schema.names != [PACKED]:
         return table
     blobs = [pickle.loads(blob) for blob in table.column(PACKED).to_pylist()]  # noqa: S301 - from our executors
@@ -159,7 +154,6 @@ def without_answers(table: pa.Table) -> pa.Table:
 
 
 def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
-    """The same of one Arrow batch of Kafka's rows."""
     headers = list(_headers(batch.column("headers")))
     columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key", "at_ms")]
     return [
@@ -174,7 +168,7 @@ ELSEWHERE = ()
 
 
 def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tuple[object, ...]:
-    """A record as it travels to the driver; one that wasn't named goes as it came, one that is elsewhere as its
+    """Packs a record for its way to the driver. One that wasn't named goes as it came, one that is elsewhere as its
     offset."""
     if record.elsewhere:
         return record.topic, record.partition, record.offset, None, [], ELSEWHERE
@@ -214,7 +208,7 @@ def _headers(column: pa.Array) -> Iterator[list[Header]]:
 def take(
     records: Iterable[KafkaRecord], marks: Marks, transactional: Collection[str] = ()
 ) -> tuple[list[KafkaRecord], Marks]:
-    """The records not decided yet, in offset order, and the marks after them.
+    """Selects the records not decided yet, in offset order, and returns them with the marks after them.
 
     The offsets of another stream's journal are seqs: there, gaps are what it didn't apply. In ``transactional`` topics
     they are a transaction's markers, and stand among the records (`KafkaRecord.until`). Neighbours that are no events
@@ -242,7 +236,7 @@ def take(
 
 
 def _goes_on(before: KafkaRecord, record: KafkaRecord) -> bool:
-    """Whether one row stands for both: no events, one behind the other, for the same reason."""
+    """Whether one row stands for both records: no events, one behind the other, for the same reason."""
     return before[:2] == record[:2] and before.until == record.offset and before.why == record.why
 
 
@@ -259,8 +253,9 @@ class Arrivals:
 def number(
     records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules, histories: Histories
 ) -> Arrivals:
-    """Every offset gets a number in Kafka's order; it is provisional until all rows are known. Those of a partition
-    that aren't the stream's get one together.
+    """Numbers every offset in Kafka's order; a number is provisional until all rows are known.
+
+    Offsets of a partition that aren't the stream's get one number together.
     """
     arrivals = Arrivals()
     keys = rules.event_keys
@@ -286,14 +281,12 @@ def number(
 
 
 def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
-    """Offsets that hold no event: one row says which."""
     row = first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, record.why
     return Item(row, b"", new=True)
 
 
 def _elsewhere(row: JournalRow, where: Where) -> Item:
-    """An offset that isn't the stream's. A later one of its partition may be added to it."""
     row.decision, row.event_type, row.offset_until = Decision.IGNORED, ELSEWHERE_TYPE, row.offset + 1
     row.reason, row.headers = f"not this stream's, which takes {where}"[:REASON_CHARS_MAX], where.text
     return Item(row, b"", new=True)
@@ -322,8 +315,9 @@ def new_item(
     keys: Keys | None = None,
     where: Where = EVERYTHING,
 ) -> Item:
-    """A record as an item with its identities; one that is refused is named by its offset and holds no key. One that
-    isn't the stream's has an ``offset_until``.
+    """Makes a record an item with its identities. One that is refused is named by its offset and holds no key.
+
+    One that isn't the stream's has an ``offset_until``.
     """
     row = first_row(record, seq, now, history)
     if record.elsewhere:
@@ -343,15 +337,16 @@ def new_item(
 
 
 def _refused(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> Item:
-    """What isn't named is dead by reference: its place and the hash of its value are all that is kept."""
+    """Makes a record that can't be named a dead item: its place and the hash of its value are all that is kept."""
     row.entity_key = _offset_key(record, history)
     row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
     return Item(row, record.value or b"", new=True, refused=failure)
 
 
 def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Where = EVERYTHING) -> Named | None:
-    """What a record says of itself; None: it isn't the stream's. ``keys``: of those who may have made it; None: it
-    isn't checked. What can't be believed or read is every stream's.
+    """Parses what a record says of itself; returns None where it isn't the stream's.
+
+    ``keys``: of those who may have made it; None: it isn't checked. What can't be believed or read is every stream's.
 
     :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
@@ -415,7 +410,6 @@ def raw_name(of: Named | JournalRow, column: Literal["account", "event_type"]) -
 
 
 def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any) -> WorkItem:
-    """What a handler sees of an event; by default of one that is tried for the first time, before it has its row."""
     return WorkItem(
         item_seq,
         of.event_key or "",
@@ -449,7 +443,7 @@ def _offset_key(record: KafkaRecord, history: int | None) -> str:
 
 
 def header_text(headers: dict[str, str]) -> str:
-    """Headers as canonical JSON, cut to `HEADER_TEXT_MAX` characters' worth of entries."""
+    """Formats headers as canonical JSON, cut to `HEADER_TEXT_MAX` characters' worth of entries."""
     if _is_plain(headers):
         return orjson.dumps(headers, option=orjson.OPT_SORT_KEYS).decode("ascii")
     kept: dict[str, str] = {}

@@ -1,5 +1,5 @@
-"""Events that a person has replayed, under the names that their adapter gives them now: dead ones, and ignored ones
-whose type a handler knows by now.
+"""Names events that a person has replayed as their adapter names them now: dead ones, and ignored ones whose type a
+handler knows by now.
 
 Their receiver may have run another version, or the adapter didn't know their type yet. A fact that was named otherwise
 was never looked up, so it could be booked twice.
@@ -36,7 +36,7 @@ class Accepted:
 
 
 def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
-    """The row with its entity and its fact as the adapter names them.
+    """Returns the row with its entity and its fact as the adapter names them.
 
     :raises Unparseable: the adapter can't read it; says why
     :raises OtherKey: it has another key by now
@@ -53,10 +53,10 @@ def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
 
 
 def renamed_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
-    """As `named_today`; what no adapter can read, or has no body any more, keeps its names.
+    """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
 
-    One with another key by now keeps its key and its entity, and gets its fact: under the new key the same money is a
-    duplicate by that.
+    An event with another key by now keeps its key and its entity, and gets its fact: under the new key the same money
+    is a duplicate by that.
     """
     adapter = adapters.get(row.provider or "")
     has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
@@ -76,7 +76,7 @@ def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
 
 
 def passed(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: Meanwhile) -> set[int]:
-    """Items that a later event of their entity was applied before."""
+    """Finds the items that a later event of their entity was applied before."""
     items = [(row.entity_key or "", row.item_seq) for row in rows]
     first: dict[str, int] = {}
     for entity, item_seq in items:
@@ -93,7 +93,7 @@ def _under(names: Names, row: JournalRow) -> JournalRow:
 
 
 def ignored_events(known: Known, targets: Iterable[Target], control_topic: str) -> IgnoredEvents:
-    """Those of an order's targets that aren't open: the rows that were seen, with their bodies."""
+    """Finds those of an order's targets that aren't open: the rows that were seen, with their bodies."""
     closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
     rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}
     if not rows:

@@ -1,4 +1,4 @@
-"""Replayed poison: its adapter, mended since, reads it again, and what it holds is published as what it is.
+"""Reads replayed poison again, once its adapter is mended, and publishes what it holds.
 
 The events come in at the end of their topic, with their own keys, like any other: nothing is decided of them here. A
 crash between the publication and the commit publishes them once more, and the second copy is a duplicate.
@@ -31,8 +31,10 @@ REREAD_OF = "reread_of"
 
 @dataclass(slots=True)
 class Rereads:
-    """Decides what is taken up of poison in one batch. ``republish``: None where the stream reads no topic;
-    ``put_back``: where it reads no other program's."""
+    """Decides the poison that one batch takes up again.
+
+    ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
+    """
 
     stream: str
     mode: Mode
@@ -64,7 +66,8 @@ class Rereads:
                 settle(item, Decision.RESOLVED, _published(events))
 
     def _put_back(self, item: Item) -> None:
-        """Another program's record that couldn't be named: its copy is, or dies in its own place."""
+        """Publishes another program's record again that couldn't be named: its copy may be, or dies in its own
+        place."""
         if self.put_back is None:
             die(item, because(POISON_CLASS, "this stream reads no other program's topic any more"), blocking=False)
             return
@@ -82,7 +85,6 @@ class Rereads:
         return quote_text(f"{self.stream}/{item.seq}").encode()
 
     def _outgoing(self, item: Item) -> list[Outgoing] | Failure:
-        """Its events with their headers, such as a batch can read."""
         try:
             events = self._events(item)
         except Unparseable as unreadable:

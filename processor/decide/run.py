@@ -1,4 +1,4 @@
-"""Run: handlers are asked about the events that may run, and what is being tried is remembered over a crash."""
+"""Asks handlers about the events that may run, and remembers over a crash what is being tried."""
 
 from __future__ import annotations
 
@@ -56,15 +56,17 @@ class Handlers:
         self.downstreams = downstreams or Downstreams()
 
     def begin(self, seq: int) -> None:
-        """The journal ends with ``seq``: where the process before this one ended while it tried what follows, the next
-        run finds the event that ended it."""
+        """Finds out whether the process before this one ended while it tried what follows ``seq``, the journal's end.
+
+        Then the next run looks for the event that ended it.
+        """
         try:
             self._suspect = bool(json.loads(self._trying.read_text("utf-8"))["seq"] == seq)
         except (OSError, ValueError, KeyError, TypeError):
             self._suspect = False
 
     def committed(self, seq: int) -> None:
-        """What was tried is decided: the journal ends with ``seq`` now, perhaps still."""
+        """Notes that what was tried is decided: the journal ends with ``seq`` now, perhaps still."""
         self._suspect = False
         if self._tried == seq:
             self._remember(NOTHING_TRIED)
@@ -103,13 +105,12 @@ class Handlers:
 
 
 def only_first(line: Line | None) -> list[Line]:
-    """Of a line the first event that a handler is to see, for a probe."""
     first = None if line is None else next(line.to_run(), None)
     return [] if line is None or first is None else [Line(line.rules, items=[first])]
 
 
 def _work_item(item: Item, route: str) -> WorkItem:
-    """``route``: the stream's, by which an event goes that didn't fail yet."""
+    """Makes what a handler sees of an item. ``route``: the stream's policy, for an event that didn't fail yet."""
     return work_item(
         item.row,
         item.body,
@@ -125,6 +126,5 @@ def _work_item(item: Item, route: str) -> WorkItem:
 
 
 def _traceparent(item: Item) -> str | None:
-    """Of the span of this try, which is made when it is decided."""
     taken = sampled_in(item.headers)
     return None if taken is None else with_span(taken, span_id_of(item.row.event_key or "", item.row.attempt))

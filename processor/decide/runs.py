@@ -53,9 +53,10 @@ _DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED, RELEASE: Decision.RE
 
 @dataclass(slots=True)
 class Run:
-    """One under way. ``row``: of the command that began it. ``turn``: the first that isn't taken.
+    """A run of a selection under way. ``row``: of the command that began it. ``turn``: index of the first item that
+    isn't taken.
 
-    ``looked``: items before this turn have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock.
+    ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock.
     Both are found out again after a restart.
     """
 
@@ -71,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a run does in this batch: a ``portion``, down to before the turn ``end``. None: it is over."""
+    """A run's share of this batch: a ``portion``, up to before the index ``end``; None: the run is over."""
 
     run: Run
     end: int
@@ -119,13 +120,11 @@ class Runs:
         self._runs[command.selection] = run
 
     def notes(self) -> dict[str, str]:
-        """For the journal."""
         self._noted |= bool(self._runs)
         reported = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
         return {RUNS_NOTE: json.dumps(reported, separators=(",", ":"))} if self._noted else {}
 
     def due(self) -> list[Turn]:
-        """What the runs do in the batch that begins now."""
         turns = [Turn(run, run.turn, None) for run in self._runs.values() if self._is_over(run)]
         running = [run for run in self._runs.values() if run.state is RunState.RUNNING and run.ended is None]
         self._look(bool(running))
@@ -138,7 +137,8 @@ class Runs:
         return turns
 
     def carry_on(self, turns: Iterable[Turn], now: datetime, act: Act) -> None:
-        """After the batch's commands; a run that one of them paused or cancelled takes nothing more."""
+        """Carries out the shares after the batch's commands; a run that one of them paused or cancelled takes nothing
+        more."""
         for turn in turns:
             run = turn.run
             if turn.portion is None or run.state is RunState.RUNNING:
@@ -169,12 +169,11 @@ class Runs:
         row.reason = command.reason
 
     def committed(self, rows: Iterable[JournalRow]) -> None:
-        """What a batch decided."""
         if self._untried:
             self._untried -= {row.item_seq for row in rows if row.decision is not Decision.REPLAYED}
 
     def _begin(self, control: Item, command: Command, alone: OnePerson) -> str | None:
-        """Why a run isn't begun, or not proposed; None: it is."""
+        """Begins a run, or notes its proposal; returns why it can't."""
         digest, is_proposal = command.selection, command.action == PROPOSE_RUN
         frozen = self._frozen(digest)
         selection = frozen.selection
@@ -197,7 +196,8 @@ class Runs:
         return None
 
     def _forget_one(self) -> bool:
-        """Gives up to wait for the end of a run's last items; whether there was one that waited for nothing else."""
+        """Gives up waiting for the last items of one run; returns whether there was one that waited for nothing
+        else."""
         waiting = [digest for digest, run in self._runs.items() if run.state in (RunState.SENT, RunState.CANCELLED)]
         if waiting:
             del self._runs[waiting[0]]
@@ -224,7 +224,6 @@ class Runs:
         return key in self._given or self._known.index.known_event(key) is not None
 
     def _next(self, run: Run, room: int) -> Turn | None:
-        """The run's next portion, if one may be taken now."""
         digest, per_s = run.command.selection, run.command.per_s
         # Another one is asked first in the next batch.
         self._runs[digest] = self._runs.pop(digest)
@@ -241,7 +240,6 @@ class Runs:
         return Turn(run, end, run.command.portion(turns.targets(run.turn, end)))
 
     def _advance(self, turn: Turn, control: Item, accepted: set[int]) -> None:
-        """After a portion, or after all of a run: the row of its command says how far it is."""
         run = turn.run
         refused: tuple[Refusal, ...] = ()
         if turn.portion is None:
@@ -277,7 +275,6 @@ class Runs:
         return False
 
     def _look(self, is_running: bool) -> None:
-        """Live traffic comes first."""
         if not is_running:
             self._window = float(WINDOW_FIRST)
         elif self._waits_s() > BEHIND_S_MAX:
@@ -286,7 +283,7 @@ class Runs:
             self._window = min(float(WINDOW_MAX), self._window * WINDOW_GROWTH)
 
     def _turns(self, run: Run) -> Turns | None:
-        """None where the selection isn't there any more: the run ends."""
+        """Returns the order of the run's items. Where the selection is gone it returns None, and the run ends."""
         if run.turns is None:
             try:
                 run.turns = Turns(self._frozen(run.command.selection), run.command.mode)
@@ -306,6 +303,5 @@ class Runs:
 
 
 def _refused(portion: Portion, accepted: set[int], control: Item) -> tuple[Refusal, ...]:
-    """Why each of the others wasn't accepted."""
     by_item = {one.item_seq: one for one in control.refusals}
     return tuple(by_item[target.item_seq] for target in portion.targets if target.item_seq not in accepted)

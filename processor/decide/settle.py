@@ -1,4 +1,4 @@
-"""Settle: what crosses entities once every line's events have been answered, and the rows' numbers. Pure.
+"""Settles what crosses entities once every line's events have been answered, and numbers the rows. Pure.
 
 Of events with one fact one is booked; an undo of what isn't booked is unknown; a failure that says that the whole
 stream is blocked counts as its event's own where others went well meanwhile.
@@ -28,7 +28,8 @@ def answers_of(
     now: datetime,
     blocked: str | None,
 ) -> Answers:
-    """What handlers said, as it holds for the whole batch. ``blocked``: why the stream was blocked before it."""
+    """Collects what handlers said, as it holds for the whole batch. ``blocked``: why the stream was blocked before
+    it."""
     answered = dict(results)
     if blocked is None:
         for item in (item for line in lines for item in line.items if item.suspect):
@@ -42,20 +43,19 @@ def answers_of(
 
 
 def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
-    """The failures that say that the whole stream is blocked."""
     return [result for result in results if isinstance(result, Failure) and result.blocks]
 
 
 def pairs_named(answers: Answers) -> set[str]:
-    """Pairs that bookings depend on: how many of each are booked and not undone is to be looked up."""
+    """Lists the pairs that bookings depend on: how many of each are booked and not undone is to be looked up."""
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
     return {one.pair for one in applied if one.pair is not None}
 
 
 def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[Item]:
-    """What the batch decides of every line's events.
+    """Decides the events of every line.
 
-    :param booked: of `pairs_named`, as `journal.index.Index.booked_of` says before this batch
+    :param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch
     """
     left = dict(booked)
     decided = [item for line in lines for item in step(line, answers)]
@@ -76,7 +76,7 @@ def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -
 
 
 def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None:
-    """An undo of what isn't booked is unknown, and what was undone before it was reported books nothing.
+    """Makes an undo of what isn't booked unknown, and books nothing for what was undone before it was reported.
 
     :param left: by pair, movements less undos; takes in this one
     """
@@ -108,7 +108,7 @@ def place(decided: Sequence[Item]) -> int:
 def in_order(
     decided: Sequence[Item], commands: Sequence[Item], ordered: Sequence[Item], next_seq: int, now: datetime
 ) -> list[Item]:
-    """Every item with a row in this batch, in seq order; the rows get their final seq.
+    """Numbers the rows of this batch and returns their items, in seq order.
 
     Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another
     as its events do; what commands did to items (``ordered``) comes last.

@@ -1,5 +1,7 @@
-"""What takes two people, one who proposes and another who approves: reversals of what was booked, entries by hand, and
-what is beyond the limits of one person."""
+"""Decides what takes two people, one who proposes and another who approves.
+
+These are reversals of what was booked, entries by hand, and what is beyond the limits of one person.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,17 @@ Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 
 
 def reason_of(done: str, refusals: Sequence[str]) -> str:
-    """The reason of a command's row: ``5 of 7 replayed; refused: …; and 2 more``."""
+    """Formats the reason of a command's row: ``5 of 7 replayed; refused: …; and 2 more``."""
     more = len(refusals) - REFUSALS_SHOWN_MAX
     refused = f"refused: {'; '.join(refusals[:REFUSALS_SHOWN_MAX])}" if refusals else ""
     return "; ".join(part for part in (done, refused, f"and {more} more" if more > 0 else "") if part)
 
 
 def not_approved(index: Index, command: Command) -> str | None:
-    """Why an approval doesn't stand. Its proposal counts only if the journal holds that very one, from another person
-    than the one who approves."""
+    """Says why an approval doesn't stand.
+
+    Its proposal counts only if the journal holds that very one, from another person than the one who approves.
+    """
     proposed = command.proposed
     known = index.known_event(join_key("payhook", proposed.command_id, proposed.action))
     if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
@@ -63,7 +67,7 @@ class Reversals:
     _done: set[int] = field(default_factory=set)
 
     def decide(self, control: Item, command: Command) -> list[Item]:
-        """The reversing entries of an approved proposal: of all of its targets, or of none."""
+        """Makes the reversing entries of an approved proposal: of all of its targets, or of none."""
         proposes = command.action == PROPOSE_REVERSAL
         refused = None if proposes else not_approved(self.known.index, command)
         bookings, refusals = self._bookings(command) if refused is None else ([], [refused])
@@ -83,7 +87,6 @@ class Reversals:
         return [self._entry(booking, control, command) for booking in bookings]
 
     def _bookings(self, command: Command) -> tuple[list[JournalRow], list[str]]:
-        """The booked rows of a command's targets, and of each that isn't one why."""
         found = self.known.rows_of(sorted({target.seen_seq for target in command.targets}))
         refusals = [why for target in command.targets if (why := self._refusal(target, found.get(target.seen_seq)))]
         return [found[target.seen_seq] for target in command.targets] if not refusals else [], refusals
@@ -101,7 +104,6 @@ class Reversals:
         return None
 
     def _entry(self, booking: JournalRow, control: Item, command: Command) -> Item:
-        """The row that takes a booking back, of the same event; the person who asked for it is in its reason."""
         assert booking.postings is not None and command.proposal is not None
         row = copy.copy(booking)
         row.first, row.blocking, row.attempt, row.headers = False, False, 0, None
@@ -124,7 +126,6 @@ class Entries:
     _booked: set[str] = field(default_factory=set)
 
     def decide(self, control: Item, command: Command) -> None:
-        """Takes a proposal down, or books what was proposed, or says why not."""
         row = control.row
         if command.action == PROPOSE_ENTRY:
             row.decision = Decision.RESOLVED
@@ -154,7 +155,6 @@ class Entries:
 
 
 def _fact_key(command: Command) -> str:
-    """The event key of the proposal."""
     assert command.proposal is not None
     return join_key("payhook", command.proposal.command_id, PROPOSE_ENTRY)
 
@@ -168,8 +168,10 @@ class OnePerson:
     now: datetime
 
     def refusal(self, control: Item, command: Command, events: Events) -> str | None:
-        """Why an order takes a second person, or why what the second one approves doesn't stand. None: it is carried
-        out, and what one person does alone is noted in the order's row."""
+        """Says why an order takes a second person, or why what the second one approves doesn't stand.
+
+        Returns None where it is carried out; what one person does alone is noted in the order's row.
+        """
         if command.proposal is not None:
             whole = command.run if isinstance(command, Portion) and command.run is not None else command
             return not_approved(self.known.index, whole)
@@ -184,7 +186,8 @@ class OnePerson:
         return None
 
     def run_refusal(self, command: Command, wanted: Volume) -> str | None:
-        """As `refusal`, of a whole run as it begins. Nothing is noted yet: each of its portions is."""
+        """Judges a whole run as it begins, as `find_refusal` does an order. Nothing is noted yet: each of its portions
+        is."""
         if command.proposal is not None:
             return not_approved(self.known.index, command)
         if command.act in APPROVED_ALWAYS:
@@ -194,7 +197,7 @@ class OnePerson:
         return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
 
     def _volume(self, events: Events) -> Volume:
-        """How many there are, and what they moved by currency. Those that no adapter can read count as no money."""
+        """Counts the events, and sums what they moved by currency. Those that no adapter can read count as no money."""
         items, amounts = 0, Counter[str]()
         for row, body in events:
             items += 1
